@@ -1,99 +1,103 @@
-import { beforeEach, describe, expect, test } from "vitest";
-import type { Db } from "../../../src/db/database.ts";
-import { type Claimant, claimGroup, claimPending } from "../../../src/db/queue/claims.ts";
-import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Db, openDatabase } from "../../../src/db/database.ts";
+import { type Claimant, claimGroup } from "../../../src/db/queue/claims.ts";
 import { adoptRetries, assignGroups, groupStatuses } from "../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
+import { createTestDatabase } from "../../support/database.ts";
+import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { plansOf } from "../explained.ts";
-import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, queueMany, result } from "./queue.ts";
+import { freshClaimant, queueMany, record } from "./queue.ts";
 
 const FAILING = 5_000;
 const AT_ONCE = 64;
 
-const db = await openQueueDatabase();
+const database = await createTestDatabase();
+const db = openDatabase(database.url, { max: 2 });
 let claimant: Claimant;
 let group: number;
 let members: number;
 
 /** Very many webhooks with a delivery each that failed once, in groups; the planner has no statistics of them. */
-beforeEach(async () => {
-  await queueMany(db, { urlPrefix: "https://example.com/", webhooks: FAILING, events: 1 });
+beforeAll(async () => {
+  const ids = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: FAILING, events: 0 });
   claimant = await freshClaimant(db);
-  for (let after: bigint | null = 0n; after !== null; ) {
-    const claimed = await claimPending(db, claimant, { ...ALL, after });
-    for (let n = 0; n < claimed.deliveries.length; n += 200)
-      await recordAttempts(
-        db,
-        claimed.deliveries.slice(n, n + 200).map((delivery) => result(delivery, 500)),
-        NO_WAIT,
-      );
-    after = claimed.next;
-  }
-  const failing = await assignGroups(db, claimant.runId);
+  const { runId } = claimant;
+  const retry = { state: "retrying", attempts: 1, runId } as const;
+  await storeDeliveries(
+    db,
+    ids.map((webhookId) => ({ webhookId, ...retry })),
+  );
+  const failing = await assignGroups(db, runId);
   expect(failing).toHaveLength(FAILING);
   group = failing[0]?.group ?? 0;
   members = failing.filter((webhook) => webhook.group === group).length;
 });
-
-/** Pages that the query's statements look at, in memory or not. */
-async function pagesOf(query: (db: Db) => Promise<unknown>): Promise<number> {
-  const plans = await plansOf(db, query, ["analyze", "buffers"]);
-  return plans.reduce(
-    (pages, plan) => pages + (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0),
-    0,
-  );
-}
+afterAll(async () => {
+  await db.destroy();
+  await database.drop();
+});
 
 describe("with very many failing webhooks in a run, and statistics from before them", () => {
-  const claim = { limit: AT_ONCE, excluded: [] };
-  /** With the pages that index, table, and what a claim or a record changes take, and as many again. */
-  const queries: [string, (db: Db) => Promise<unknown>, () => number][] = [
-    ["claiming in a group", (trx) => claimGroup(trx, claimant, { ...claim, group }), () => 40 * members],
+  const claim = async (on: Db, { workerId }: Pick<Claimant, "workerId"> = claimant) => {
+    const options = { group, limit: AT_ONCE, excluded: [] };
+    const { deliveries } = await claimGroup(on, { workerId, runId: claimant.runId }, options);
+    expect(deliveries).toHaveLength(AT_ONCE);
+    return deliveries;
+  };
+  /** What is done before without counting; what is counted; and the pages that index, table, and writes take, and as many again. */
+  const queries: [
+    string,
+    (trx: Db) => Promise<unknown>,
+    (trx: Db, before: never) => Promise<unknown>,
+    () => number,
+  ][] = [
+    ["claiming in a group", async () => {}, (trx) => claim(trx), () => 40 * members],
     [
       "looking at where a group stands",
+      async () => {},
       (trx) => groupStatuses(trx, [{ runId: claimant.runId, group }]),
       () => 10 * members,
     ],
     [
       "recording what a group was answered",
-      async (trx) => {
-        const { deliveries } = await claimGroup(db, claimant, { ...claim, group });
-        expect(deliveries).toHaveLength(AT_ONCE);
-        await recordAttempts(
-          trx,
-          deliveries.map((delivery) => result(delivery, 500)),
-          NO_WAIT,
-        );
-      },
+      (trx) => claim(trx),
+      (trx, claimed) => record(trx, claimed, 500),
       () => 20 * AT_ONCE,
     ],
     [
       "claiming again what a dead worker had claimed",
       async (trx) => {
-        await claimGroup(db, claimant, { ...claim, group });
-        await db.raw("update workers set lease_until = now() - interval '1 second'");
-        expect(await endExpiredWorkers(db)).toHaveLength(1);
-        const successor = { ...(await freshClaimant(db)), runId: claimant.runId };
-        const { deliveries } = await claimGroup(trx, successor, { ...claim, group });
-        expect(deliveries).toHaveLength(AT_ONCE);
+        await claim(trx);
+        await trx("workers").update({ lease_until: new Date(0) });
+        expect(await endExpiredWorkers(trx)).toHaveLength(1);
+        return freshClaimant(trx);
       },
+      (trx, successor) => claim(trx, successor),
       () => 40 * members,
     ],
     [
       "adopting what a run has left",
       async (trx) => {
-        await db.raw("update runs set closed = now()");
-        const next = await freshClaimant(db);
-        expect(await adoptRetries(trx, next.runId)).toBe(FAILING);
+        await trx("runs").update({ closed: new Date() });
+        return freshClaimant(trx);
       },
+      async (trx, next: Claimant) => expect(await adoptRetries(trx, next.runId)).toBe(FAILING),
       // Each row is found, locked and written, with its entries of the indexes.
       () => 30 * FAILING,
     ],
   ];
 
-  test.each(queries)("%s reads no more than its own", async (_what, query, bound) => {
-    const pages = await pagesOf(query);
-    expect(pages).toBeGreaterThan(0);
-    expect(pages).toBeLessThan(bound());
+  test.each(queries)("%s reads no more than its own", async (_what, prepare, query, bound) => {
+    const trx = await db.transaction();
+    try {
+      const before = (await prepare(trx)) as never;
+      const plans = await plansOf(trx, (inner) => query(inner, before), ["analyze", "buffers"]);
+      const pages = plans.map((plan) => (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0));
+      const read = pages.reduce((sum, some) => sum + some, 0);
+      expect(read).toBeGreaterThan(0);
+      expect(read).toBeLessThan(bound());
+    } finally {
+      await trx.rollback();
+    }
   });
 });
