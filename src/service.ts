@@ -73,7 +73,7 @@ export interface ServiceOverrides {
   environment?: NodeJS.ProcessEnv;
   /** The metrics of Temporal's SDK in this process. */
   temporalMetrics?: MetricsBuffer;
-  /** Aborted while the service starts: what has started is stopped, and the start rejects. */
+  /** Aborted while the service starts: what has started is stopped, and the start rejects. Later, it ends SHUTDOWN_DELAY. */
   giveUp?: AbortSignal;
 }
 
@@ -242,9 +242,10 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       started.defer(async () => stopWatching());
     }
     leave = async () => {
-      if (!isPrepared || role === "worker" || overrides.giveUp?.aborted) return;
+      const { giveUp } = overrides;
+      if (!isPrepared || role === "worker" || giveUp?.aborted) return;
       api.turnAway();
-      await wait(config.shutdownDelayMs);
+      await wait(config.shutdownDelayMs, undefined, giveUp ? { signal: giveUp } : {}).catch(() => {});
     };
     started.defer(async () => {
       await left;

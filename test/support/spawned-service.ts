@@ -1,29 +1,18 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { type Program, ROOT, startProgram } from "./program.ts";
 
 /** The service in a process of its own, for tests that kill it and benches that measure it. */
-export interface ServiceProcess {
-  process: ChildProcess;
-  pid: number;
+export interface ServiceProcess extends Program {
   /** REST, Connect, gRPC-Web; of a worker its health. */
   httpPort: number;
   /** 0 of a worker, which has none; with TLS, the same as `httpPort`. */
   grpcPort: number;
   /** 0 without METRICS_PORT. */
   metricsPort: number;
-  /** The lines that it has printed so far. */
-  printed(): string;
-  /** Sends the signal and waits for the end. */
-  end(signal: NodeJS.Signals): Promise<number | null>;
 }
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-
 /** The arguments that `npm start` gives to node before the file. */
-export function startArguments(project = root): string[] {
+export function startArguments(project = ROOT): string[] {
   const { scripts } = JSON.parse(readFileSync(`${project}/package.json`, "utf8")) as {
     scripts: { start: string };
   };
@@ -44,56 +33,21 @@ export function startArguments(project = root): string[] {
 export async function spawnService(
   environment: Record<string, string>,
   nodeArguments: readonly string[] = [],
-  project = root,
+  project = ROOT,
   node = process.execPath,
 ): Promise<ServiceProcess> {
-  const child = spawn(node, [...startArguments(project), ...nodeArguments, "src/main.ts"], {
-    cwd: project,
-    env: {
-      ...process.env,
-      HOST: "127.0.0.1",
-      HTTP_PORT: "0",
-      GRPC_PORT: "0",
-      LOG_LEVEL: "warn",
-      ...environment,
-    },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const output: string[] = [];
-  child.stderr.on("data", (chunk) => output.push(String(chunk)));
-  const ports = await new Promise<{ httpPort: number; grpcPort: number; metricsPort: number }>(
-    (resolve, reject) => {
-      let httpPort = 0;
-      let metricsPort = 0;
-      createInterface({ input: child.stdout }).on("line", (line) => {
-        output.push(line);
-        if (process.env.TEST_LOG_LEVEL) console.log(`[${child.pid}] ${line}`);
-        const metrics = /metrics +http:\/\/[^:]+:(\d+)/.exec(line);
-        if (metrics) metricsPort = Number(metrics[1]);
-        const http = /(?:API|health) +https?:\/\/[^:]+:(\d+)/.exec(line);
-        if (http) httpPort = Number(http[1]);
-        const grpc = /gRPC +[^:]+:(\d+)/.exec(line);
-        if (grpc) resolve({ httpPort, grpcPort: Number(grpc[1]), metricsPort });
-        else if (http && environment.ROLE === "worker") resolve({ httpPort, grpcPort: 0, metricsPort });
-        else if (http && environment.TLS_CERT) resolve({ httpPort, grpcPort: httpPort, metricsPort });
-      });
-      child.once("error", reject);
-      child.once("exit", (code) =>
-        reject(new Error(`the service ended with ${code}:\n${output.join("\n")}`)),
-      );
-    },
-  );
+  const command = [node, ...startArguments(project), ...nodeArguments, "src/main.ts"];
+  const defaults = { HOST: "127.0.0.1", HTTP_PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "warn" };
+  const program = startProgram(command, { cwd: project, environment: { ...defaults, ...environment } });
+  const last = environment.ROLE === "worker" ? "health" : environment.TLS_CERT ? "API" : "gRPC";
+  await program.until(new RegExp(`^ +${last} +\\S+:\\d`, "m"));
+  const portOf = (name: string) =>
+    Number(new RegExp(`^ +${name} +(?:https?://)?[^:]+:(\\d+)`, "m").exec(program.printed())?.[1] ?? 0);
+  const httpPort = portOf("(?:API|health)");
   return {
-    process: child,
-    pid: child.pid as number,
-    ...ports,
-    printed: () => output.join("\n"),
-    async end(signal) {
-      if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
-      const exited = once(child, "exit");
-      child.kill(signal);
-      const [code] = await exited;
-      return code as number | null;
-    },
+    ...program,
+    httpPort,
+    grpcPort: environment.TLS_CERT ? httpPort : portOf("gRPC"),
+    metricsPort: portOf("metrics"),
   };
 }

@@ -3,7 +3,9 @@ import {
   connect,
   constants,
   createServer,
+  type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
+  type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
@@ -14,9 +16,11 @@ import { part } from "./parts.ts";
 export interface TemporalGateway {
   /** `host:port`, for TEMPORAL_ADDRESS. */
   address: string;
-  /** Answers each call with this gRPC status; null passes calls on. */
-  answer(status: number | null): void;
+  /** Answers each call with this gRPC status, or with that for its headers and connection; null passes calls on. */
+  answer(status: number | null | StatusOf): void;
 }
+
+type StatusOf = (headers: IncomingHttpHeaders, connection: ServerHttp2Session) => number | null;
 
 /**
  * Starts a gateway until the end of the test. It passes all calls on at first.
@@ -24,7 +28,7 @@ export interface TemporalGateway {
  * @param port 0: any free one
  */
 export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
-  let status: number | null = null;
+  let statusOf: StatusOf = () => null;
   const temporal = connect(`http://${(await part("temporal")).address}`);
   temporal.on("error", () => {});
   const server = createServer();
@@ -32,6 +36,7 @@ export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
   server.on("session", (session) => void sessions.add(session));
   server.on("stream", (stream: ServerHttp2Stream, headers) => {
     stream.on("error", () => {});
+    const status = statusOf(headers, stream.session as ServerHttp2Session);
     if (status !== null) {
       const refusal = { "content-type": "application/grpc", "grpc-status": String(status) };
       // Like some servers, it repeats what it was sent.
@@ -62,8 +67,8 @@ export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
   });
   return {
     address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
-    answer(next) {
-      status = next;
+    answer(status) {
+      statusOf = typeof status === "function" ? status : () => status;
     },
   };
 }

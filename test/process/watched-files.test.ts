@@ -1,0 +1,29 @@
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { watchFiles } from "../../src/process/watched-files.ts";
+import { temporaryFolder } from "../embedded/support.ts";
+
+test("files that do not fit each other, because only one of them is new, are offered again until both are; the error is told once", async () => {
+  const folder = await temporaryFolder();
+  const [cert, key] = [path.join(folder, "cert"), path.join(folder, "key")];
+  const write = (file: string, text: string) => writeFile(file, text);
+  await Promise.all([write(cert, "1"), write(key, "1")]);
+  const used: string[][] = [];
+  const errors: unknown[] = [];
+  const stop = watchFiles(
+    [cert, key],
+    ["1", "1"],
+    (contents) => {
+      if (contents[0] !== contents[1]) throw new Error("they do not fit");
+      used.push(contents);
+    },
+    (error) => errors.push(error),
+  );
+  onTestFinished(stop);
+  await write(key, "2");
+  await expect.poll(() => errors).toEqual([new Error("they do not fit")]);
+  await write(cert, "2");
+  await expect.poll(() => used).toEqual([["2", "2"]]);
+  expect(errors).toHaveLength(1);
+});
