@@ -22,17 +22,24 @@ const INCLUDED: Record<string, string[]> = {
   "record-histories": ["test/upgrade/record-histories.ts"],
 };
 /**
- * Files that need a process each. All others leave nothing behind in theirs, so that it can go on to the next file:
- * starting one and loading the service takes a second and a half.
+ * The file that needs a process of its own, which it limits. All others leave nothing behind in theirs, so that it can go on to
+ * the next file: starting one and loading the service takes a second and a half.
  */
-const APART = ["test/{embedded,process}/**/*.test.ts"];
-const APART_SLOW = ["test/{embedded,process}/**/*.slow.test.ts", "test/faults/small-memory.test.ts"];
+const APART = ["test/faults/small-memory.test.ts"];
+/** Modes whose tests take as long as they need: those of a release, which measure or try much. */
+const LONG = ["full", "fuzz", "deploy", "record-histories"];
+const LONG_MS = 4 * 3_600_000;
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
 
 /** Tests that share a process with others, or not. */
-function project(name: string, isolate: boolean, include: string[], exclude: string[] = []) {
+function project(
+  name: string,
+  isolate: boolean,
+  include: string[],
+  { exclude = [], limitMs = 2 * PATIENCE_MS }: { exclude?: string[]; limitMs?: number } = {},
+) {
   return {
     test: {
       include,
@@ -44,8 +51,8 @@ function project(name: string, isolate: boolean, include: string[], exclude: str
       experimental: { viteModuleRunner: false, nodeLoader: false },
       runner: "test/support/run/runner.ts",
       // Longer than what a test waits for, so that the failure says what did not come true.
-      testTimeout: 2 * PATIENCE_MS,
-      hookTimeout: 2 * PATIENCE_MS,
+      testTimeout: limitMs,
+      hookTimeout: limitMs,
       expect: { poll: { timeout: PATIENCE_MS, interval: LOOK_EVERY_MS } },
     },
   } satisfies TestProjectInlineConfiguration;
@@ -53,13 +60,10 @@ function project(name: string, isolate: boolean, include: string[], exclude: str
 
 function projectsOf(mode: string): TestProjectInlineConfiguration[] {
   const included = INCLUDED[mode];
-  if (included) return [project("apart", true, included)];
+  if (included) return [project("apart", true, included, LONG.includes(mode) ? { limitMs: LONG_MS } : {})];
   if (mode === "all")
-    return [project("apart", true, APART_SLOW), project("together", false, SLOW, APART_SLOW)];
-  return [
-    project("apart", true, APART, SLOW),
-    project("together", false, ["test/**/*.test.ts"], [...APART, ...SLOW, DEPLOY]),
-  ];
+    return [project("apart", true, APART), project("together", false, SLOW, { exclude: APART })];
+  return [project("together", false, ["test/**/*.test.ts"], { exclude: [...SLOW, DEPLOY] })];
 }
 
 export default defineConfig(({ mode }) => {

@@ -4,7 +4,7 @@ import { lockDataDir } from "../../src/embedded/service-lock.ts";
 try {
   await lockDataDir(process.argv[2] ?? "");
   console.log(JSON.stringify({ locked: true }));
-  process.stdin.resume();
+  setInterval(() => {}, 1_000);
 } catch (error) {
   console.log(JSON.stringify({ locked: false, message: (error as Error).message }));
 }

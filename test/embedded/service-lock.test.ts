@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { lockDataDir } from "../../src/embedded/service-lock.ts";
-import { killHard, runProgram, stranger, temporaryFolder } from "./support.ts";
+import { runProgram, stranger, temporaryFolder } from "./support.ts";
 
 interface Answer {
   locked: boolean;
@@ -11,10 +11,10 @@ interface Answer {
 
 test("a second service on the same DATA_DIR is told the pid of the first", async () => {
   const dataDir = await temporaryFolder();
-  const { child, said } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
+  const { program, said } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
   expect(said.locked).toBe(true);
   await expect(lockDataDir(dataDir)).rejects.toThrow(
-    `another service (pid ${child.pid}) already uses ${dataDir}; stop it, or set another DATA_DIR`,
+    `another service (pid ${program.pid}) already uses ${dataDir}; stop it, or set another DATA_DIR`,
   );
 });
 
@@ -29,8 +29,8 @@ test("a second service in the same process is told too, until the first lets go"
 
 test("an owner killed with SIGKILL does not block the next start", async () => {
   const dataDir = await temporaryFolder();
-  const { child } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
-  await killHard(child);
+  const { program } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
+  await program.end("SIGKILL");
   await (await lockDataDir(dataDir)).release();
 });
 
@@ -45,15 +45,15 @@ test("a pid file whose pid became another process's does not block a start, and 
 
 test("of six services that start at once, one gets the DATA_DIR", async () => {
   const dataDir = await temporaryFolder();
-  const { child } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
-  await killHard(child);
+  const { program } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
+  await program.end("SIGKILL");
   const starters = await Promise.all(
     Array.from({ length: 6 }, () => runProgram<Answer>("hold-lock.ts", [dataDir])),
   );
   const winners = starters.filter(({ said }) => said.locked);
   expect(winners).toHaveLength(1);
   for (const { said } of starters.filter((starter) => !starter.said.locked)) {
-    expect(said.message).toContain(`pid ${winners[0]?.child.pid}`);
+    expect(said.message).toContain(`pid ${winners[0]?.program.pid}`);
   }
 });
 

@@ -7,12 +7,10 @@ const progress = (line: string) => console.error(line);
 if (which === "postgres") {
   const { url, pid } = await startEmbeddedPostgres({ dataDir, progress, port: Number(port) });
   console.log(JSON.stringify({ pid, url }));
-  // Told to end cleanly by the end of its input; SIGKILL is the other way.
-  process.stdin.resume().once("end", () => process.exit());
 } else {
   const { startEmbeddedTemporal } = await import("../../src/embedded/temporal/embedded-temporal.ts");
   const ports = { port: Number(port), uiPort: Number(uiPort) };
   const { address, pid } = await startEmbeddedTemporal({ dataDir, progress, ...ports });
   console.log(JSON.stringify({ pid, address }));
-  process.stdin.resume();
 }
+setInterval(() => {}, 1_000);

@@ -1,15 +1,20 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, realpath } from "node:fs/promises";
+import { chmod, mkdtemp, realpath, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import os from "node:os";
 import path from "node:path";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { onTestFinished } from "vitest";
+import { startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { commandOf } from "../../src/embedded/process/processes.ts";
+import { anyPort } from "../support/any-port.ts";
+import { type Program, ROOT, startProgram } from "../support/program.ts";
+
+export const silent = () => {};
+/** In a folder others can enter root keeps the data there too, which is where most tests look for it. */
+export const OPEN = 0o711;
 
 /** A new folder, deleted with any database after the test. Closed to other users, unless `mode` says otherwise. */
 export async function temporaryFolder(mode = 0o700): Promise<string> {
@@ -17,6 +22,39 @@ export async function temporaryFolder(mode = 0o700): Promise<string> {
   await chmod(folder, mode);
   onTestFinished(() => removeDataDir(folder));
   return folder;
+}
+
+let template: Promise<string> | undefined;
+
+/**
+ * A DATA_DIR whose database had its first start, which takes the most of a second, with a table `kept`; the file's first
+ * call makes it.
+ */
+export async function preparedFolder(): Promise<string> {
+  template ??= prepare();
+  const folder = await temporaryFolder(OPEN);
+  execFileSync("cp", ["-a", `${await template}/.`, folder]);
+  return folder;
+}
+
+async function prepare(): Promise<string> {
+  const dataDir = await realpath(await mkdtemp(path.join(os.tmpdir(), "webhook-dev-")));
+  await chmod(dataDir, OPEN);
+  const server = await startEmbeddedPostgres({ dataDir, progress: silent, port: await anyPort() });
+  await query(server.url, "create table kept as select 42 as answer");
+  await server.stop();
+  // A copy makes its own choice of a port.
+  await rm(path.join(dataDir, "postgres.json"));
+  return dataDir;
+}
+
+/** Starts the database of a prepared folder until the end of the test. */
+export async function startIn(
+  dataDir: string,
+  options: Partial<Parameters<typeof startEmbeddedPostgres>[0]> = {},
+) {
+  const port = await anyPort();
+  return stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port, ...options }));
 }
 
 /** A progress sink that keeps its lines. */
@@ -66,42 +104,16 @@ export async function stranger(uid?: number): Promise<ChildProcess & { pid: numb
 export async function runProgram<T>(
   name: string,
   args: readonly string[],
-  options: {
-    code?: string;
-    node?: string;
-    uid?: number;
-    gid?: number;
-    env?: NodeJS.ProcessEnv;
-    cwd?: string;
-  } = {},
-): Promise<{ child: ChildProcess; said: T }> {
-  const {
-    code = fileURLToPath(new URL("../..", import.meta.url)),
+  {
+    code = ROOT,
     node = process.execPath,
-    ...rest
-  } = options;
-  const child = spawn(node, [path.join(code, "test/embedded", name), ...args], {
-    stdio: ["pipe", "pipe", "pipe"],
-    ...rest,
-  });
-  onTestFinished(() => void child.kill("SIGKILL"));
-  let errors = "";
-  child.stderr.on("data", (chunk) => {
-    errors += chunk;
-  });
-  const ended = once(child, "close").then(() => Promise.reject(new Error(`${name} ended: ${errors}`)));
-  ended.catch(() => {});
-  const [line] = (await Promise.race([once(createInterface({ input: child.stdout }), "line"), ended])) as [
-    string,
-  ];
-  return { child, said: JSON.parse(line) as T };
-}
-
-/** SIGKILL, and its end. */
-export async function killHard(child: ChildProcess): Promise<void> {
-  const ended = once(child, "exit");
-  child.kill("SIGKILL");
-  await ended;
+    ...options
+  }: Parameters<typeof startProgram>[1] & { code?: string; node?: string } = {},
+): Promise<{ program: Program; said: T }> {
+  const program = startProgram([node, path.join(code, "test/embedded", name), ...args], options);
+  onTestFinished(() => void program.process.kill("SIGKILL"));
+  const [line] = await program.until(/^\{.*\}$/m);
+  return { program, said: JSON.parse(line) as T };
 }
 
 /** Whether a process still runs; a dead one that its parent has not asked for yet does not. */
@@ -119,9 +131,4 @@ export async function query(url: string, sql: string): Promise<Record<string, un
   } finally {
     await client.end();
   }
-}
-
-/** Resolves as soon as `check` holds, looking every 25 ms; a test's time-out ends it otherwise. */
-export async function until(check: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await check())) await new Promise((resolve) => setTimeout(resolve, 25));
 }

@@ -32,9 +32,14 @@ export interface Program {
  */
 export function startProgram(
   [file = "", ...args]: readonly string[],
-  { environment = {}, cwd = ROOT }: { environment?: NodeJS.ProcessEnv; cwd?: string } = {},
+  {
+    environment = {},
+    cwd = ROOT,
+    ...user
+  }: { environment?: NodeJS.ProcessEnv; cwd?: string; uid?: number; gid?: number } = {},
 ): Program {
   const child = spawn(file, args, {
+    ...user,
     cwd,
     env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],

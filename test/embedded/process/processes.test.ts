@@ -1,11 +1,23 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, mkdir } from "node:fs/promises";
+import { copyFile, mkdir, readdir } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { networkInterfaces } from "node:os";
 import path from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { SECRETS_IN_FILES } from "../../../src/config/secret-files.ts";
+import { downloadEnvironment, serverEnvironment } from "../../../src/embedded/process/child-environment.ts";
 import { isRoot, NOBODY, type Owner } from "../../../src/embedded/process/owner.ts";
-import { findByCommand, markerOf, stopProcesses } from "../../../src/embedded/process/processes.ts";
-import { runs, temporaryFolder, until } from "../support.ts";
+import { isPortFree } from "../../../src/embedded/process/ports.ts";
+import {
+  findByCommand,
+  markerOf,
+  readWindowsProcesses,
+  stopProcesses,
+} from "../../../src/embedded/process/processes.ts";
+import { writeState } from "../../../src/embedded/process/state-file.ts";
+import { until } from "../../support/wait.ts";
+import { runs, temporaryFolder } from "../support.ts";
 
 const STEPS = [
   { signal: "SIGTERM", waitMs: 500 },
@@ -86,3 +98,44 @@ await stopProcesses(${JSON.stringify(marker)}, ${JSON.stringify(STEPS)});`;
     await until(() => server.signalCode !== null);
   },
 );
+
+test("a Windows command line with quotes around a path with spaces and umlauts contains the path's marker", () => {
+  const data = "C:\\Users\\Jörg Doe\\.data\\postgres\\data";
+  const lines = `4321 "C:\\Program Files\\pg\\postgres.exe" -D "${data}" -c port=5433\n4322 \n`;
+  const [server, ...others] = readWindowsProcesses(`${Buffer.from(lines).toString("base64")}\r\n`);
+  expect(server?.pid).toBe(4321);
+  expect(server?.command).toContain(` -D ${data} -c `);
+  expect(others).toEqual([]);
+});
+
+test("embedded servers and downloaders get none of the service's secrets", () => {
+  onTestFinished(() => void vi.unstubAllEnvs());
+  for (const name of [...SECRETS_IN_FILES, "TEMPORAL_API_KEY"]) vi.stubEnv(name, "telling");
+  vi.stubEnv("HTTPS_PROXY", "http://proxy.example");
+  expect(JSON.stringify([serverEnvironment(), downloadEnvironment()])).not.toContain("telling");
+  expect(downloadEnvironment().HTTPS_PROXY).toBe("http://proxy.example");
+});
+
+const own = Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
+
+test.each(["127.0.0.1", "0.0.0.0", ...(own.includes("::1") ? ["::1", "::"] : [])])(
+  "a port on which another program listens on %s is not free, and is free afterwards",
+  async (address) => {
+    const server = createServer().listen(0, address);
+    onTestFinished(() => void server.close());
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    expect(await isPortFree(port)).toBe(false);
+    server.close();
+    await once(server, "close");
+    expect(await isPortFree(port)).toBe(true);
+  },
+);
+
+test("state that cannot be written leaves no draft behind", async () => {
+  const folder = await temporaryFolder();
+  // A folder cannot be replaced by a file.
+  await mkdir(path.join(folder, "state.json"));
+  await expect(writeState(path.join(folder, "state.json"), { pid: 1 })).rejects.toThrow();
+  expect(await readdir(folder)).toEqual(["state.json"]);
+});

@@ -8,7 +8,7 @@ import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { canReach, isRoot, NOBODY } from "../../src/embedded/process/owner.ts";
 import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
 import { anyPort } from "../support/any-port.ts";
-import { query, recorded, runProgram, stopAfterTest, temporaryFolder } from "./support.ts";
+import { query, recorded, runProgram, silent, stopAfterTest, temporaryFolder } from "./support.ts";
 
 const NEEDS_ROOT = "only root can become another user";
 /** One that exists, and is not the one root gives its databases to. */
@@ -47,7 +47,7 @@ test("a copy of a DATA_DIR gets a database of its own, not the original's", asyn
   const folder = await temporaryFolder(0o700);
   const [original, copy] = [path.join(folder, "one"), path.join(folder, "two")];
   const first = stopAfterTest(
-    await startEmbeddedPostgres({ dataDir: original, progress: () => {}, port: await anyPort() }),
+    await startEmbeddedPostgres({ dataDir: original, progress: silent, port: await anyPort() }),
   );
   execFileSync("cp", ["-a", original, copy]);
   onTestFinished(async () => {
@@ -56,7 +56,7 @@ test("a copy of a DATA_DIR gets a database of its own, not the original's", asyn
   });
   expect(await findRunningPostgres(copy)).toBeNull();
   const second = stopAfterTest(
-    await startEmbeddedPostgres({ dataDir: copy, progress: () => {}, port: await anyPort() }),
+    await startEmbeddedPostgres({ dataDir: copy, progress: silent, port: await anyPort() }),
   );
   expect(second.pid).not.toBe(first.pid);
   expect(await findRunningPostgres(original)).toBe(first.url);
@@ -70,7 +70,7 @@ test("an ordinary user gets both servers, with everything below DATA_DIR", async
   for (const place of [home, tools]) await mkdir(place, { mode: 0o755 });
   await chown(home, ORDINARY.uid, ORDINARY.gid);
   // What is downloaded is in root's cache, which others may not enter.
-  const cli = await findTemporalCli(folder, () => {});
+  const cli = await findTemporalCli(folder, silent);
   await copyFile(cli, path.join(tools, "temporal"));
   const code = await readableCode(folder);
   const dataDir = path.join(home, "data");
@@ -79,7 +79,7 @@ test("an ordinary user gets both servers, with everything below DATA_DIR", async
     node: path.join(code, "node_modules/node/bin/node"),
     ...ORDINARY,
     cwd: home,
-    env: { PATH: `${tools}:/usr/bin:/bin`, HOME: home },
+    environment: { PATH: `${tools}:/usr/bin:/bin`, HOME: home, XDG_CACHE_HOME: "", TMPDIR: home },
   });
   expect(said.uid).toBe(ORDINARY.uid);
   expect(await stat(path.join(dataDir, "postgres/data"))).toMatchObject({
@@ -92,7 +92,7 @@ test("an ordinary user gets both servers, with everything below DATA_DIR", async
   });
 
   // Root later finds it there and leaves it to its owner.
-  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: () => {}, port: said.port }));
+  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port: said.port }));
   expect(await stat(`/proc/${server.pid}`)).toMatchObject(ORDINARY);
 });
 
