@@ -4,13 +4,13 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { openDatabase } from "../../src/db/database.ts";
 import { ALL_PERMISSIONS, findApiKey, markRevoked } from "../../src/db/keys/api-keys.ts";
 import { ensureFirstAdmin } from "../../src/startup/first-admin.ts";
 import { findSecretKey } from "../../src/startup/instance-secrets.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { empty, useDatabase } from "../support/database.ts";
 
 const run = promisify(execFile);
+const db = await useDatabase();
 
 async function newDataDir(): Promise<string> {
   const dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-secrets-"));
@@ -48,23 +48,21 @@ test.runIf(process.platform !== "win32")(
   },
 );
 
-/** An empty database, and the settings of a service that embeds it. */
-async function newInstance(dataDir: string) {
-  const database = await createTestDatabase();
-  const db = openDatabase(database.url, { max: 2, applicationName: "test" });
-  onTestFinished(async () => {
-    await db.destroy();
-    await database.drop();
-  });
+/** The settings of a service that embeds its database. */
+function configOf(dataDir: string) {
   const urls = { url: undefined, directUrl: undefined, readUrl: undefined };
-  const settings = { poolSize: 2, preparedStatements: true };
-  return { db, config: { adminKey: undefined, dataDir, database: { ...urls, ...settings } } };
+  return {
+    adminKey: undefined,
+    dataDir,
+    database: { ...urls, poolSize: 2, preparedStatements: true },
+  };
 }
 
 test("an empty admin-key is replaced by a key that works", async () => {
   const dataDir = await newDataDir();
-  const { db, config } = await newInstance(dataDir);
+  await empty(db);
   await writeFile(path.join(dataDir, "admin-key"), "");
+  const config = configOf(dataDir);
   const file = (await ensureFirstAdmin(db, config)) as string;
   const secret = (await readFile(file, "utf8")).trim();
   expect(await findApiKey(db, secret)).toMatchObject({ name: "Administrator" });
@@ -74,21 +72,23 @@ test("an empty admin-key is replaced by a key that works", async () => {
 
 test("the key of an admin-key from before a new database works there, and one that was revoked stays revoked", async () => {
   const dataDir = await newDataDir();
-  const first = await newInstance(dataDir);
-  const file = (await ensureFirstAdmin(first.db, first.config)) as string;
+  const config = configOf(dataDir);
+  await empty(db);
+  const file = (await ensureFirstAdmin(db, config)) as string;
   const secret = (await readFile(file, "utf8")).trim();
 
-  const second = await newInstance(dataDir);
-  await ensureFirstAdmin(second.db, second.config);
+  // As a new database is.
+  await empty(db);
+  await ensureFirstAdmin(db, config);
   expect((await readFile(file, "utf8")).trim()).toBe(secret);
-  const restored = await findApiKey(second.db, secret);
+  const restored = await findApiKey(db, secret);
   expect(restored).toMatchObject({
     name: "Administrator",
     permissions: ALL_PERMISSIONS,
     prefix: secret.slice(0, 12),
   });
 
-  await markRevoked(second.db, restored?.id as string);
-  await ensureFirstAdmin(second.db, second.config);
-  expect(await findApiKey(second.db, secret)).toBeNull();
+  await markRevoked(db, restored?.id as string);
+  await ensureFirstAdmin(db, config);
+  expect(await findApiKey(db, secret)).toBeNull();
 });

@@ -1,57 +1,26 @@
-import { execFile } from "node:child_process";
-import { randomBytes } from "node:crypto";
-import { cp, mkdtemp, readdir, rm, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir, symlink } from "node:fs/promises";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
+import { temporaryFolder } from "../embedded/support.ts";
+import { ROOT, startProgram } from "../support/program.ts";
 
-const project = fileURLToPath(new URL("../..", import.meta.url));
 /** What the service runs from, without what `npm run build` makes. */
-const PARTS = ["package.json", "src", "gen", "proto", "workflows"];
+const PARTS = ["package.json", "src", "gen", "proto", "node_modules"];
 
-let root: string;
-beforeAll(async () => {
-  root = await mkdtemp(path.join(tmpdir(), "webhook-not-built-"));
-  for (const part of PARTS) {
-    await cp(path.join(project, part), path.join(root, part), {
-      recursive: true,
-      filter: (file) => path.basename(file) !== "dist",
-    });
-  }
-  await symlink(path.join(project, "node_modules"), path.join(root, "node_modules"), "dir");
+test("a service whose workflows are not built ends at once, before any embedded server has started, and says how to build them", async () => {
+  const root = await temporaryFolder();
+  await mkdir(path.join(root, "workflows"));
+  const links = [
+    ...PARTS,
+    ...(await readdir(path.join(ROOT, "workflows"))).map((file) => `workflows/${file}`),
+  ];
+  for (const each of links)
+    if (!each.endsWith("/dist")) await symlink(path.join(ROOT, each), path.join(root, each));
+  const command = [process.execPath, "--preserve-symlinks", "--preserve-symlinks-main", "src/main.ts"];
+  const dataDir = path.join(root, ".data");
+  const environment = { DATA_DIR: dataDir, HTTP_PORT: "0", GRPC_PORT: "0" };
+  const service = startProgram(command, { cwd: root, environment });
+  expect(await service.ended).toBe(1);
+  expect(service.printed()).toContain("the workflows are not built; run `npm run build`");
+  expect(await readdir(root)).not.toContain(".data");
 });
-afterAll(() => rm(root, { recursive: true, force: true }));
-
-test.each([
-  ["all", {}],
-  [
-    "worker",
-    {
-      SECRET_KEY: randomBytes(32).toString("base64"),
-      // It does not connect before.
-      DATABASE_URL: "postgres://127.0.0.1:1/none",
-      TEMPORAL_ADDRESS: "127.0.0.1:1",
-    },
-  ],
-])(
-  "role %s whose workflows are not built ends at once, and says how to build them",
-  async (role, addresses) => {
-    const dataDir = path.join(root, ".data");
-    const run = promisify(execFile)(
-      process.execPath,
-      ["--disable-warning=ExperimentalWarning", "src/main.ts"],
-      {
-        cwd: root,
-        env: { ...process.env, ...addresses, ROLE: role, DATA_DIR: dataDir, HTTP_PORT: "0", GRPC_PORT: "0" },
-      },
-    );
-    await expect(run).rejects.toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining("the workflows are not built; run `npm run build`"),
-    });
-    // Before any embedded server has started.
-    expect(await readdir(root)).not.toContain(".data");
-  },
-);
