@@ -3,9 +3,11 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "n
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { build, TARGETS } from "../../scripts/build.ts";
 import { NONCE_PLACEHOLDER } from "../../src/contract/page-paths.ts";
+
+type Target = (typeof TARGETS)[keyof typeof TARGETS];
 
 const project = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -46,11 +48,22 @@ const write = (text: string) => writeFile(path.join(root, "web/src/main.tsx"), t
 const workflow = (word: string) => `export async function say() { return ${JSON.stringify(word)}; }\n`;
 
 /** Builds one target; answers what the person who starts it is told. */
-async function told(target: (typeof TARGETS)[keyof typeof TARGETS]): Promise<string[]> {
+async function told(target: Target): Promise<string[]> {
   const lines: string[] = [];
   await build((line) => lines.push(line), [target], root);
   return lines;
 }
+
+/** A target with the sources of the page, whose build takes no time. */
+const QUICK: Target = {
+  ...TARGETS.PAGE,
+  folder: "web/quick",
+  async build(_root, into) {
+    await mkdir(into, { recursive: true });
+    for (const file of FILES) await writeFile(path.join(into, file), "");
+  },
+};
+const FILES = Array.from({ length: 50 }, (_, n) => `${n}.js`);
 
 /** The built page's script. */
 async function script(): Promise<string> {
@@ -60,92 +73,59 @@ async function script(): Promise<string> {
   return readFile(path.join(root, "web/dist", file), "utf8");
 }
 
-describe("the settings page", () => {
-  test("is built when it was not, which is told", async () => {
-    expect(await told(TARGETS.PAGE)).toEqual(["building the settings page; this takes some 10 s"]);
-    expect(await script()).toContain("first");
-  });
-
-  test("is not built again while its sources stay what they are", async () => {
-    await write(says("first"));
-    expect(await told(TARGETS.PAGE)).toEqual([]);
-  });
-
-  test.each(["src/contract/page-paths.ts", "package-lock.json"])(
-    "is built again when %s has changed",
-    async (file) => {
-      await writeFile(path.join(root, file), `${await readFile(path.join(root, file), "utf8")}\n`);
-      expect(await told(TARGETS.PAGE)).toHaveLength(1);
-      expect(await told(TARGETS.PAGE)).toEqual([]);
-    },
-  );
-
-  test("is built again when any file has changed that its sources import", async () => {
-    const sources = new Set(globSync(TARGETS.PAGE.sources, { cwd: project }));
-    const reached = globSync(["web/vite.config.ts", "web/src/**/*.{ts,tsx}"], { cwd: project });
-    const imported = new Set(reached);
-    for (const file of reached) {
-      const text = await readFile(path.join(project, file), "utf8");
-      for (const [, target = ""] of text.matchAll(/^(?:import|export)\s(?:[^;]*?from\s+)?"(\.[^"]+)"/gm)) {
-        const found = path.join(path.dirname(file), target);
-        if (!imported.has(found) && /\.tsx?$/.test(found)) reached.push(found);
-        imported.add(found);
-      }
-    }
-    const outside = [...imported].filter((file) => !file.startsWith(`web${path.sep}`));
-    expect(outside).toContain(path.join("src", "contract", "catalogue.ts"));
-    expect([...imported].filter((file) => !sources.has(file))).toEqual([]);
-  });
-
-  test("is built again when its own sources have changed", async () => {
-    await write(says("second"));
-    expect(await told(TARGETS.PAGE)).toEqual([
-      "building the settings page, whose sources have changed; this takes some 10 s",
-    ]);
-    expect(await script()).toContain("second");
-  });
-
-  test("is whole when several build it at the same moment", async () => {
-    await write(says("third"));
-    await Promise.all([told(TARGETS.PAGE), told(TARGETS.PAGE)]);
-    expect(await script()).toContain("third");
-  });
-
-  test("is whole after many builds that end at the same moment", async () => {
-    const files = Array.from({ length: 50 }, (_, n) => `${n}.js`);
-    const quick = {
-      ...TARGETS.PAGE,
-      folder: "web/quick",
-      async build(_root: string, into: string) {
-        await mkdir(into, { recursive: true });
-        for (const file of files) await writeFile(path.join(into, file), "");
-      },
-    };
-    for (let round = 0; round < 20; round += 1) {
-      await write(says(`round ${round}`));
-      await Promise.all(Array.from({ length: 6 }, () => build(() => {}, [quick], root)));
-      expect(await readdir(path.join(root, quick.folder))).toEqual(expect.arrayContaining(files));
-    }
-    expect(await readdir(path.join(root, ".cache"))).toEqual([]);
-    await write(says("third"));
-  });
-
-  test("that cannot be built leaves the one before, and tells why", async () => {
-    await write("this is no TypeScript");
-    await expect(told(TARGETS.PAGE)).rejects.toThrow(/main\.tsx/);
-    expect(await script()).toContain("third");
-  });
+test("the settings page is built when it was not, which is told; one that cannot be built leaves the one before, and tells why", async () => {
+  expect(await told(TARGETS.PAGE)).toEqual(["building the settings page; this takes some 10 s"]);
+  expect(await script()).toContain("first");
+  expect(await told(TARGETS.PAGE)).toEqual([]);
+  await write("this is no TypeScript");
+  await expect(told(TARGETS.PAGE)).rejects.toThrow(/main\.tsx/);
+  expect(await script()).toContain("first");
 });
 
-describe("the workflows", () => {
+test("the workflows are bundled once, and again when they have changed", async () => {
   const bundle = () => readFile(path.join(root, "workflows/dist/index.js"), "utf8");
+  expect(await told(TARGETS.WORKFLOWS)).toEqual(["building the workflows; this takes some 3 s"]);
+  expect(await bundle()).toContain("first");
+  expect(await told(TARGETS.WORKFLOWS)).toEqual([]);
+  await writeFile(path.join(root, "workflows/index.ts"), workflow("second"));
+  expect(await told(TARGETS.WORKFLOWS)).toHaveLength(1);
+  expect(await bundle()).toContain("second");
+});
 
-  test("are bundled once, and again when they have changed", async () => {
-    expect(await told(TARGETS.WORKFLOWS)).toEqual(["building the workflows; this takes some 3 s"]);
-    expect(await bundle()).toContain("first");
-    expect(await told(TARGETS.WORKFLOWS)).toEqual([]);
-    await writeFile(path.join(root, "workflows/index.ts"), workflow("second"));
-    expect(await told(TARGETS.WORKFLOWS)).toHaveLength(1);
-    expect(await bundle()).toContain("second");
-  });
+test.each(["web/src/main.tsx", "src/contract/page-paths.ts", "package-lock.json"])(
+  "a target is built again when %s has changed, which is told, and not while its sources stay what they are",
+  async (file) => {
+    await told(QUICK);
+    await writeFile(path.join(root, file), `${await readFile(path.join(root, file), "utf8")}\n`);
+    expect(await told(QUICK)).toEqual([
+      "building the settings page, whose sources have changed; this takes some 10 s",
+    ]);
+    expect(await told(QUICK)).toEqual([]);
+  },
+);
+
+test("the sources of the page are all files that it imports", async () => {
+  const sources = new Set(globSync(TARGETS.PAGE.sources, { cwd: project }));
+  const reached = globSync(["web/vite.config.ts", "web/src/**/*.{ts,tsx}"], { cwd: project });
+  const imported = new Set(reached);
+  for (const file of reached) {
+    const text = await readFile(path.join(project, file), "utf8");
+    for (const [, target = ""] of text.matchAll(/^(?:import|export)\s(?:[^;]*?from\s+)?"(\.[^"]+)"/gm)) {
+      const found = path.join(path.dirname(file), target);
+      if (!imported.has(found) && /\.tsx?$/.test(found)) reached.push(found);
+      imported.add(found);
+    }
+  }
+  const outside = [...imported].filter((file) => !file.startsWith(`web${path.sep}`));
+  expect(outside).toContain(path.join("src", "contract", "catalogue.ts"));
+  expect([...imported].filter((file) => !sources.has(file))).toEqual([]);
+});
+
+test("what is built is whole after many builds that end at the same moment", async () => {
+  for (let round = 0; round < 20; round += 1) {
+    await write(says(`round ${round}`));
+    await Promise.all(Array.from({ length: 6 }, () => told(QUICK)));
+    expect(await readdir(path.join(root, QUICK.folder))).toEqual(expect.arrayContaining(FILES));
+  }
+  expect(await readdir(path.join(root, ".cache"))).toEqual([]);
 });

@@ -1,0 +1,39 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import type { Result } from "../../bench/parts/results.ts";
+import { node, startProgram } from "../support/program.ts";
+
+/** Runs the bench. If the test ends before it, the bench is told to stop, and stops the servers that it has started. */
+function bench(...args: string[]) {
+  const program = startProgram(node("bench/main.ts", ...args));
+  onTestFinished(async () => {
+    await program.end("SIGTERM");
+  });
+  return program;
+}
+
+test("the bench measures what it is told to, prints a table and writes what it found", async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-bench-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const sizes = ["--count", "50", "--repeats", "1"];
+  const { ended, printed } = bench("publish-small", ...sizes, "--results", folder);
+  expect(await ended, printed()).toBe(0);
+  const results = JSON.parse(await readFile(path.join(folder, "latest.json"), "utf8")) as Result[];
+  expect(results.map(({ name, target }) => [name, target])).toEqual([
+    ["publish-small", ">= 3000"],
+    ["publish-small 10 webhooks", undefined],
+    ["publish-small streamed", ">= 10000"],
+  ]);
+  for (const { name, unit, min, median, max } of results) {
+    expect([unit, median > 0, min, max]).toEqual(["events/s", true, median, median]);
+    expect(printed()).toContain(name);
+  }
+});
+
+test("the bench says which scenarios there are when it is asked for another", async () => {
+  const { ended, printed } = bench("dain");
+  expect(await ended).toBe(2);
+  expect(printed()).toMatch(/no scenario dain[\s\S]*drain +pending/);
+});
