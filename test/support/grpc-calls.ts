@@ -30,15 +30,34 @@ export function reasonOf(error: ConnectError): string | undefined {
   return error.findDetails(ErrorInfoSchema)[0]?.reason;
 }
 
+/** Values of a dispatched order. */
+interface Order {
+  orderId?: bigint;
+  orderNumber?: string;
+  carrier?: string;
+  trackingNumber?: string;
+  dispatchedAt?: { seconds: bigint; nanos?: number };
+  lines?: { productId: bigint; sku: string; quantity: number }[];
+}
+
 /** One event to publish, under a key of its own. */
 export function orderEvent() {
+  return anOrder();
+}
+
+/** The same with other values of the order and of the event where given. */
+export function anOrder(
+  order: Order = {},
+  more: { idempotencyKey?: string; userId?: string; time?: { seconds: bigint; nanos?: number } } = {},
+) {
   return {
     idempotencyKey: randomUUID(),
     userId: "u",
     data: {
       case: "orderDispatched" as const,
-      value: { orderId: 1n, orderNumber: "1", dispatchedAt: { seconds: 1n } },
+      value: { orderId: 1n, orderNumber: "1", dispatchedAt: { seconds: 1n }, ...order },
     },
+    ...more,
   };
 }
 

@@ -4,13 +4,16 @@ import { type Client, createClient } from "@connectrpc/connect";
 import { Http2SessionManager } from "@connectrpc/connect-node";
 import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
+import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
 import { type Api, type ApiOptions, startApi } from "../../src/api/server.ts";
 import { readConfig } from "../../src/config/config.ts";
 import type { StaleReads } from "../../src/db/connections/read-replica.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/keys/api-keys.ts";
+import { createInstalledApp } from "../../src/db/keys/installed-apps.ts";
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
@@ -61,8 +64,10 @@ export interface TestApi extends Api {
   client<Service extends DescService>(service: Service, secret?: string): Client<Service>;
   /** Removes all rows, makes a new administrator's key, and has caches read again. */
   empty(): Promise<void>;
-  /** Registers a webhook for OrderDispatched, at an address of its own; answers its id. */
-  register(): Promise<bigint>;
+  /** Registers a webhook, for OrderDispatched at an address of its own unless given; answers its id. */
+  register(webhook?: { process?: WebhookProcess; url?: string; key?: string }): Promise<bigint>;
+  /** Makes an installed app; answers its id. */
+  app(name?: string): Promise<string>;
   /** Makes a key; every permission unless told. */
   key(options?: Partial<NewApiKey>): Promise<{ id: string; secret: string }>;
   /** Calls REST and holds the answer against the OpenAPI description. */
@@ -132,11 +137,11 @@ export async function startTestApi(
     },
     key,
     client: (service, secret) => createClient(service, grpc(api, secret, connection)),
-    async register() {
-      const url = `https://receiver.example/${randomUUID()}`;
-      const { envelope } = await api.rest("POST", "/api/webhook", { json: { process: 1, url } });
-      return BigInt(envelope.Data.Id);
+    async register({ process = 1, url = `https://receiver.example/${randomUUID()}`, key: secret } = {}) {
+      const { webhook } = await api.client(WebhookService, secret).createWebhook({ process, url });
+      return webhook?.id as bigint;
     },
+    app: async (name = "app") => (await createInstalledApp(db, name)).id,
     rest: (method, path, request) => callRest(started.url, admin.secret, method, path, request),
     async empty() {
       await empty(db);

@@ -1,21 +1,14 @@
-import { type DescMethod, type DescService, type Message, toJson } from "@bufbuild/protobuf";
-import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
-import {
-  type CallOptions,
-  type Client,
-  ConnectError,
-  createClient,
-  type Transport,
-} from "@connectrpc/connect";
+import { type DescMethod, type Message, toJson } from "@bufbuild/protobuf";
+import { ConnectError } from "@connectrpc/connect";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { SERVICES } from "../../../src/api/routes.ts";
-import { grpc } from "../../support/clients.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { callMethod, METHODS } from "../../support/any-method.ts";
+import type { ChangedRow } from "../../support/changed-rows.ts";
+import { startTestApi } from "../../support/test-api.ts";
 import { REQUESTS } from "./isolated-requests.ts";
-import { changedKeys, deliveriesOf, keep, restore, rowsOf } from "./isolated-snapshot.ts";
-import { buildWorld, hiddenFrom, type World, type WorldKey } from "./isolated-world.ts";
+import { keepRows } from "./isolated-snapshot.ts";
+import { buildWorld, hiddenFrom, type WorldKey } from "./isolated-world.ts";
 
 /** How many requests are made of each method. */
 const RUNS = Number(process.env.ISOLATION_RUNS ?? 8);
@@ -26,44 +19,35 @@ const CONTRACT_FIELDS = ["id", "created", "modified", "webhookProcess", "url", "
 /** Methods that show every webhook by these fields: those of the contract. */
 const SHOWS_ALL = ["ListWebhooks", "CreateWebhook", "DeleteWebhook"];
 
-const METHODS = SERVICES.flatMap((service) =>
-  service.methods.map((method): [string, DescMethod] => [`${service.name}.${method.name}`, method]),
+const api = await startTestApi();
+afterAll(() => api.stop());
+const world = await buildWorld(api);
+const { changes, undo } = await keepRows(api.context.db);
+
+/** What each caller must not learn. */
+const hiddenTexts = new Map(
+  world.callers.map((caller) => {
+    const { webhooks, keys } = hiddenFrom(world, caller);
+    const texts = [
+      ...webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
+      ...keys.flatMap(({ markers }) => markers),
+      world.appB.id,
+      world.appB.name,
+    ];
+    return [caller, new RegExp(texts.map((each) => each.replaceAll(/\W/g, "\\$&")).join("|"), "g")];
+  }),
 );
 
-let api: TestApi;
-let world: World;
-beforeAll(async () => {
-  api = await startTestApi();
-  world = await buildWorld(api);
-  await keep(api.context.db);
-});
-afterAll(() => api.stop());
-
-/** Any service's methods, by their names. */
-type AnyClient = Record<string, (request: unknown, options?: CallOptions) => unknown>;
-
-/** A connection for each key. */
-const transports = new Map<string, Transport>();
+/** What a text tells the caller of others, beyond what it was asked with. */
+function told(caller: WorldKey, text: string, request: object): string[] {
+  const sent = JSON.stringify(request, (_, value) => (typeof value === "bigint" ? String(value) : value));
+  return (text.match(hiddenTexts.get(caller) as RegExp) ?? []).filter((each) => !sent.includes(each));
+}
 
 /** One call; its answer, or error, as text that holds everything the caller learns. */
 async function call(method: DescMethod, caller: WorldKey, request: object): Promise<string> {
-  const transport = transports.get(caller.secret) ?? grpc(api, caller.secret);
-  transports.set(caller.secret, transport);
-  const client = createClient(method.parent, transport) as Client<DescService> as AnyClient;
-  const send = client[method.localName] as AnyClient[string];
   try {
-    if (method.methodKind === "server_streaming") {
-      const leaving = new AbortController();
-      for await (const answer of send(request, { signal: leaving.signal }) as AsyncIterable<Message>) {
-        leaving.abort();
-        return answerText(method, answer, caller);
-      }
-    }
-    const stream = async function* () {
-      yield request;
-    };
-    const answer = await send(method.methodKind === "client_streaming" ? stream() : request);
-    return answerText(method, answer as Message, caller);
+    return answerText(method, await callMethod(api, method, caller.secret, request), caller);
   } catch (error) {
     if (!(error instanceof ConnectError)) throw error;
     const { code, rawMessage, details } = error;
@@ -84,9 +68,6 @@ function answerText({ name, output }: DescMethod, message: Message, caller: Worl
   return others.reduce((text, { id }) => text.replaceAll(id, ""), JSON.stringify(rest));
 }
 
-const named = (request: object) =>
-  JSON.stringify(request, (_, value) => (typeof value === "bigint" ? String(value) : value));
-
 test("every method has requests to be called with", () => {
   expect(Object.keys(REQUESTS).toSorted()).toEqual(METHODS.map(([name]) => name).toSorted());
 });
@@ -98,47 +79,51 @@ test("a webhook has the contract's six fields and others, which are hidden", () 
 });
 
 test.each(METHODS)("%s: a key of an app learns and changes nothing of others'", async (name, method) => {
-  const { db } = api.context;
   const requests = REQUESTS[name]?.(world) as fc.Arbitrary<object>;
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...world.callers), requests, async (caller, request) => {
-      const hidden = hiddenFrom(world, caller);
-      const deleted =
-        method.name === "DeleteWebhook" ? (request as { webhookId: bigint }).webhookId : undefined;
-      const kept = { ...hidden, webhooks: hidden.webhooks.filter(({ id }) => id !== deleted) };
-      const queues = method.parent.name === "EventService";
-      const state = () => Promise.all([rowsOf(db, kept), deliveriesOf(db, hidden.webhooks), changedKeys(db)]);
-      const [before, waiting] = await state();
+      await changes();
+      const answer = await call(method, caller, request);
+      const changed = await changes();
       try {
-        const answer = await call(method, caller, request);
-        const sent = named(request);
-        const secrets = [
-          ...hidden.webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
-          ...hidden.keys.flatMap(({ markers }) => markers),
-          world.appB.id,
-          world.appB.name,
-        ];
-        const told = secrets.filter((secret) => answer.includes(secret) && !sent.includes(secret));
-        expect(told, answer).toEqual([]);
-        const [after, waitingAfter, changed] = await state();
-        expect(after).toEqual(before);
-        // Publishing is for all: it queues for every app's webhooks.
-        if (!queues) expect(waitingAfter).toBe(waiting);
-        for (const key of changed) {
-          expect(key.appId).toBe(world.appA.id);
-          expect(caller.permissions).toEqual(expect.arrayContaining(key.permissions));
-          if (caller.processes.length > 0) {
-            expect(key.processes).not.toEqual([]);
-            expect(caller.processes).toEqual(expect.arrayContaining(key.processes));
-          }
-        }
+        expect(told(caller, answer, request), answer).toEqual([]);
+        for (const { before, after } of changed.filter((change) => !isForAll(method, request, change)))
+          expect(told(caller, `${before} ${after}`, request), after ?? "").toEqual([]);
+        for (const { before, after } of changed.filter(({ table }) => table === "api_keys"))
+          expectOwnRights(caller, JSON.parse(after ?? before ?? ""));
       } finally {
-        if (method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS) await restore(db);
+        await undo(changed);
       }
     }),
     { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
   );
 });
+
+/** Whether keys of every app may make the change: a webhook that any key may delete, and deliveries of a published event. */
+function isForAll(
+  { name, parent }: DescMethod,
+  request: object,
+  { table, before, after }: ChangedRow,
+): boolean {
+  if (parent.name === "EventService") return table === "queue";
+  if (name !== "DeleteWebhook") return false;
+  const { webhookId } = request as { webhookId: bigint };
+  const deleted = world.webhooks.find(({ id }) => id === webhookId);
+  const ids = [String(webhookId), deleted?.endpointId ?? [], deleted?.deliveryIds ?? []].flat();
+  return ids.some((id) => `${before} ${after}`.includes(id));
+}
+
+/** A key of an app makes, changes and removes keys of its app with at most its own rights. */
+function expectOwnRights(
+  caller: WorldKey,
+  key: { installed_app_id: string; permissions: number[]; allowed_processes: number[] },
+): void {
+  expect(key.installed_app_id).toBe(world.appA.id);
+  expect(caller.permissions).toEqual(expect.arrayContaining(key.permissions));
+  if (caller.processes.length === 0) return;
+  expect(key.allowed_processes).not.toEqual([]);
+  expect(caller.processes).toEqual(expect.arrayContaining(key.allowed_processes));
+}
 
 test("and the test would notice: a key without an app learns of others", async () => {
   const keyless = world.keys.find(

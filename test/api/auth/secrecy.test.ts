@@ -1,22 +1,21 @@
 import { createClient } from "@connectrpc/connect";
 import pino from "pino";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, expect, test } from "vitest";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { connect, grpc } from "../../support/clients.ts";
+import { connect } from "../../support/clients.ts";
 import { failure } from "../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { startTestApi } from "../../support/test-api.ts";
 
 const lines: string[] = [];
-let api: TestApi;
-beforeAll(async () => {
-  const log = pino({ level: "trace" }, { write: (line: string) => void lines.push(line) });
-  api = await startTestApi({ log, limits: { wrongKeysPerMinute: 1, requestsPerMinute: 1_000 } });
+const api = await startTestApi({
+  log: pino({ level: "trace" }, { write: (line: string) => void lines.push(line) }),
+  limits: { wrongKeysPerMinute: 1, requestsPerMinute: 1_000 },
 });
 afterAll(() => api.stop());
 
 test("no secret reaches the log, whatever happens to keys and webhooks, right or wrong", async () => {
-  const keys = createClient(ApiKeyService, grpc(api));
+  const keys = api.client(ApiKeyService);
   const webhooks = createClient(WebhookService, connect(api));
   const secrets = [api.adminKey];
 
@@ -29,7 +28,7 @@ test("no secret reaches the log, whatever happens to keys and webhooks, right or
   secrets.push((await webhooks.rotateWebhookSecret({ webhookId })).secret);
   for (let n = 0; n < 3; n += 1) {
     const answers = [
-      await failure(createClient(WebhookService, grpc(api, made.secret)).listWebhooks({})),
+      await failure(api.client(WebhookService, made.secret).listWebhooks({})),
       (await api.rest("GET", "/api/webhook/list", { key: made.secret })).text,
       (await api.rest("POST", "/api/webhook", { key: rotated.secret, json: { process: 1 } })).text,
     ];

@@ -1,19 +1,15 @@
 import type { DescField, DescMessage, DescMethod } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { restBindings } from "../../../src/api/rest/bindings.ts";
 import { SERVICES } from "../../../src/api/routes.ts";
 import { callableByGet, returnsSecrets } from "../../../src/contract/secret-fields.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { useApi } from "../../support/test-api.ts";
 
 const METHODS: DescMethod[] = [...SERVICES, SessionService].flatMap(({ methods }) => methods);
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 /** Every field of a message and of those in it. */
 function fieldsOf(message: DescMessage, seen = new Set<DescMessage>()): DescField[] {

@@ -1,36 +1,28 @@
 import { once } from "node:events";
 import { request } from "node:http";
 import { text } from "node:stream/consumers";
-import { type Client, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth, WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { grpc } from "../../support/clients.ts";
 import { failure } from "../../support/failure.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { useApi } from "../../support/test-api.ts";
 
 const WEBHOOKS = 2_300;
 /** Longer than all buffers between the service and a client that reads nothing. */
 const LONG_PATH = "x".repeat(1_900);
 const LONG_WEBHOOKS = 12_000;
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-let keys: Client<typeof ApiKeyService>;
-let stats: Client<typeof StatsService>;
-let ids: bigint[];
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-  keys = createClient(ApiKeyService, grpc(api));
-  stats = createClient(StatsService, grpc(api));
-  await api.register();
-  await addWebhooks(WEBHOOKS - 1, "hooks");
-  ids = await storedIds();
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
+const keys = api.client(ApiKeyService);
+const stats = api.client(StatsService);
+await api.register();
+await addWebhooks(WEBHOOKS - 1, "hooks");
+const storedIds = async (): Promise<bigint[]> =>
+  (await api.context.db("webhooks").select("id").orderBy("id")).map(({ id }) => BigInt(id));
+const ids = await storedIds();
 
 /** Registers webhooks like the first one. */
 async function addWebhooks(count: number, path: string): Promise<void> {
@@ -42,9 +34,6 @@ async function addWebhooks(count: number, path: string): Promise<void> {
     { path, count },
   );
 }
-
-const storedIds = async (): Promise<bigint[]> =>
-  (await api.context.db("webhooks").select("id").orderBy("id")).map(({ id }) => BigInt(id));
 
 /** The sizes of all pages, and the items in order. */
 async function pagesOf<Item>(

@@ -1,26 +1,18 @@
-import { randomUUID } from "node:crypto";
-import { createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { workflowLinks } from "../../../../src/temporal/connection/links.ts";
-import { grpc } from "../../../support/clients.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const { db } = api.context;
 
-async function testDelivery(key?: string) {
-  const webhooks = createClient(WebhookService, grpc(api, key));
-  const url = `https://receiver.example/${randomUUID()}`;
-  const { webhook } = await webhooks.createWebhook({ process: 1, url });
-  return (await webhooks.sendTestEvent({ webhookId: webhook?.id as bigint })).deliveryId;
+async function testDelivery(key = api.adminKey) {
+  const webhookId = await api.register({ key });
+  return (await api.client(WebhookService).sendTestEvent({ webhookId })).deliveryId;
 }
 
-const get = (deliveryId: string) => createClient(DeliveryService, grpc(api)).getDelivery({ deliveryId });
+const get = (deliveryId: string) => api.client(DeliveryService).getDelivery({ deliveryId });
 
 test("a delivery tells the headers and the body that it sends, before it is sent too", async () => {
   const deliveryId = await testDelivery();
@@ -39,22 +31,17 @@ test("a delivery tells the headers and the body that it sends, before it is sent
 });
 
 test("the user is among the headers of an installed app's webhook", async () => {
-  const [app] = await api.context
-    .db("installed_apps")
-    .insert({ id: randomUUID(), name: "App" })
-    .returning("id");
-  const { secret } = await api.key({ installedAppId: app?.id as string });
+  const { secret } = await api.key({ installedAppId: await api.app() });
   const { request } = await get(await testDelivery(secret));
-  expect(request?.headers).toContainEqual(
-    expect.objectContaining({ name: "X-Service-UserId", value: "test" }),
-  );
+  const user = { name: "X-Service-UserId", value: "test" };
+  expect(request?.headers).toContainEqual(expect.objectContaining(user));
 });
 
 test("a delivery whose payload was erased says so, and tells its headers all the same", async () => {
   const deliveryId = await testDelivery();
   expect((await get(deliveryId)).request?.erased).toBe(false);
-  const { event_id } = await api.context.db("queue").where("id", deliveryId).first();
-  await api.context.db("events").where("id", event_id).update({ payload: null });
+  const { event_id } = await db("queue").where("id", deliveryId).first();
+  await db("events").where("id", event_id).update({ payload: null });
   const { request } = await get(deliveryId);
   expect(request).toMatchObject({ body: "", erased: true });
   expect(request?.headers).toContainEqual(expect.objectContaining({ name: "webhook-id", value: deliveryId }));
@@ -62,13 +49,9 @@ test("a delivery whose payload was erased says so, and tells its headers all the
 
 test("a claimed delivery tells its run, by the workflow and its execution", async () => {
   const deliveryId = await testDelivery();
-  const { db } = api.context;
+  const workflow = { workflow_id: "dispatch-pending-deliveries-1", first_run_id: "an-execution" };
   const [{ id }] = await db("runs")
-    .insert({
-      workflow_id: "dispatch-pending-deliveries-1",
-      first_run_id: "an-execution",
-      lease_until: new Date(),
-    })
+    .insert({ ...workflow, lease_until: new Date() })
     .returning("id");
   await db("queue").where("id", deliveryId).update({ run_id: id });
   const { run } = await get(deliveryId);

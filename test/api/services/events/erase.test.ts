@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
@@ -10,21 +10,14 @@ import { erasePayloads } from "../../../../src/db/events/erase.ts";
 import { claimPending } from "../../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../../src/db/queue/results.ts";
 import { freshClaimant, result, SPACING } from "../../../db/queue/queue.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { waitingQueries } from "../../../support/grpc-calls.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let events: Client<typeof EventService>;
-let deliveries: Client<typeof DeliveryService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  events = createClient(EventService, grpc(api));
-  deliveries = createClient(DeliveryService, grpc(api));
-  for (let n = 0; n < 2; n += 1) await api.register();
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const events = api.client(EventService);
+const deliveries = api.client(DeliveryService);
+for (let n = 0; n < 2; n += 1) await api.register();
 
 function publish(userId: string) {
   return events.publishEvent({
@@ -146,7 +139,7 @@ test("an erasure waits for a delivery that is being sent again, and cancels it",
 test("erasing takes Write_Administrative_Data, and a user", async () => {
   const { secret } = await api.key({ permissions: [...ONLY.read, ...ONLY.publish, ...ONLY.manage] });
   const refused = [
-    await failure(createClient(EventService, grpc(api, secret)).erasePayloads({ userId: "anna" })),
+    await failure(api.client(EventService, secret).erasePayloads({ userId: "anna" })),
     await failure(events.erasePayloads({})),
   ];
   expect(refused.map((error) => error?.code)).toEqual([Code.PermissionDenied, Code.InvalidArgument]);

@@ -1,21 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { EventService, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { grpcTrailers } from "../../../support/grpc-calls.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let events: Client<typeof EventService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  events = createClient(EventService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const events = api.client(EventService);
 
 type Request = MessageInitShape<typeof PublishEventRequestSchema>;
 const LINES = [

@@ -1,18 +1,13 @@
 import { randomUUID } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { EventService, type PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
-import { connect, grpc } from "../../../support/clients.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { connect } from "../../../support/clients.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let events: Client<typeof EventService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  events = createClient(EventService, grpc(api, (await api.key({ permissions: ONLY.publish })).secret));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const events = api.client(EventService, (await api.key({ permissions: ONLY.publish })).secret);
 
 type Request = MessageInitShape<typeof PublishEventRequestSchema>;
 const stock = (more: object = {}): Request => ({
@@ -91,7 +86,7 @@ test("the same key with another content is ALREADY_EXISTS, and under another API
   const conflict = await failure(events.publishEvent({ ...request, userId: "tenant-2" }));
   expect(conflict?.code).toBe(Code.AlreadyExists);
   expect(conflict?.rawMessage).toContain("idempotency_key");
-  const other = createClient(EventService, grpc(api));
+  const other = api.client(EventService);
   expect((await other.publishEvent(request)).eventId).not.toBe(first.eventId);
 });
 
@@ -181,7 +176,7 @@ test("a payload of 256 KiB is taken, and a byte more is told its size", async ()
 
 test("publishing takes Publish_Events, and works over Connect with JSON too", async () => {
   const reader = await api.key({ permissions: ONLY.read });
-  const refused = await failure(createClient(EventService, grpc(api, reader.secret)).publishEvent(stock()));
+  const refused = await failure(api.client(EventService, reader.secret).publishEvent(stock()));
   expect(refused?.code).toBe(Code.PermissionDenied);
   expect(refused?.rawMessage).toContain("Publish_Events");
   const json = createClient(EventService, connect(api, api.adminKey, false));

@@ -8,11 +8,10 @@ import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import * as grpcJs from "@grpc/grpc-js";
 import { loadFileDescriptorSetFromBuffer, loadSync } from "@grpc/proto-loader";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { ServerReflection } from "../../../../gen/grpc/reflection/v1/reflection_pb.ts";
-import { grpc } from "../../../support/clients.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { startTestApi, useApi } from "../../../support/test-api.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: the loader knows the messages at run time only
 type Message = any;
@@ -37,11 +36,7 @@ const loaded = grpcJs.loadPackageDefinition(
   }),
 ) as Message;
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 /** One stream of questions, of a client of another make. */
 function conversation(version: "v1" | "v1alpha" = "v1"): (question: Message) => Promise<Message> {
@@ -218,8 +213,7 @@ test("an open stream of questions does not hold up the service's stop", async ()
     await new Promise<never>(() => {});
   };
   const ended = (async () => {
-    for await (const _ of createClient(ServerReflection, grpc(own)).serverReflectionInfo(questions()))
-      answered();
+    for await (const _ of own.client(ServerReflection).serverReflectionInfo(questions())) answered();
   })().catch(ConnectError.from);
   await first;
   await own.stop();

@@ -1,30 +1,23 @@
 import { createHash } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import pino from "pino";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createKeyUse } from "../../../../src/api/auth/key-use.ts";
 import { recordKeyUse } from "../../../../src/db/keys/api-keys.ts";
 import { forgetExpiredSecrets } from "../../../../src/db/webhooks/webhook-secrets.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { startTestApi, type TestApi, useApi } from "../../../support/test-api.ts";
 
 const DAY = 24 * 3_600_000;
-let api: TestApi;
+const api = await useApi();
 /** Another server on the same database, as another process would be. */
-let other: TestApi;
-let keys: Client<typeof ApiKeyService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  other = await startTestApi({ databaseUrl: api.databaseUrl });
-  keys = createClient(ApiKeyService, grpc(api));
-});
+const other = await startTestApi({ databaseUrl: api.databaseUrl });
+const keys = api.client(ApiKeyService);
 afterAll(async () => {
   await other.stop();
-  await api.stop();
 });
 
 const statusOf = async (key: string, on: TestApi = api) =>
@@ -34,7 +27,7 @@ const listed = async (id: string) => (await keys.listApiKeys({})).apiKeys.find((
 describe("rotating a key", () => {
   test("gives it another secret under the same id, permissions and webhooks, and refuses the old one at once everywhere", async () => {
     const { id, secret } = await api.key({ name: "Shop", allowedProcesses: [1] });
-    const { webhook } = await createClient(WebhookService, grpc(api, secret)).createWebhook({
+    const { webhook } = await api.client(WebhookService, secret).createWebhook({
       process: 1,
       url: "https://receiver.example/rotation",
     });
@@ -49,7 +42,7 @@ describe("rotating a key", () => {
     expect(await Promise.all([statusOf(rotated.secret), statusOf(rotated.secret, other)])).toEqual([
       200, 200,
     ]);
-    const { webhooks } = await createClient(WebhookService, grpc(api, rotated.secret)).listWebhooks({});
+    const { webhooks } = await api.client(WebhookService, rotated.secret).listWebhooks({});
     expect(webhooks.find((one) => one.id === webhook?.id)?.apiKeyId).toBe(id);
   });
 

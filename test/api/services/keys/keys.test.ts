@@ -1,30 +1,23 @@
 import { createHash } from "node:crypto";
-import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { ensureAdminKey, findApiKey } from "../../../../src/db/keys/api-keys.ts";
 import { createSecretBox, webhookSecretContext } from "../../../../src/db/webhooks/secret-box.ts";
-import { grpc } from "../../../support/clients.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let keys: Client<typeof ApiKeyService>;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  keys = createClient(ApiKeyService, grpc(api));
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const keys = api.client(ApiKeyService);
+const webhooks = api.client(WebhookService);
 
 let paths = 0;
 const register = async (secret: string, process: WebhookProcess = 1) => {
   const url = `https://receiver.example/keys/${++paths}`;
-  const { webhook } = await createClient(WebhookService, grpc(api, secret)).createWebhook({ process, url });
+  const { webhook } = await api.client(WebhookService, secret).createWebhook({ process, url });
   return webhook?.id as bigint;
 };
 const failure = (call: Promise<unknown>) =>
@@ -94,7 +87,7 @@ test("revoking with transfer gives the webhooks to the other key, and the revoke
   expect(done).toMatchObject({ webhooksTransferred: 2, webhooksDeleted: 0 });
   expect(done.apiKey?.revoked).toBeDefined();
   for (const id of ids) expect((await listed(id))?.apiKeyId).toBe(to.id);
-  const refused = await failure(createClient(WebhookService, grpc(api, from.secret)).listWebhooks({}));
+  const refused = await failure(api.client(WebhookService, from.secret).listWebhooks({}));
   expect(refused?.code).toBe(Code.Unauthenticated);
 });
 

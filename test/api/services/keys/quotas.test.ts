@@ -1,30 +1,23 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { durationMs } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { afterAll, describe, expect, test } from "vitest";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createEventQuota } from "../../../../src/db/keys/quotas.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { orderEvent, reasonOf, refused } from "../../../support/grpc-calls.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, startTestApi, useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
+const api = await useApi();
 /** Another server on the same database, as another process would be. */
-let other: TestApi;
-let keys: Client<typeof ApiKeyService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  other = await startTestApi({ databaseUrl: api.databaseUrl });
-  keys = createClient(ApiKeyService, grpc(api));
-});
+const other = await startTestApi({ databaseUrl: api.databaseUrl });
+const keys = api.client(ApiKeyService);
 afterAll(async () => {
   await other.stop();
-  await api.stop();
 });
 
 const newUrl = () => `https://receiver.example/${randomUUID()}`;
@@ -32,7 +25,7 @@ const register = (key: string, on = api) =>
   on.rest("POST", "/api/webhook", { key, json: { process: 1, url: newUrl() } });
 const quotasOf = async (id: string) =>
   (await keys.listApiKeys({})).apiKeys.find((key) => key.id === id)?.quotas;
-const publisher = (key: string, on = api) => createClient(EventService, grpc(on, key));
+const publisher = (key: string, on = api) => on.client(EventService, key);
 
 describe("a quota of webhooks", () => {
   test("refuses further webhooks in every process, says which quota it is, and has room after a deletion", async () => {
@@ -44,7 +37,7 @@ describe("a quota of webhooks", () => {
     expect([answer.status, answer.envelope.Success]).toEqual([400, false]);
     expect(answer.envelope.Warnings[0]).toMatch(/may own 2 webhooks, and would own 3; delete unused/);
     const error = await refused(
-      createClient(WebhookService, grpc(api, secret)).createWebhook({ process: 1, url: newUrl() }),
+      api.client(WebhookService, secret).createWebhook({ process: 1, url: newUrl() }),
     );
     expect([error.code, reasonOf(error)]).toEqual([Code.FailedPrecondition, "TOO_MANY_WEBHOOKS"]);
     expect(error.findDetails(ErrorInfoSchema)[0]?.metadata).toMatchObject({ quota: "webhooks", limit: "2" });
@@ -205,7 +198,7 @@ describe("quotas of a key", () => {
     const installedApplicationId = installedApp?.id as string;
     const { id, secret } = await api.key({ installedAppId: installedApplicationId });
     await keys.setApiKeyQuotas({ apiKeyId: id, quotas: { webhooks: 1, eventsPerSecond: 2 } });
-    const own = createClient(ApiKeyService, grpc(api, secret));
+    const own = api.client(ApiKeyService, secret);
     const wanted = { name: "Second", permissions: ONLY.write, installedApplicationId };
     expect((await refused(own.setApiKeyQuotas({ apiKeyId: id }))).code).toBe(Code.PermissionDenied);
     expect((await refused(own.createApiKey({ ...wanted, quotas: { webhooks: 9 } }))).code).toBe(

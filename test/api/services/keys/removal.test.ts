@@ -1,23 +1,17 @@
-import { type Client, Code, createClient } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { startSession } from "../../../../src/db/keys/sessions.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { startTestApi, type TestApi, useApi } from "../../../support/test-api.ts";
 
 const UNKNOWN_ID = "00000000-0000-4000-8000-000000000000";
 const DELETE_WEBHOOKS = { case: "deleteWebhooks", value: {} } as const;
 
-let api: TestApi;
-let keys: Client<typeof ApiKeyService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  keys = createClient(ApiKeyService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const keys = api.client(ApiKeyService);
 
 const keyIds = async () => (await keys.listApiKeys({})).apiKeys.map(({ id }) => id);
 
@@ -27,7 +21,7 @@ describe("removing a revoked key", () => {
     const { id, secret } = await api.key();
     await startSession(db, id, secret);
     const url = "https://receiver.example/removed";
-    const client = createClient(WebhookService, grpc(api, secret));
+    const client = api.client(WebhookService, secret);
     const { webhook } = await client.createWebhook({ process: 1, url });
     const { deliveryId } = await client.sendTestEvent({ webhookId: webhook?.id as bigint });
     await keys.rotateApiKey({ apiKeyId: id, gracePeriod: { seconds: 60n } });
@@ -37,10 +31,10 @@ describe("removing a revoked key", () => {
     for (const table of ["sessions", "api_key_old_secrets"]) {
       expect(await db(table).where("api_key_id", id)).toEqual([]);
     }
-    const { delivery, request } = await createClient(DeliveryService, grpc(api)).getDelivery({ deliveryId });
+    const { delivery, request } = await api.client(DeliveryService).getDelivery({ deliveryId });
     expect([delivery?.url, request?.body]).toEqual([url, expect.stringContaining("OrderId")]);
     // The address is free again, for whoever registers it next.
-    await createClient(WebhookService, grpc(api)).createWebhook({ process: 1, url });
+    await api.client(WebhookService).createWebhook({ process: 1, url });
   });
 
   test("is refused while it is not revoked, and for keys that do not exist", async () => {
@@ -62,7 +56,7 @@ describe("removing an installed app", () => {
     const installedApplicationId = installedApp?.id as string;
     const remove = () => keys.deleteInstalledApp({ installedApplicationId });
     const { id, secret } = await api.key({ installedAppId: installedApplicationId });
-    const client = createClient(WebhookService, grpc(api, secret));
+    const client = api.client(WebhookService, secret);
     const { webhook } = await client.createWebhook({ process: 1, url: "https://receiver.example/app" });
     const { deliveryId } = await client.sendTestEvent({ webhookId: webhook?.id as bigint });
     const problems: (string | undefined)[] = [];
@@ -77,11 +71,11 @@ describe("removing an installed app", () => {
       expect.stringContaining("has 1 API keys, including revoked ones, and 1 webhooks"),
       expect.stringContaining("has 0 API keys, including revoked ones, and 1 webhooks"),
     ]);
-    await createClient(WebhookService, grpc(api)).deleteWebhook({ webhookId: webhook?.id as bigint });
+    await api.client(WebhookService).deleteWebhook({ webhookId: webhook?.id as bigint });
     expect((await remove()).installedApp).toMatchObject({ name: "Shop" });
     expect((await failure(remove()))?.code).toBe(Code.NotFound);
     expect((await keys.listInstalledApps({})).installedApps).toEqual([]);
-    const { request } = await createClient(DeliveryService, grpc(api)).getDelivery({ deliveryId });
+    const { request } = await api.client(DeliveryService).getDelivery({ deliveryId });
     expect(request?.headers.map(({ name }) => name)).toContain("X-Service-UserId");
   });
 
@@ -111,7 +105,7 @@ describe("the service takes no more than so many", () => {
   afterAll(() => full.stop());
 
   test("API keys, revoked ones included, however many are asked for at once; removing one makes room", async () => {
-    const client = createClient(ApiKeyService, grpc(full));
+    const client = full.client(ApiKeyService);
     const make = () => client.createApiKey({ name: "k", permissions: [1] });
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => failure(make())));
     const refusals = outcomes.filter((outcome) => outcome !== undefined);
@@ -130,7 +124,7 @@ describe("the service takes no more than so many", () => {
   });
 
   test("installed apps; removing one makes room", async () => {
-    const client = createClient(ApiKeyService, grpc(full));
+    const client = full.client(ApiKeyService);
     const make = () => client.createInstalledApp({ name: "app" });
     const outcomes = await Promise.all(Array.from({ length: 5 }, () => failure(make())));
     const refusals = outcomes.filter((outcome) => outcome !== undefined);

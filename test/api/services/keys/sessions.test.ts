@@ -1,12 +1,12 @@
 import { createHash, randomBytes } from "node:crypto";
 import { Agent } from "undici";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { readConfig } from "../../../../src/config/config.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { startSession } from "../../../../src/db/keys/sessions.ts";
 import { sendRaw } from "../../../support/raw-request.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, startTestApi, type TestApi, useApi } from "../../../support/test-api.ts";
 
 const SESSIONS = "webhook.v1.SessionService";
 const LIST_KEYS = "webhook.v1.ApiKeyService/ListApiKeys";
@@ -14,11 +14,7 @@ const HOUR = 3_600_000;
 /** What a browser says of a request that our own page makes. */
 const OWN_PAGE = { "X-Settings-Page": "1", "Sec-Fetch-Site": "same-origin" };
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 /** One call as the page makes it, in JSON. */
 async function call(

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { afterEach, describe, expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { AuditAction, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
@@ -9,18 +9,12 @@ import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { waitingQueries } from "../../../support/grpc-calls.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let replays: Client<typeof ReplayService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  replays = createClient(ReplayService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const replays = api.client(ReplayService);
 afterEach(() => api.context.db.raw("truncate replays cascade"));
 
 const FAILED_OF = (webhookId?: bigint) => ({
@@ -80,7 +74,7 @@ test("a repeated idempotency key starts nothing; with another request it is refu
   expect(refused?.rawMessage).toContain("use a new key for a new replay");
   // The idempotency keys of another API key are separate.
   const { secret } = await api.key();
-  const { duplicate } = await createClient(ReplayService, grpc(api, secret)).startReplay(request);
+  const { duplicate } = await api.client(ReplayService, secret).startReplay(request);
   expect(duplicate).toBe(false);
 });
 
@@ -104,7 +98,7 @@ test("a replay is paused, resumed and cancelled, each once, with an entry in the
       expect.stringContaining("is cancelled; start another one"),
     ]);
   }
-  const { entries } = await createClient(AuditService, grpc(api)).listAuditEntries({ targetId: replayId });
+  const { entries } = await api.client(AuditService).listAuditEntries({ targetId: replayId });
   expect(entries.map(({ action }) => action)).toEqual([
     AuditAction.REPLAY_CANCELLED,
     AuditAction.REPLAY_RESUMED,
@@ -184,7 +178,7 @@ describe("of open replays there are", () => {
     const appId = randomUUID();
     await api.context.db("installed_apps").insert({ id: appId, name: "app" });
     const { secret } = await api.key({ installedAppId: appId });
-    const ofApp = createClient(ReplayService, grpc(api, secret));
+    const ofApp = api.client(ReplayService, secret);
     await insertOpen(20, null);
     const refused = await failure(replays.startReplay({ what: FAILED_OF() }));
     expect([refused?.code, refused?.rawMessage]).toEqual([
@@ -201,7 +195,7 @@ describe("of open replays there are", () => {
     const appId = randomUUID();
     await api.context.db("installed_apps").insert({ id: appId, name: "app" });
     const { secret } = await api.key({ installedAppId: appId });
-    const ofApp = createClient(ReplayService, grpc(api, secret));
+    const ofApp = api.client(ReplayService, secret);
     const refused = await Promise.all(
       Array.from({ length: 50 }, () => failure(ofApp.startReplay({ what: FAILED_OF() }))),
     );
@@ -212,16 +206,16 @@ describe("of open replays there are", () => {
 
   test("none of a revoked key", async () => {
     const { id, secret } = await api.key();
-    const { replay } = await createClient(ReplayService, grpc(api, secret)).startReplay({
+    const { replay } = await api.client(ReplayService, secret).startReplay({
       what: FAILED_OF(),
     });
-    await createClient(ApiKeyService, grpc(api)).revokeApiKey({
+    await api.client(ApiKeyService).revokeApiKey({
       apiKeyId: id,
       webhooks: { case: "deleteWebhooks", value: {} },
     });
     const found = await replays.getReplay({ replayId: replay?.id as string });
     expect(found.replay?.state).toBe(ReplayState.CANCELLED);
-    const { entries } = await createClient(AuditService, grpc(api)).listAuditEntries({ targetId: id });
+    const { entries } = await api.client(AuditService).listAuditEntries({ targetId: id });
     expect(entries[0]?.changes).toContainEqual(
       expect.objectContaining({ field: "replays_cancelled", after: "1" }),
     );
@@ -230,11 +224,11 @@ describe("of open replays there are", () => {
   test("none of a key that is being revoked", async () => {
     const { db } = api.context;
     const { id, secret } = await api.key();
-    const ofKey = createClient(ReplayService, grpc(api, secret));
+    const ofKey = api.client(ReplayService, secret);
     const calls = await db.transaction(async (trx) => {
       // Both calls are authenticated before the revocation goes on.
       await trx("api_keys").select("id").where({ id }).forUpdate();
-      const revoked = createClient(ApiKeyService, grpc(api)).revokeApiKey({
+      const revoked = api.client(ApiKeyService).revokeApiKey({
         apiKeyId: id,
         webhooks: { case: "deleteWebhooks", value: {} },
       });
@@ -257,7 +251,7 @@ test("replays are changed with Write_Administrative_Data, and read with Read_Adm
   const { replay } = await replays.startReplay({ what: FAILED_OF(await api.register()) });
   const replayId = replay?.id as string;
   const as = async (permissions: readonly Permission[]) =>
-    createClient(ReplayService, grpc(api, (await api.key({ permissions })).secret));
+    api.client(ReplayService, (await api.key({ permissions })).secret);
   const [reader, writer] = [await as(ONLY.read), await as(ONLY.write)];
   await reader.getReplay({ replayId });
   await reader.listReplays({});

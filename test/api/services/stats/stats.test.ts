@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
@@ -10,53 +10,45 @@ import type { DeliveryStateName } from "../../../../src/db/deliveries/deliveries
 import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
 import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
 import { readHistory, readOverview, webhookStats } from "../../../../src/db/deliveries/stats.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, startTestApi, useApi } from "../../../support/test-api.ts";
 
 const HOUR = 3_600_000;
-let api: TestApi;
-let stats: Client<typeof StatsService>;
-let webhookId: bigint;
-
-beforeAll(async () => {
-  api = await startTestApi();
-  stats = createClient(StatsService, grpc(api));
-  webhookId = await api.register();
-  const { db } = api.context;
-  await store("pending", 3);
-  await store("delivering", 1);
-  await store("retrying", 2);
-  const { retrying, delivered, failed, cancelled } = CHANGE;
-  await happened(25, [delivered, 90], [failed, 10]);
-  await happened(5.5, [delivered, 5], [failed, 1], [retrying, 3]);
-  while ((await foldDeltas(db)) > 0);
-  // Counts that are not folded yet are added to those that are.
-  await happened(5.4, [delivered, 1]);
-  await happened(0.01, [delivered, 1], [retrying, 2], [cancelled, 1]);
-  const run = (hoursAgo: number, columns: Record<string, unknown>) => ({
-    workflow_id: "dispatch-pending-deliveries",
-    first_run_id: randomUUID(),
-    started: new Date(Date.now() - hoursAgo * HOUR),
-    lease_until: new Date(),
-    ...columns,
-  });
-  const closed = new Date();
-  await db("runs").insert([
-    run(25, { sent: 100, delivered: 90, failed: 10, closed }),
-    run(5.5, { sent: 9, delivered: 5, failed: 1, closed }),
-    run(5.4, { sent: 1, delivered: 1, closed }),
-    run(0.01, { sent: 3, delivered: 1 }),
-  ]);
-});
-afterAll(() => api.stop());
-
+const api = await useApi();
+const stats = api.client(StatsService);
+const webhookId = await api.register();
+const { db } = api.context;
 const store = (state: DeliveryStateName, count: number) =>
   storeDeliveries(
     api.context.db,
     Array.from({ length: count }, () => ({ webhookId, state })),
   );
+
+await store("pending", 3);
+await store("delivering", 1);
+await store("retrying", 2);
+const { retrying, delivered, failed, cancelled } = CHANGE;
+await happened(25, [delivered, 90], [failed, 10]);
+await happened(5.5, [delivered, 5], [failed, 1], [retrying, 3]);
+while ((await foldDeltas(db)) > 0);
+// Counts that are not folded yet are added to those that are.
+await happened(5.4, [delivered, 1]);
+await happened(0.01, [delivered, 1], [retrying, 2], [cancelled, 1]);
+const run = (hoursAgo: number, columns: Record<string, unknown>) => ({
+  workflow_id: "dispatch-pending-deliveries",
+  first_run_id: randomUUID(),
+  started: new Date(Date.now() - hoursAgo * HOUR),
+  lease_until: new Date(),
+  ...columns,
+});
+const closed = new Date();
+await db("runs").insert([
+  run(25, { sent: 100, delivered: 90, failed: 10, closed }),
+  run(5.5, { sent: 9, delivered: 5, failed: 1, closed }),
+  run(5.4, { sent: 1, delivered: 1, closed }),
+  run(0.01, { sent: 3, delivered: 1 }),
+]);
 
 /** Stores what attempts of 10 ms changed, as recording their results does; a cancelled delivery has none. */
 async function happened(hoursAgo: number, ...outcomes: [change: number, count: number][]): Promise<void> {
@@ -316,7 +308,7 @@ test("whoever watches is told again what has not changed, so that no proxy takes
   const other = await startTestApi({ databaseUrl: api.databaseUrl, overviewSilenceMs: 2_000 });
   try {
     const told: unknown[] = [];
-    for await (const { overview } of createClient(StatsService, grpc(other)).watchOverview({})) {
+    for await (const { overview } of other.client(StatsService).watchOverview({})) {
       told.push(overview);
       if (told.length === 2) break;
     }
@@ -338,10 +330,10 @@ test("a watch ends when its key is revoked, and when the service stops", async (
     }
   };
   const revoke = () => api.context.db("api_keys").where({ id }).update({ revoked: new Date() });
-  const watch = createClient(StatsService, grpc(api, secret)).watchOverview({});
+  const watch = api.client(StatsService, secret).watchOverview({});
   expect(await ending(watch, revoke)).toBe(Code.Unauthenticated);
 
-  const stopped = createClient(StatsService, grpc(other)).watchOverview({});
+  const stopped = other.client(StatsService).watchOverview({});
   expect(await ending(stopped, async () => void other.stop())).toBe(Code.Unavailable);
 });
 
@@ -363,7 +355,7 @@ test("a delivery that is sent again counts as failed no more, and its attempts s
   const { db } = api.context;
   const [id = ""] = await storeDeliveries(db, [{ webhookId, state: "failed", tried: [{ status: 500 }] }]);
   const before = await readOverview(db, "everything");
-  await createClient(DeliveryService, grpc(api)).sendAgain({ deliveryId: id });
+  await api.client(DeliveryService).sendAgain({ deliveryId: id });
   const expected = {
     ...before,
     pending: before.pending + 1n,
@@ -397,7 +389,7 @@ test("reading takes Read_Administrative_Data, and dispatching Write_Administrati
   const all = [...ONLY.read, ...ONLY.write, ...ONLY.publish, ...ONLY.manage];
   const without = async (permission: number) => {
     const { secret } = await api.key({ permissions: all.filter((each) => each !== permission) });
-    return createClient(StatsService, grpc(api, secret));
+    return api.client(StatsService, secret);
   };
   const blind = await without(ONLY.read[0] as number);
   const watched = async () => {

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code, createClient } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { AuditAction, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import {
   CircuitBreakerSettingsSchema,
@@ -12,7 +12,7 @@ import { decideBreakers } from "../../../../src/db/circuit-breaker/decide.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
 import { connect, grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
 const { CLOSED, OPEN, DISABLED } = CircuitBreakerState;
 const DEFAULTS = {
@@ -25,13 +25,8 @@ const DEFAULTS = {
   resendFailed: false,
 };
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
 
 const get = async (webhookId: bigint) => (await webhooks.getWebhook({ webhookId })).webhook;
 const listed = async (webhookId: bigint) =>
@@ -165,7 +160,7 @@ test("a disabled webhook works again once it is resumed", async () => {
 test("the audit log has the settings, each change of the breaker by the service, and the user's resume", async () => {
   const webhookId = await opened();
   await webhooks.resumeWebhook({ webhookId });
-  const { entries } = await createClient(AuditService, grpc(api)).listAuditEntries({
+  const { entries } = await api.client(AuditService).listAuditEntries({
     targetId: String(webhookId),
   });
   expect(entries.map(({ action, byOperator }) => [action, byOperator])).toEqual([
@@ -198,7 +193,7 @@ test("a key of another app does not see the breaker, one without write permissio
   expect(seen.find(({ id }) => id === webhookId)).toMatchObject({ id: webhookId });
   expect(seen.find(({ id }) => id === webhookId)?.circuitBreaker).toBeUndefined();
   const { secret } = await api.key({ permissions: ONLY.read });
-  const reader = createClient(WebhookService, grpc(api, secret));
+  const reader = api.client(WebhookService, secret);
   const update = reader.updateWebhook({ webhookId, circuitBreaker: { enabled: false } });
   expect((await failure(update))?.code).toBe(Code.PermissionDenied);
 });

@@ -1,23 +1,16 @@
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_WAITING_PER_KEY } from "../../../../src/api/services/webhooks/trial-queue.ts";
 import { openDatabase, rows } from "../../../../src/db/database.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-let events: Client<typeof EventService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-  events = createClient(EventService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
+const events = api.client(EventService);
 
 const publish = async (orderId: bigint) => {
   const { eventId } = await events.publishEvent({

@@ -1,16 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
-import { grpc } from "../../../support/clients.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 const create = async (key: string, url: string) =>
   (await api.rest("POST", "/api/webhook", { key, json: { process: 1, url } })).envelope;
@@ -41,7 +35,7 @@ test("a key of an app that finds another app's webhook is warned that it gets no
   const { secret } = await api.key({ installedAppId: app.id });
   const url = newUrl();
   const made = await create(api.adminKey, url);
-  const client = createClient(WebhookService, grpc(api, secret));
+  const client = api.client(WebhookService, secret);
   const found = await client.createWebhook({ process: 1, url });
   expect(found).toMatchObject({ created: false, webhook: { id: BigInt(made.Data.Id), apiKeyId: "" } });
   expect(found.warnings).toEqual([expect.stringContaining("register another URL for a webhook of your own")]);

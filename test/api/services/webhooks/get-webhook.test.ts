@@ -1,18 +1,12 @@
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
 
 test("one webhook is told of as the list tells of it", async () => {
   const made = await webhooks.createWebhook({ process: 1, url: "https://receiver.example/one" });

@@ -1,22 +1,16 @@
 import { createPrivateKey, createPublicKey, randomBytes } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createSecretBox, keyPairContext } from "../../../../src/db/webhooks/secret-box.ts";
 import { forgetExpiredSecrets } from "../../../../src/db/webhooks/webhook-secrets.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
 const HOUR = 3_600_000;
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
 
 const rowOf = (id: bigint) => api.context.db("webhooks").where({ id }).first();
 const readPairs = async (webhookId: bigint) => (await webhooks.getWebhookKeyPairs({ webhookId })).keyPairs;
@@ -32,7 +26,7 @@ test("a webhook has no key pair until one is made, which keys that may read see,
   const { keyPairs } = await webhooks.rotateWebhookKeyPair({ webhookId });
   expect(keyPairs).toEqual([expect.objectContaining({ publicKey: expect.stringMatching(/^whpk_.{43}=$/) })]);
   expect(keyPairs[0]?.expires).toBeUndefined();
-  const reader = createClient(WebhookService, grpc(api, (await api.key({ permissions: ONLY.read })).secret));
+  const reader = api.client(WebhookService, (await api.key({ permissions: ONLY.read })).secret);
   expect((await reader.getWebhookKeyPairs({ webhookId })).keyPairs).toEqual(keyPairs);
   expect((await failure(reader.rotateWebhookKeyPair({ webhookId })))?.code).toBe(Code.PermissionDenied);
   expect((await failure(reader.deleteWebhookKeyPairs({ webhookId })))?.code).toBe(Code.PermissionDenied);

@@ -1,19 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { EventService, WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { connect, grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
 const NOTICES = ["WebhookFailing", "WebhookRecovered", "WebhookDisabled", "DeliveryFailed"];
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 test("a webhook subscribes to notices over gRPC, Connect and REST as to every other event type", async () => {
   const created: string[] = [];
@@ -37,7 +33,7 @@ test("a webhook subscribes to notices over gRPC, Connect and REST as to every ot
 
 test("a key that may not subscribe to a notice is refused", async () => {
   const { secret } = await api.key({ allowedProcesses: [1] });
-  const client = createClient(WebhookService, grpc(api, secret));
+  const client = api.client(WebhookService, secret);
   const error = await failure(
     client.createWebhook({
       process: WebhookProcess.DELIVERY_FAILED,
@@ -49,7 +45,7 @@ test("a key that may not subscribe to a notice is refused", async () => {
 });
 
 test("the catalogue marks notices; REST answers for event types have no further property", async () => {
-  const { processes } = await createClient(WebhookService, grpc(api)).listProcesses({});
+  const { processes } = await api.client(WebhookService).listProcesses({});
   expect(processes.filter(({ notice }) => notice).map(({ name }) => name)).toEqual(NOTICES);
   const { envelope } = await api.rest("GET", "/api/webhook/processes");
   for (const type of envelope.Data)
@@ -83,7 +79,7 @@ test("a caller cannot publish a notice: the error names the events that callers 
   }
   // In binary protobuf, a member that the request lacks is no member.
   const error = await failure(
-    createClient(EventService, grpc(api)).publishEvent({ idempotencyKey: randomUUID(), userId: "tenant-1" }),
+    api.client(EventService).publishEvent({ idempotencyKey: randomUUID(), userId: "tenant-1" }),
   );
   expect(error?.code).toBe(Code.InvalidArgument);
   expect(error?.rawMessage).toContain("order_dispatched, document_created, stock_level_changed");

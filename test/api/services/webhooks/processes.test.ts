@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { create, type MessageShape } from "@bufbuild/protobuf";
-import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import fc from "fast-check";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import {
   EventService,
   type PublishEventRequest,
@@ -12,18 +12,13 @@ import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { sampleMessage } from "../../../../src/api/json/sample.ts";
 import { findFieldViolations } from "../../../../src/api/services/required-fields.ts";
 import { type CatalogueEntry, catalogue, isNotice } from "../../../../src/contract/catalogue.ts";
-import { grpc } from "../../../support/clients.ts";
 import { schemaValidator } from "../../../support/schema-validator.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 import { arbitraryMessage } from "../../json/arbitrary-messages.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
-const listed = async () => (await createClient(WebhookService, grpc(api)).listProcesses({})).processes;
+const listed = async () => (await api.client(WebhookService).listProcesses({})).processes;
 
 test("the catalogue has every event type by number and name, with a description, a sample and a schema", async () => {
   const processes = await listed();
@@ -92,7 +87,7 @@ const publishable = catalogue.filter(({ number }) => !isNotice(number));
 
 /** Publishes an event, and reads the body that its receivers would be sent. */
 async function published(request: PublishEventRequest): Promise<string> {
-  const { eventId } = await createClient(EventService, grpc(api)).publishEvent(request);
+  const { eventId } = await api.client(EventService).publishEvent(request);
   const [event] = await api.context.db("events").where("id", eventId);
   return event.payload;
 }

@@ -1,27 +1,20 @@
 import { generateKeyPair } from "node:crypto";
 import { promisify } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { RequestSettingsSchema } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-let audit: Client<typeof AuditService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  audit = createClient(AuditService, grpc(api));
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const audit = api.client(AuditService);
+const webhooks = api.client(WebhookService);
 
 const header = (name: string) => ({ headers: [{ name, value: "4711" }] });
 const read = (webhookId: bigint) => webhooks.getWebhookRequestSettings({ webhookId });
@@ -148,7 +141,7 @@ test("a URL of another host comes with new values of headers and credentials, in
 });
 
 test("an update with request settings changes those of the endpoint's other webhooks too", async () => {
-  const { endpoint } = await createClient(EndpointService, grpc(api)).createEndpoint({
+  const { endpoint } = await api.client(EndpointService).createEndpoint({
     processes: [1, 2],
     url: "https://endpoint-of-two.example/",
   });

@@ -1,18 +1,13 @@
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code, createClient } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { connect, grpc } from "../../../support/clients.ts";
+import { connect } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
 
 const get = async (webhookId: bigint) => (await webhooks.getWebhook({ webhookId })).webhook;
 const reasonOf = async (call: Promise<unknown>) => {
@@ -152,7 +147,7 @@ test("an address, name or limit that no webhook can have is refused with what is
 test("changing takes Write_Administrative_Data, and REST still answers the contract's fields and no more", async () => {
   const webhookId = await api.register();
   const { secret } = await api.key({ permissions: [...ONLY.read, ...ONLY.publish, ...ONLY.manage] });
-  const reader = createClient(WebhookService, grpc(api, secret));
+  const reader = api.client(WebhookService, secret);
   expect((await failure(reader.updateWebhook({ webhookId, name: "x" })))?.code).toBe(Code.PermissionDenied);
   await webhooks.updateWebhook({ webhookId, name: "Shop", url: "https://receiver.example/renamed" });
   const { envelope } = await api.rest("GET", "/api/webhook/list");

@@ -1,26 +1,21 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { beforeEach, expect, test } from "vitest";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 
 const { HEALTHY, DEGRADED, FAILING, UNSPECIFIED } = WebhookHealth;
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
+const api = await useApi();
 let healthy: bigint;
 let degraded: bigint;
 let failing: bigint;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
+const webhooks = api.client(WebhookService);
 beforeEach(async () => {
   const { db } = api.context;
   await db.raw(
@@ -38,7 +33,6 @@ beforeEach(async () => {
   ]);
   await foldDeltas(db);
 });
-afterAll(() => api.stop());
 
 const listed = async (health: WebhookHealth[] = [], client = webhooks) =>
   (await client.listWebhooks({ health })).webhooks.map((webhook) => [webhook.id, webhook.health]);
@@ -84,7 +78,7 @@ test("a paused webhook keeps its health", async () => {
 });
 
 test("the overview counts webhooks by health, and attempts that failed though all will be retried", async () => {
-  const stats = createClient(StatsService, grpc(api));
+  const stats = api.client(StatsService);
   const { overview } = await stats.getOverview({});
   expect(overview).toMatchObject({
     healthyWebhooks: 1n,
@@ -113,7 +107,7 @@ test("a key of an installed app sees the health of its app's webhooks alone, by 
   const { db } = api.context;
   const app = await createInstalledApp(db, "app");
   const { secret } = await api.key({ installedAppId: app.id });
-  const client = createClient(WebhookService, grpc(api, secret));
+  const client = api.client(WebhookService, secret);
   await db("webhooks").where("id", String(degraded)).update({ installed_app_id: app.id });
   expect(await listed([], client)).toEqual([
     [healthy, UNSPECIFIED],
@@ -122,6 +116,6 @@ test("a key of an installed app sees the health of its app's webhooks alone, by 
   ]);
   for (const health of [HEALTHY, FAILING]) expect(await listed([health], client)).toEqual([]);
   expect(await listed([DEGRADED, FAILING], client)).toEqual([[degraded, DEGRADED]]);
-  const { overview } = await createClient(StatsService, grpc(api, secret)).getOverview({});
+  const { overview } = await api.client(StatsService, secret).getOverview({});
   expect(overview).toMatchObject({ healthyWebhooks: 0n, degradedWebhooks: 1n, failingWebhooks: 0n });
 });

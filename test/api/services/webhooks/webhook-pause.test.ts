@@ -1,19 +1,13 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
 
 const listed = async (id: bigint) =>
   (await webhooks.listWebhooks({})).webhooks.find((webhook) => webhook.id === id);
@@ -49,7 +43,7 @@ test("REST answers a paused webhook with the contract's fields and no more", asy
 test("a test event queues one delivery of the catalogue's sample, for this webhook and no other", async () => {
   const [webhookId] = [await api.register(), await api.register()];
   const { eventId, deliveryId } = await webhooks.sendTestEvent({ webhookId });
-  const { deliveries } = await createClient(DeliveryService, grpc(api)).listDeliveries({ eventId });
+  const { deliveries } = await api.client(DeliveryService).listDeliveries({ eventId });
   expect(deliveries).toEqual([
     expect.objectContaining({ id: deliveryId, eventId, webhookId, state: DeliveryState.PENDING }),
   ]);
@@ -65,7 +59,7 @@ test("a test event has the event type and payload that the call gives, and a pay
   const { eventId, deliveryId } = await webhooks.sendTestEvent({ webhookId, process: 3, payload });
   const stored = await api.context.db("events").where("id", eventId).first();
   expect(stored).toMatchObject({ payload, process: 3, test: true });
-  const { request } = await createClient(DeliveryService, grpc(api)).getDelivery({ deliveryId });
+  const { request } = await api.client(DeliveryService).getDelivery({ deliveryId });
   const name = request?.headers.find((header) => header.name === "X-Service-Webhook-Process")?.value;
   expect([request?.body, name]).toEqual([payload, "StockLevelChanged"]);
   const wrong: [object, RegExp][] = [
@@ -83,7 +77,7 @@ test("a test event has the event type and payload that the call gives, and a pay
     ]);
   }
   const narrow = await api.key({ allowedProcesses: [1] });
-  const client = createClient(WebhookService, grpc(api, narrow.secret));
+  const client = api.client(WebhookService, narrow.secret);
   expect((await failure(client.sendTestEvent({ webhookId, process: 2 })))?.code).toBe(Code.PermissionDenied);
   expect((await client.sendTestEvent({ webhookId, process: 1 })).deliveryId).not.toBe("");
 });
@@ -102,11 +96,11 @@ test("webhooks that are not there can be neither paused, resumed nor tested", as
 test("pausing, resuming and testing take Write_Administrative_Data", async () => {
   const webhookId = await api.register();
   const { secret } = await api.key({ permissions: [...ONLY.read, ...ONLY.publish, ...ONLY.manage] });
-  const reader = createClient(WebhookService, grpc(api, secret));
+  const reader = api.client(WebhookService, secret);
   for (const call of [reader.pauseWebhook, reader.resumeWebhook, reader.sendTestEvent]) {
     expect((await failure(call({ webhookId })))?.code).toBe(Code.PermissionDenied);
   }
-  const writer = createClient(WebhookService, grpc(api, (await api.key({ permissions: ONLY.write })).secret));
+  const writer = api.client(WebhookService, (await api.key({ permissions: ONLY.write })).secret);
   await writer.pauseWebhook({ webhookId });
   await writer.resumeWebhook({ webhookId });
   expect((await writer.sendTestEvent({ webhookId })).deliveryId).not.toBe("");

@@ -1,22 +1,16 @@
 import { randomBytes } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { expect, test } from "vitest";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createSecretBox, webhookSecretContext } from "../../../../src/db/webhooks/secret-box.ts";
 import { forgetExpiredSecrets, newSealedSecret } from "../../../../src/db/webhooks/webhook-secrets.ts";
-import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, useApi } from "../../../support/test-api.ts";
 
 const HOUR = 3_600_000;
-let api: TestApi;
-let webhooks: Client<typeof WebhookService>;
-beforeAll(async () => {
-  api = await startTestApi();
-  webhooks = createClient(WebhookService, grpc(api));
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const webhooks = api.client(WebhookService);
 
 const rowOf = (id: bigint) => api.context.db("webhooks").where({ id }).first();
 
@@ -104,7 +98,7 @@ test("of many rotations at once each counts, and no more than five secrets come 
 
 test("rotating wants Write_Administrative_Data and a webhook that is registered", async () => {
   const webhookId = await api.register();
-  const reader = createClient(WebhookService, grpc(api, (await api.key({ permissions: ONLY.read })).secret));
+  const reader = api.client(WebhookService, (await api.key({ permissions: ONLY.read })).secret);
   expect((await failure(reader.rotateWebhookSecret({ webhookId })))?.code).toBe(Code.PermissionDenied);
   expect((await failure(webhooks.rotateWebhookSecret({ webhookId: 4711n })))?.code).toBe(Code.NotFound);
   await webhooks.deleteWebhook({ webhookId });

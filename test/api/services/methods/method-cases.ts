@@ -1,0 +1,362 @@
+import { randomUUID } from "node:crypto";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Code } from "@connectrpc/connect";
+import { createLocalAuthority } from "../../../../demo/certificates.ts";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import type { AuditAction } from "../../../../gen/webhook/v1/audit_pb.ts";
+import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
+import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { orderEvent } from "../../../support/grpc-calls.ts";
+import { changeDelivery } from "../../../support/stored-deliveries.ts";
+import type { TestApi } from "../../../support/test-api.ts";
+
+/** Entries of the audit log by action, with the ids of what was changed. */
+type Entries = Partial<Record<keyof typeof AuditAction, string[]>>;
+
+export type Request = Record<string, unknown>;
+
+/** What is known of a method. */
+export interface MethodCase {
+  /** A right request about fresh things. What it leaves out are fields that only restrict a list. */
+  request: () => Promise<Request>;
+  /** Requests with other members of its oneofs. */
+  others?: () => Promise<Request[]>;
+  /** The entries that the call leaves in the audit log. None unless given. */
+  // biome-ignore lint/suspicious/noExplicitAny: any method's request and answer
+  entries?: (request: any, answer: any) => Entries;
+  /** The code with which the same call is refused the second time; `another` if it makes a second change. */
+  again?: Code | "another";
+  /** The code that refuses an id that nothing has, by field; NOT_FOUND unless given. `accepted` by what restricts a list. */
+  unknown?: Record<string, Code | "accepted">;
+  /** What a key of another app gets; unless given, the same as for an id that nothing has. */
+  forApps?: Code | "accepted";
+}
+
+const freshUrl = () => `https://receiver.example/${randomUUID()}`;
+const HOUR_AGO = timestampFromDate(new Date(Date.now() - 3_600_000));
+const FROM_YEAR_2000 = { seconds: 946_684_800n };
+
+/** A case of each method of the contract's services, by its name. */
+export async function methodCases(api: TestApi): Promise<Record<string, MethodCase>> {
+  const webhooks = api.client(WebhookService);
+  const endpoints = api.client(EndpointService);
+  const replays = api.client(ReplayService);
+  const keys = api.client(ApiKeyService);
+  const { cert, key } = await (await createLocalAuthority()).issue(["shop"], { client: true });
+
+  const webhookId = () => api.register();
+  const newEndpoint = async () => {
+    const { endpoint } = await endpoints.createEndpoint({ processes: [1, 2], url: freshUrl() });
+    return endpoint as NonNullable<typeof endpoint>;
+  };
+  const published = async (ofWebhook: bigint) => {
+    const userId = randomUUID();
+    const { eventId } = await api.client(EventService).publishEvent({ ...orderEvent(), userId });
+    const [delivery] = await api.context
+      .db("queue")
+      .where({ event_id: eventId, webhook_id: String(ofWebhook) });
+    return { userId, eventId, deliveryId: delivery?.id as string };
+  };
+  const failed = async (ofWebhook: bigint) => {
+    const event = await published(ofWebhook);
+    await changeDelivery(api.context.db, event.deliveryId, { state: "failed", attempts: 4 });
+    return event;
+  };
+  const replayId = async () =>
+    (await replays.startReplay({ what: { case: "resend", value: {} } })).replay?.id as string;
+  const settings = (authentication: object) => ({
+    headers: [{ name: "X-Tenant", value: "4711" }],
+    authentication,
+    tls: { clientCertificate: { certificate: cert, key }, authorities: { certificates: cert } },
+  });
+  const basic = { case: "basic", value: { username: "user", password: "password" } };
+  const bearer = { case: "bearer", value: { token: "token" } };
+  const oauth2 = {
+    case: "oauth2",
+    value: {
+      tokenUrl: "https://login.example/token",
+      clientId: "client",
+      clientSecret: "secret",
+      scope: "scope",
+      audience: "audience",
+    },
+  };
+  const withSettings = (field: string) => ({
+    request: async () => ({ webhookId: await webhookId(), [field]: settings(basic) }),
+    async others() {
+      const id = await webhookId();
+      return [bearer, oauth2].map((authentication) => ({ webhookId: id, [field]: settings(authentication) }));
+    },
+  });
+
+  const about = { request: async () => ({ webhookId: await webhookId() }) };
+  const ofWebhook = (action: keyof typeof AuditAction) => (request: { webhookId: bigint }) => ({
+    [action]: [String(request.webhookId)],
+  });
+  const ofReplay = (action: keyof typeof AuditAction) => (request: { replayId: string }) => ({
+    [action]: [request.replayId],
+  });
+  const aboutReplay = { request: async () => ({ replayId: await replayId() }) };
+  const aboutKey = { request: async () => ({ apiKeyId: (await api.key()).id }) };
+  const ofKey = (action: keyof typeof AuditAction) => (request: { apiKeyId: string }) => ({
+    [action]: [request.apiKeyId],
+  });
+  const nothing = { request: async () => ({}) };
+  const filter = {
+    request: async () => ({ webhookId: await webhookId(), eventId: randomUUID(), process: 1 }),
+    unknown: { webhook_id: "accepted", event_id: "accepted", delivery_id: "accepted" },
+  } as const;
+  const filterWithPages = {
+    ...filter,
+    request: async () => ({ ...(await filter.request()), deliveryId: randomUUID() }),
+  };
+  const idsOf = (made: { webhooks: { id: bigint }[] }) => made.webhooks.map(({ id }) => String(id));
+
+  return {
+    "WebhookService.ListWebhooks": nothing,
+    "WebhookService.GetWebhook": about,
+    "WebhookService.CreateWebhook": {
+      request: async () => ({ process: 1, url: freshUrl() }),
+      entries: (_, { webhook }) => ({ WEBHOOK_CREATED: [String(webhook.id)] }),
+    },
+    "WebhookService.UpdateWebhook": {
+      request: async () => ({
+        ...(await withSettings("requestSettings").request()),
+        name: "Shop",
+        url: freshUrl(),
+        rateLimit: 7,
+        paused: true,
+        circuitBreaker: { enabled: true },
+        filter: 'user_id == "u"',
+      }),
+      others: withSettings("requestSettings").others,
+      entries: ofWebhook("WEBHOOK_UPDATED"),
+    },
+    "WebhookService.DeleteWebhook": {
+      ...about,
+      entries: ofWebhook("WEBHOOK_DELETED"),
+      again: Code.NotFound,
+      forApps: "accepted",
+    },
+    "WebhookService.ListProcesses": nothing,
+    "WebhookService.SetWebhookRateLimit": {
+      request: async () => ({ webhookId: await webhookId(), rateLimit: 7 }),
+      entries: ofWebhook("WEBHOOK_UPDATED"),
+    },
+    "WebhookService.PauseWebhook": { ...about, entries: ofWebhook("WEBHOOK_PAUSED") },
+    "WebhookService.ResumeWebhook": {
+      async request() {
+        const paused = { webhookId: await webhookId() };
+        await webhooks.pauseWebhook(paused);
+        return paused;
+      },
+      entries: ofWebhook("WEBHOOK_RESUMED"),
+    },
+    "WebhookService.SendTestEvent": {
+      request: async () => ({ webhookId: await webhookId(), process: 2, payload: "{}" }),
+      entries: ofWebhook("TEST_EVENT_SENT"),
+      again: "another",
+    },
+    "WebhookService.GetWebhookSecret": {
+      ...about,
+      entries: ofWebhook("WEBHOOK_SECRET_READ"),
+      again: "another",
+    },
+    "WebhookService.RotateWebhookSecret": {
+      ...about,
+      entries: ofWebhook("WEBHOOK_SECRET_ROTATED"),
+      again: "another",
+    },
+    "WebhookService.GetWebhookKeyPairs": about,
+    "WebhookService.RotateWebhookKeyPair": {
+      ...about,
+      entries: ofWebhook("WEBHOOK_UPDATED"),
+      again: "another",
+    },
+    "WebhookService.DeleteWebhookKeyPairs": {
+      async request() {
+        const withPair = { webhookId: await webhookId() };
+        await webhooks.rotateWebhookKeyPair(withPair);
+        return withPair;
+      },
+      entries: ofWebhook("WEBHOOK_UPDATED"),
+    },
+    "WebhookService.GetWebhookRequestSettings": about,
+    "WebhookService.SetWebhookRequestSettings": {
+      ...withSettings("settings"),
+      entries: ofWebhook("WEBHOOK_UPDATED"),
+    },
+    "WebhookService.TryWebhookFilter": {
+      request: async () => ({ webhookId: await webhookId(), filter: 'user_id == "u"' }),
+    },
+    "WebhookService.TryWebhookRequest": {
+      ...withSettings("settings"),
+      entries: ofWebhook("REQUEST_TRIED"),
+      again: "another",
+    },
+    "EventService.PublishEvent": { request: async () => orderEvent() },
+    "EventService.PublishEvents": { request: async () => ({ events: [orderEvent()] }) },
+    "EventService.PublishEventBatch": { request: async () => ({ events: [orderEvent()] }) },
+    "EventService.ErasePayloads": {
+      request: async () => ({ userId: (await published(await webhookId())).userId }),
+      entries: () => ({ PAYLOADS_ERASED: [""] }),
+      forApps: Code.PermissionDenied,
+    },
+    "ApiKeyService.CreateApiKey": {
+      request: async () => ({
+        name: "new",
+        permissions: [3],
+        installedApplicationId: (await keys.createInstalledApp({ name: "app" })).installedApp?.id as string,
+        quotas: {},
+      }),
+      entries: (_, { apiKey }) => ({ API_KEY_CREATED: [apiKey.id] }),
+      forApps: Code.PermissionDenied,
+      again: "another",
+      unknown: { installed_application_id: Code.InvalidArgument },
+    },
+    "ApiKeyService.ListApiKeys": nothing,
+    "ApiKeyService.SetApiKeyQuotas": {
+      request: async () => ({ apiKeyId: (await api.key()).id, quotas: { webhooks: 3 } }),
+      entries: ofKey("API_KEY_QUOTAS_CHANGED"),
+      forApps: Code.PermissionDenied,
+      again: "another",
+    },
+    "ApiKeyService.RevokeApiKey": {
+      async request() {
+        const { id } = await api.key();
+        return { apiKeyId: id, webhooks: { case: "transferToKeyId", value: (await api.key()).id } };
+      },
+      others: async () => [
+        { apiKeyId: (await api.key()).id, webhooks: { case: "deleteWebhooks", value: {} } },
+      ],
+      entries: ofKey("API_KEY_REVOKED"),
+      again: Code.FailedPrecondition,
+    },
+    "ApiKeyService.RotateApiKey": { ...aboutKey, entries: ofKey("API_KEY_ROTATED"), again: "another" },
+    "ApiKeyService.DeleteApiKey": {
+      async request() {
+        const { id } = await api.key();
+        await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
+        return { apiKeyId: id };
+      },
+      entries: ofKey("API_KEY_DELETED"),
+      again: Code.NotFound,
+    },
+    "ApiKeyService.CreateInstalledApp": {
+      request: async () => ({ name: "app" }),
+      entries: (_, { installedApp }) => ({ INSTALLED_APP_CREATED: [installedApp.id] }),
+      forApps: Code.PermissionDenied,
+      again: "another",
+    },
+    "ApiKeyService.DeleteInstalledApp": {
+      request: async () => ({
+        installedApplicationId: (await keys.createInstalledApp({ name: "app" })).installedApp?.id as string,
+      }),
+      entries: ({ installedApplicationId }) => ({ INSTALLED_APP_DELETED: [installedApplicationId] }),
+      forApps: Code.PermissionDenied,
+      again: Code.NotFound,
+    },
+    "ApiKeyService.ListInstalledApps": nothing,
+    "DeliveryService.ListDeliveries": filterWithPages,
+    "DeliveryService.SendAgain": {
+      request: async () => ({ deliveryId: (await failed(await webhookId())).deliveryId }),
+      entries: ({ deliveryId }) => ({ DELIVERY_SENT_AGAIN: [deliveryId] }),
+      again: Code.FailedPrecondition,
+    },
+    "DeliveryService.SendAgainMany": {
+      async request() {
+        const id = await webhookId();
+        return { webhookId: id, eventId: (await failed(id)).eventId, process: 1 };
+      },
+      entries: ofWebhook("DELIVERIES_SENT_AGAIN"),
+      unknown: filter.unknown,
+    },
+    "DeliveryService.GetDelivery": {
+      request: async () => ({ deliveryId: (await published(await webhookId())).deliveryId }),
+    },
+    "DeliveryService.GetEvent": {
+      request: async () => ({ eventId: (await published(await webhookId())).eventId }),
+    },
+    "DeliveryService.ListFailureReasons": filter,
+    "DeliveryService.ExportDeliveries": {
+      ...filter,
+      request: async () => ({ ...(await filter.request()), from: HOUR_AGO, payloadText: "text" }),
+    },
+    "StatsService.GetOverview": nothing,
+    "StatsService.WatchOverview": nothing,
+    "StatsService.GetHistory": nothing,
+    "StatsService.ListWebhookStats": nothing,
+    "StatsService.GetWebhookStats": about,
+    "StatsService.ListWebhookHistory": nothing,
+    "StatsService.ListDispatchRuns": { ...nothing, forApps: Code.PermissionDenied },
+    "StatsService.DispatchNow": {
+      ...nothing,
+      entries: () => ({ DISPATCH_REQUESTED: [""] }),
+      forApps: Code.PermissionDenied,
+      again: "another",
+    },
+    "AuditService.ListAuditEntries": {
+      request: async () => ({ apiKeyId: (await api.key()).id, targetId: "4711" }),
+      unknown: { api_key_id: "accepted" },
+    },
+    "ReplayService.StartReplay": {
+      request: async () => ({
+        idempotencyKey: randomUUID(),
+        what: {
+          case: "resend",
+          value: { webhookId: await webhookId(), eventId: randomUUID(), process: 1 },
+        },
+      }),
+      others: async () => [
+        { what: { case: "backfill", value: { webhookId: await webhookId(), from: FROM_YEAR_2000 } } },
+      ],
+      entries: (_, { replay }) => ({ REPLAY_STARTED: [replay.id] }),
+      unknown: { "resend.event_id": "accepted" },
+    },
+    "ReplayService.GetReplay": aboutReplay,
+    "ReplayService.ListReplays": {
+      request: async () => ({ webhookId: await webhookId() }),
+      unknown: { webhook_id: "accepted" },
+    },
+    "ReplayService.PauseReplay": { ...aboutReplay, entries: ofReplay("REPLAY_PAUSED") },
+    "ReplayService.ResumeReplay": {
+      async request() {
+        const paused = { replayId: await replayId() };
+        await replays.pauseReplay(paused);
+        return paused;
+      },
+      entries: ofReplay("REPLAY_RESUMED"),
+    },
+    "ReplayService.CancelReplay": { ...aboutReplay, entries: ofReplay("REPLAY_CANCELLED") },
+    "EndpointService.CreateEndpoint": {
+      request: async () => ({ processes: [1, 2], url: freshUrl(), name: "Shop" }),
+      entries: (_, { endpoint }) => ({
+        ENDPOINT_CREATED: [endpoint.id],
+        WEBHOOK_CREATED: idsOf(endpoint),
+      }),
+      again: Code.AlreadyExists,
+    },
+    "EndpointService.GetEndpoint": { request: async () => ({ endpointId: (await newEndpoint()).id }) },
+    "EndpointService.UpdateEndpoint": {
+      request: async () => ({
+        target: { case: "endpointId", value: (await newEndpoint()).id },
+        addProcesses: [3],
+      }),
+      others: async () => [{ target: { case: "webhookId", value: await webhookId() }, addProcesses: [2] }],
+      entries: ({ target }, { endpoint }) => ({
+        ENDPOINT_UPDATED: [target.value],
+        WEBHOOK_CREATED: [idsOf(endpoint).at(-1) as string],
+      }),
+    },
+    "EndpointService.DeleteEndpoint": {
+      request: async () => ({ endpointId: (await newEndpoint()).id }),
+      entries: ({ endpointId }, answer) => ({
+        ENDPOINT_DELETED: [endpointId],
+        WEBHOOK_DELETED: idsOf(answer),
+      }),
+      again: Code.NotFound,
+    },
+  };
+}
