@@ -1,10 +1,17 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import tls from "node:tls";
-import { type Client, createClient, type Transport } from "@connectrpc/connect";
+import {
+  type Client,
+  ConnectError,
+  createClient,
+  type Interceptor,
+  type Transport,
+} from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
-import { expect, onTestFinished, vi } from "vitest";
+import pRetry from "p-retry";
+import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
@@ -21,8 +28,12 @@ import { createLogger } from "../../src/process/logger.ts";
 import { type Service, startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { installRuntime } from "../../src/temporal/connection/runtime.ts";
+import type { DispatchReport } from "../../workflows/dispatch-input.ts";
 import { createTestDatabase } from "./database.ts";
+import { startRun } from "./dispatch-runs.ts";
 import { part } from "./parts.ts";
+import { PATIENCE_MS } from "./patience.ts";
+import { eventually } from "./wait.ts";
 
 const LOG_LEVEL = process.env.TEST_LOG_LEVEL ?? "silent";
 /** Short times, so that four attempts take a second. */
@@ -39,6 +50,8 @@ const PACE = {
 
 /** For tests that await deliveries and not their time: what is published or resumed is sent at once, and nothing else. */
 export const WOKEN = { DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" };
+/** For tests that start each dispatch run themselves, by `dispatch` or `startRun`. */
+export const BY_HAND = { DISPATCH_INTERVAL: "24h" };
 
 /** A whole service of a test file's own, on the run's PostgreSQL and Temporal. */
 export interface TestService {
@@ -68,7 +81,9 @@ export interface TestService {
   /** Publishes a document created, under a fresh idempotency key. */
   publishDocument(): Promise<PublishEventResponse>;
   /** The event's deliveries, once each has come to an end. */
-  untilFinal(eventId: string, timeoutMs?: number): Promise<Delivery[]>;
+  untilFinal(eventId: string): Promise<Delivery[]>;
+  /** Makes a dispatch run, and answers its result. */
+  dispatch(input?: Record<string, unknown>): Promise<DispatchReport>;
   /**
    * Starts another worker of the service, which ends with it at the latest.
    *
@@ -76,6 +91,14 @@ export interface TestService {
    */
   startWorker(workflowBundle?: { code: string }, settings?: Record<string, string>): Promise<Service>;
   stop(): Promise<void>;
+}
+
+/** The service of a test file, from before its first test until after the last one. */
+export function fileService(settings: Record<string, string>): TestService {
+  const service = {} as TestService;
+  beforeAll(async () => void Object.assign(service, await startTestService(settings)));
+  afterAll(() => service.stop?.());
+  return service;
 }
 
 /**
@@ -118,7 +141,7 @@ export async function startTestService(
   const temporal = new TemporalClient({ connection, namespace });
   const receivers: Receiver[] = [];
   const workers: Service[] = [];
-  const transport = keyedTransport(service.grpcPort as number, adminKey);
+  const transport = keyedTransport(service.grpcPort as number, adminKey, [patiently]);
   const deliveries = createClient(DeliveryService, transport);
   const webhooks = createClient(WebhookService, transport);
   const events = createClient(EventService, transport);
@@ -140,7 +163,7 @@ export async function startTestService(
     async receiver(reply) {
       const started = await startReceiver(certificate, reply);
       receivers.push(started);
-      return started;
+      return { ...started, until: (condition) => inTime(started, condition) };
     },
     async register(url, { key, process = 1 } = {}) {
       const options = key === undefined ? {} : { headers: { "X-Service-Key": key } };
@@ -148,8 +171,8 @@ export async function startTestService(
       return webhook?.id as bigint;
     },
     async removeWebhooks() {
-      for (const { id } of (await webhooks.listWebhooks({})).webhooks)
-        await webhooks.deleteWebhook({ webhookId: id });
+      const listed = (await webhooks.listWebhooks({})).webhooks;
+      await Promise.all(listed.map(({ id }) => webhooks.deleteWebhook({ webhookId: id })));
     },
     publish(orderId = 1n, orderNumber = `SO-${orderId}`) {
       return events.publishEvent({
@@ -175,17 +198,16 @@ export async function startTestService(
         },
       });
     },
-    async untilFinal(eventId, timeoutMs = 40_000) {
-      let found: Delivery[] = [];
-      // Not by `expect.poll`, which needs a test that runs alone in its process.
-      await vi.waitFor(
-        async () => {
-          found = (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
-          expect(found.filter((delivery) => delivery.finished === undefined)).toEqual([]);
-        },
-        { timeout: timeoutMs, interval: 50 },
-      );
-      return found;
+    untilFinal(eventId) {
+      return eventually(async () => {
+        const found = (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
+        expect(found.filter((delivery) => delivery.finished === undefined)).toEqual([]);
+        return found;
+      });
+    },
+    async dispatch(input) {
+      const run = await startRun({ temporal, scheduleId: names.scheduleId }, input);
+      return (await run.result()) as DispatchReport;
     },
     async startWorker(workflowBundle, more) {
       const worker = await start({ ROLE: "worker", DELIVERY_PROCESSES: "1", ...more }, workflowBundle);
@@ -226,11 +248,37 @@ export async function deleteSchedules(temporal: TemporalClient, names: TemporalN
   await Promise.allSettled(deletions);
 }
 
+/** Repeats a call for as long as the database does not answer in time, as on a very busy machine. */
+const patiently: Interceptor = (next) => (request) =>
+  pRetry(() => next(request), {
+    retries: Number.POSITIVE_INFINITY,
+    maxTimeout: 1_000,
+    maxRetryTime: PATIENCE_MS,
+    shouldRetry: ({ error }) => !request.stream && ConnectError.from(error).rawMessage === DATABASE_AWAY,
+  });
+const DATABASE_AWAY = "the database is unavailable; retry";
+
+/** What `until` of a receiver answers, or an error with what has come. */
+async function inTime({ until, url, received }: Receiver, condition: Parameters<Receiver["until"]>[0]) {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const requests = () => received.map(({ path, headers }) => `${path} ${headers["x-service-webhook-id"]}`);
+    const fail = () => reject(new Error(`${url} waits for more than ${received.length}: ${requests()}`));
+    timer = setTimeout(fail, PATIENCE_MS);
+  });
+  try {
+    return await Promise.race([until(condition), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** A gRPC transport whose calls carry the key, unless they carry one of their own. */
-export function keyedTransport(grpcPort: number, key: string): Transport {
+export function keyedTransport(grpcPort: number, key: string, interceptors: Interceptor[] = []): Transport {
   return createGrpcTransport({
     baseUrl: `http://127.0.0.1:${grpcPort}`,
     interceptors: [
+      ...interceptors,
       (next) => (request) => {
         if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", key);
         return next(request);

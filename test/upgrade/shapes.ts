@@ -143,6 +143,9 @@ function stepOf(event: Event, activity: (scheduledId: unknown) => string): strin
   const { markerRecordedEventAttributes: marker } = event;
   if (marker) return [marker.markerName === "core_patch" ? `patch ${patchOf(marker)}` : "local activity"];
   if (event.upsertWorkflowSearchAttributesEventAttributes) return ["search attributes"];
+  if (event.workflowPropertiesModifiedEventAttributes) return ["memo"];
+  const { activityTaskCancelRequestedEventAttributes: unwanted } = event;
+  if (unwanted) return [`cancel requested of ${activity(unwanted.scheduledEventId)}`];
   if (event.workflowTaskFailedEventAttributes) return ["workflow task failed"];
   if (event.workflowExecutionCancelRequestedEventAttributes) return ["cancel requested"];
   if (event.workflowExecutionCompletedEventAttributes) return ["completed"];

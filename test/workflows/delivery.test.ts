@@ -1,239 +1,197 @@
 import { randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
-import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import type { Receiver } from "../../demo/receiver.ts";
+import { type Delivery, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { catalogue, isNotice } from "../../src/contract/catalogue.ts";
-import { rows } from "../../src/db/database.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { ensureDispatchSchedule } from "../../src/temporal/setup/schedule.ts";
-import { startTestService, type TestService } from "../support/test-service.ts";
+import { BY_HAND, fileService } from "../support/test-service.ts";
 
-let service: TestService;
-
-beforeAll(async () => {
-  service = await startTestService();
-});
-afterAll(() => service.stop());
-afterEach(() => service.removeWebhooks());
+const service = fileService(BY_HAND);
 
 describe("a published event", () => {
-  test("§1: reaches every webhook registered for it, and no other", async () => {
-    const [first, second, other] = [
-      await service.receiver(),
-      await service.receiver(),
-      await service.receiver(),
-    ];
-    await service.register(`${first.url}/a`);
-    await service.register(`${second.url}/b`);
-    await service.register(`${other.url}/c`, { process: 2 });
-    const { eventId, deliveriesQueued } = await service.publish();
-    expect(deliveriesQueued).toBe(2);
-    const deliveries = await service.untilFinal(eventId);
-    expect(deliveries.map(({ state }) => state)).toEqual([DeliveryState.DELIVERED, DeliveryState.DELIVERED]);
-    expect([first, second, other].map(({ received }) => received.length)).toEqual([1, 1, 0]);
-  });
+  let [first, second, ofApp, ofOtherType, ofEachType]: Receiver[] = [];
+  let queued: number;
+  let deliveries: Delivery[];
+  let secret: string;
+  const types = catalogue.filter(({ number }) => !isNotice(number));
 
-  test("§6.1.1: is queued once for each matching webhook, with its data as JSON", async () => {
-    const receiver = await service.receiver();
-    await Promise.all([1, 2, 3].map((n) => service.register(`${receiver.url}/${n}`)));
-    const { eventId } = await service.publish(9_007_199_254_740_993n);
-    expect(await service.untilFinal(eventId)).toHaveLength(3);
-    const bodies = new Set(receiver.received.map(({ body }) => body));
-    expect([...bodies]).toEqual([
-      '{"OrderId":9007199254740993,"OrderNumber":"SO-9007199254740993","DispatchedAt":"2026-09-21T14:13:20","Carrier":null,"TrackingNumber":null,"Lines":[]}',
-    ]);
-  });
-
-  test("§6.1.3: is delivered by an HTTP POST to the registered URL with a JSON body", async () => {
-    const receiver = await service.receiver();
-    await service.register(`${receiver.url}/hooks?tenant=7`);
-    const { eventId } = await service.publish();
-    await service.untilFinal(eventId);
-    const [request] = receiver.received;
-    expect([request?.method, request?.path]).toEqual(["POST", "/hooks?tenant=7"]);
-    expect(JSON.parse(request?.body ?? "")).toMatchObject({ OrderId: 1 });
-  });
-
-  test("§6.2: carries the contract's headers in their case, and a signature that the Standard Webhooks library accepts", async () => {
-    const receiver = await service.receiver();
-    const webhookId = await service.register(`${receiver.url}/signed`);
-    const { eventId } = await service.publish();
-    const [delivery] = await service.untilFinal(eventId);
-    const [request] = receiver.received;
-    expect(request?.rawHeaders).toEqual(
-      expect.arrayContaining(["Content-Type", "application/json; charset=utf-8"]),
-    );
-    expect(request?.rawHeaders).toEqual(expect.arrayContaining(["X-Service-Webhook-Id", delivery?.id]));
-    expect(request?.rawHeaders).toEqual(
-      expect.arrayContaining(["X-Service-Webhook-Process", "OrderDispatched"]),
-    );
-    expect(request?.headers["webhook-id"]).toBe(delivery?.id);
-    const { secret } = await service.webhooks.getWebhookSecret({ webhookId });
-    const headers = request?.headers as Record<string, string>;
-    expect(new Webhook(secret).verify(request?.body ?? "", headers)).toMatchObject({ OrderId: 1 });
-    expect(() => new Webhook(secret).verify(`${request?.body} `, headers)).toThrow();
-  });
-
-  test("§6.2: has an id of its own, which each of its attempts carries and no other delivery does", async () => {
-    const receiver = await service.receiver(({ attempt }) => (attempt < 3 ? 503 : 200));
-    await Promise.all([1, 2].map((n) => service.register(`${receiver.url}/${n}`)));
-    const events = await Promise.all([1n, 2n].map((orderId) => service.publish(orderId)));
-    const deliveries = (await Promise.all(events.map(({ eventId }) => service.untilFinal(eventId)))).flat();
-    expect(new Set(deliveries.map(({ id }) => id)).size).toBe(4);
-    const carried = receiver.received.map(({ headers }) => headers["x-service-webhook-id"]);
-    expect(carried.toSorted()).toEqual(deliveries.flatMap(({ id }) => [id, id, id]).toSorted());
-    for (const { headers } of receiver.received)
-      expect(headers["content-type"]).toBe("application/json; charset=utf-8");
-  });
-
-  test("§5.5: carries X-Service-UserId to webhooks of an installed app only", async () => {
-    const [apps, plain] = [await service.receiver(), await service.receiver()];
+  beforeAll(async () => {
+    const receivers = await Promise.all(Array.from({ length: 5 }, () => service.receiver()));
+    [first, second, ofApp, ofOtherType, ofEachType] = receivers;
+    const webhookId = await service.register(`${first?.url}/hooks?tenant=7`);
+    ({ secret } = await service.webhooks.getWebhookSecret({ webhookId }));
+    await service.register(`${second?.url}/`);
     const { installedApp } = await service.keys.createInstalledApp({ name: "App" });
-    const { secret } = await service.keys.createApiKey({
+    const app = await service.keys.createApiKey({
       name: "app",
       permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
       installedApplicationId: installedApp?.id,
     });
-    await service.register(`${apps.url}/`, { key: secret });
-    await service.register(`${plain.url}/`);
-    const { eventId } = await service.publish();
-    await service.untilFinal(eventId);
-    expect(apps.received[0]?.rawHeaders).toEqual(expect.arrayContaining(["X-Service-UserId", "tenant-1"]));
-    expect(plain.received[0]?.rawHeaders).not.toContain("X-Service-UserId");
+    await service.register(`${ofApp?.url}/`, { key: app.secret });
+    await service.register(`${ofOtherType?.url}/`, { process: 2 });
+    const { eventId, deliveriesQueued } = await service.publish(9_007_199_254_740_993n);
+    queued = deliveriesQueued;
+    for (const { number } of types) {
+      const id = await service.register(`${ofEachType?.url}/`, { process: number });
+      await service.webhooks.sendTestEvent({ webhookId: id });
+    }
+    await service.dispatch();
+    deliveries = await service.untilFinal(eventId);
+    await service.removeWebhooks();
   });
 
-  test("§6.3: has its dates as YYYY-MM-DDThh:mm:ss in every payload", async () => {
-    const receiver = await service.receiver();
-    const types = catalogue.filter(({ number }) => !isNotice(number));
-    for (const { number, name } of types) {
-      const webhookId = await service.register(`${receiver.url}/${name}`, { process: number });
-      await service.webhooks.sendTestEvent({ webhookId });
-    }
-    await receiver.until((received) => received.length === types.length);
-    for (const { path, body } of receiver.received) {
+  test("§1: reaches every webhook registered for it, and no other", () => {
+    expect(deliveries.map(({ state }) => state)).toEqual(Array(3).fill(DeliveryState.DELIVERED));
+    const received = [first, second, ofApp, ofOtherType].map((receiver) => receiver?.received.length);
+    expect(received).toEqual([1, 1, 1, 0]);
+  });
+
+  test("§6.1.1: is queued once for each matching webhook, with its data as JSON", () => {
+    expect([queued, deliveries.length]).toEqual([3, 3]);
+    for (const receiver of [first, second, ofApp])
+      expect(receiver?.received[0]?.body).toBe(
+        '{"OrderId":9007199254740993,"OrderNumber":"SO-9007199254740993","DispatchedAt":"2026-09-21T14:13:20","Carrier":null,"TrackingNumber":null,"Lines":[]}',
+      );
+  });
+
+  test("§6.1.3: is delivered by an HTTP POST to the registered URL with a JSON body", () => {
+    const [request] = first?.received ?? [];
+    expect([request?.method, request?.path]).toEqual(["POST", "/hooks?tenant=7"]);
+    expect(JSON.parse(request?.body ?? "")).toHaveProperty("OrderId");
+  });
+
+  test("§6.2: carries the contract's headers in their case, and a signature that the Standard Webhooks library accepts", () => {
+    const [request] = first?.received ?? [];
+    const id = deliveries.find(({ url }) => url.includes("tenant=7"))?.id;
+    for (const header of [
+      ["Content-Type", "application/json; charset=utf-8"],
+      ["X-Service-Webhook-Id", id],
+      ["X-Service-Webhook-Process", "OrderDispatched"],
+      ["webhook-id", id],
+    ])
+      expect(request?.rawHeaders.join("\n")).toContain(header.join("\n"));
+    const headers = request?.headers as Record<string, string>;
+    expect(new Webhook(secret).verify(request?.body ?? "", headers)).toHaveProperty("OrderId");
+    expect(() => new Webhook(secret).verify(`${request?.body} `, headers)).toThrow();
+  });
+
+  test("§5.5: carries X-Service-UserId to webhooks of an installed app only", () => {
+    expect(ofApp?.received[0]?.rawHeaders.join("\n")).toContain("X-Service-UserId\ntenant-1");
+    expect(first?.received[0]?.rawHeaders).not.toContain("X-Service-UserId");
+  });
+
+  test("§6.3: has its dates as YYYY-MM-DDThh:mm:ss in every payload", () => {
+    expect(ofEachType?.received).toHaveLength(types.length);
+    for (const { headers, body } of ofEachType?.received ?? []) {
+      const type = headers["x-service-webhook-process"] as string;
       const dates = body.match(/"\d{4}-\d\d-\d\d[^"]*"/g) ?? [];
-      expect(dates, path).not.toEqual([]);
-      for (const date of dates) expect(date, path).toMatch(/^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"$/);
+      expect(dates, type).not.toEqual([]);
+      for (const date of dates) expect(date, type).toMatch(/^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"$/);
     }
-    const { eventId } = await service.publish();
-    await service.untilFinal(eventId);
-    expect(JSON.parse(receiver.received.at(-1)?.body ?? "").DispatchedAt).toBe("2026-09-21T14:13:20");
   });
 });
 
-describe("a failed delivery", () => {
-  test("§6.1.4: is retried three times under the same id and then marked failed, every attempt recorded", async () => {
-    const receiver = await service.receiver(() => 500);
-    await service.register(`${receiver.url}/`);
-    const { eventId } = await service.publish();
-    const [delivery] = await service.untilFinal(eventId);
-    expect(delivery).toMatchObject({ state: DeliveryState.FAILED, attemptCount: 4 });
-    expect(receiver.received.map(({ headers }) => headers["x-service-webhook-id"])).toEqual(
-      Array(4).fill(delivery?.id),
-    );
-    const { attempts } = await service.deliveries.getDelivery({ deliveryId: delivery?.id ?? "" });
-    expect(attempts.map(({ number, status, responseStart }) => [number, status, responseStart])).toEqual(
-      [1, 2, 3, 4].map((number) => [number, 500, "answered 500"]),
-    );
-    const webhooks = await service.webhooks.listWebhooks({});
-    expect(webhooks.webhooks.map(({ id }) => id)).toContain(delivery?.webhookId);
-  });
+describe("a delivery", () => {
+  let [failing, recovering]: Receiver[] = [];
+  let [failed, recovered]: Delivery[] = [];
+  let fails = true;
+  /** The states of a delivery: before its first attempt, during each, and at the end. */
+  const states: string[] = [];
 
-  test("§3: is pending, then retrying, then delivered when the receiver recovers", async () => {
-    const states: string[] = [];
-    const looked = Promise.withResolvers<void>();
-    const receiver = await service.receiver(async ({ headers, attempt }) => {
-      const id = headers["x-service-webhook-id"] as string;
-      const [delivery] = await service.db("all_deliveries").where({ id });
-      states.push(delivery.state);
-      await looked.promise;
+  const readState = async (id: string) => {
+    const { state } = await service.db("all_deliveries").where({ id }).first();
+    states.push(state);
+  };
+
+  beforeAll(async () => {
+    failing = await service.receiver((_request, response) => {
+      response.writeHead(fails ? 500 : 200).end("a telling response");
+      return undefined;
+    });
+    recovering = await service.receiver(async ({ headers, attempt }) => {
+      await readState(headers["x-service-webhook-id"] as string);
       return attempt < 3 ? 503 : 200;
     });
-    await service.register(`${receiver.url}/`);
-    const { eventId } = await service.publish();
+    const failingId = await service.register(`${failing.url}/a-telling-path`);
+    await service.register(`${recovering.url}/`);
+    const { eventId } = await service.publish(424_242n);
     const { deliveries } = await service.deliveries.listDeliveries({ eventId });
-    looked.resolve();
-    // A run may have come before the look.
-    expect([DeliveryState.PENDING, DeliveryState.DELIVERING]).toContain(deliveries[0]?.state);
-    const [delivery] = await service.untilFinal(eventId);
-    expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
-    expect(states).toEqual(["delivering", "retrying", "retrying"]);
+    const recoveringId = deliveries.find(({ webhookId }) => webhookId !== failingId)?.id as string;
+    await readState(recoveringId);
+    await service.dispatch();
+    await readState(recoveringId);
+    const ended = await service.untilFinal(eventId);
+    failed = ended.find(({ webhookId }) => webhookId === failingId);
+    recovered = ended.find(({ webhookId }) => webhookId !== failingId);
   });
 
-  test("is left alone for as long as Retry-After asks", async () => {
-    const receiver = await service.receiver(({ attempt }, response) => {
-      if (attempt > 1) return 200;
-      response.writeHead(429, { "retry-after": "3" }).end();
-      return undefined;
-    });
-    await service.register(`${receiver.url}/`);
-    const { eventId } = await service.publish();
-    await service.untilFinal(eventId);
-    const [first, second] = receiver.received;
-    expect((second?.at.getTime() ?? 0) - (first?.at.getTime() ?? 0)).toBeGreaterThanOrEqual(2_900);
-  });
+  const attemptsOf = async (delivery: Delivery | undefined) =>
+    (await service.deliveries.getDelivery({ deliveryId: delivery?.id as string })).attempts;
 
-  test("is cancelled when its webhook is deleted, and what was attempted stays in the log", async () => {
-    const receiver = await service.receiver((_request, response) => {
-      response.writeHead(500, { "retry-after": "3600" }).end();
-      return undefined;
-    });
-    const webhookId = await service.register(`${receiver.url}/`);
-    const { eventId } = await service.publish();
-    const deliveryId = (await service.deliveries.listDeliveries({ eventId })).deliveries[0]?.id ?? "";
-    const statuses = async () => {
-      const { attempts } = await service.deliveries.getDelivery({ deliveryId });
-      return attempts.map(({ status }) => status);
-    };
-    await expect.poll(statuses).toEqual([500]);
-    await service.webhooks.deleteWebhook({ webhookId });
-    const [delivery] = await service.untilFinal(eventId);
-    expect(delivery?.state).toBe(DeliveryState.CANCELLED);
-    expect(await statuses()).toEqual([500]);
-    expect(receiver.received).toHaveLength(1);
-  });
-
-  test("does not hold up another webhook's delivery, however long it hangs", async () => {
-    const letGo = Promise.withResolvers<number>();
-    onTestFinished(() => letGo.resolve(200));
-    const hanging = await service.receiver(() => letGo.promise);
-    const healthy = await service.receiver();
-    const hangingId = await service.register(`${hanging.url}/`);
-    await service.register(`${healthy.url}/`);
-    await service.publish(1n);
-    await expect.poll(() => hanging.received.length).toBe(1);
-    await Promise.all([2n, 3n, 4n, 5n].map((n) => service.publish(n)));
-    await healthy.until((received) => received.length === 5);
-    const ended = await rows(
-      service.db,
-      "select 1 from all_attempts a join all_deliveries d on d.id = a.delivery_id where d.webhook_id = :id::bigint",
-      { id: hangingId },
+  test("§6.1.4: that fails is retried three times and then marked failed, every attempt recorded", async () => {
+    expect(failed).toMatchObject({ state: DeliveryState.FAILED, attemptCount: 4 });
+    expect(failing?.received).toHaveLength(4);
+    const attempts = await attemptsOf(failed);
+    expect(attempts.map(({ number, status, responseStart }) => [number, status, responseStart])).toEqual(
+      [1, 2, 3, 4].map((number) => [number, 500, "a telling response"]),
     );
-    expect(ended).toEqual([]);
+    const { webhooks } = await service.webhooks.listWebhooks({});
+    expect(webhooks.map(({ id }) => id)).toContain(failed?.webhookId);
+  });
+
+  test("§3: is pending, then retrying, then delivered when the receiver recovers", () => {
+    expect(recovered).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
+    expect(states).toEqual(["pending", "delivering", "retrying", "retrying", "delivered"]);
+  });
+
+  test("§6.2: has an id of its own, which each of its attempts carries and no other delivery does", () => {
+    expect(failed?.id).not.toBe(recovered?.id);
+    for (const [receiver, delivery] of [
+      [failing, failed],
+      [recovering, recovered],
+    ] as const) {
+      const ids = receiver?.received.map(({ headers }) => headers["x-service-webhook-id"]);
+      expect(new Set(ids)).toEqual(new Set([delivery?.id]));
+    }
+  });
+
+  test("leaves no payload, URL, response text or key in Temporal's histories", async () => {
+    const { run } = await service.deliveries.getDelivery({ deliveryId: failed?.id as string });
+    const handle = service.temporal.workflow.getHandle(run?.workflowId ?? "", run?.runId);
+    const history = decoded(await handle.fetchHistory());
+    expect(history).toContain(new URL(failing?.url as string).host);
+    for (const secret of ["a-telling-path", "a telling response", "424242", service.adminKey])
+      expect(history).not.toContain(secret);
+  });
+
+  test("that failed and is sent again gets more attempts under the same id, numbered on", async () => {
+    fails = false;
+    await service.deliveries.sendAgain({ deliveryId: failed?.id as string });
+    await service.dispatch();
+    expect(await service.untilFinal(failed?.eventId as string)).toContainEqual(
+      expect.objectContaining({ id: failed?.id, state: DeliveryState.DELIVERED, attemptCount: 5 }),
+    );
+    expect((await attemptsOf(failed)).map(({ number, status }) => [number, status])).toEqual([
+      ...[1, 2, 3, 4].map((number) => [number, 500]),
+      [5, 200],
+    ]);
+    expect(failing?.received.at(-1)?.headers["x-service-webhook-id"]).toBe(failed?.id);
   });
 });
 
-describe("a webhook that is paused", () => {
-  test("is left alone with its deliveries pending, and gets them when it is resumed", async () => {
-    const receiver = await service.receiver();
-    const marker = await service.receiver();
-    const webhookId = await service.register(`${receiver.url}/`);
-    await service.register(`${marker.url}/`);
-    await service.db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
-    const { eventId } = await service.publish();
-    await marker.until((received) => received.length === 1);
-    const second = await service.publish();
-    await marker.until((received) => received.length === 2);
-    expect(receiver.received).toHaveLength(0);
-    await service.db("webhooks").where({ id: webhookId }).update({ paused: null });
-    await service.untilFinal(eventId);
-    await service.untilFinal(second.eventId);
-    expect(receiver.received).toHaveLength(2);
+/** The history with its payloads readable, which its JSON holds as base64. */
+function decoded(history: unknown): string {
+  return JSON.stringify(history, (name, value) => {
+    if (name === "data" && typeof value === "string") return Buffer.from(value, "base64").toString("utf8");
+    if (value instanceof Uint8Array) return Buffer.from(value).toString("utf8");
+    return typeof value === "bigint" ? String(value) : value;
   });
-});
+}
 
 /** Every search attribute is registered. */
 const ALL = { failing: true, attempts: true };
@@ -244,10 +202,10 @@ describe("the dispatch", () => {
     const names = temporalNames(`${randomUUID()}-`);
     await ensureDispatchSchedule(service.temporal, names, dispatch, ALL);
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
+    onTestFinished(() => handle.delete());
     const { spec, policies } = await handle.describe();
     expect(spec.intervals).toEqual([{ every: 60_000 }]);
     expect(policies).toMatchObject({ overlap: "ALLOW_ALL", catchupWindow: 60_000 });
-    await handle.delete();
   });
 
   test("keeps to its settings after a restart, and stays paused when an operator paused it", async () => {
@@ -255,12 +213,12 @@ describe("the dispatch", () => {
     const names = temporalNames(`${randomUUID()}-`);
     await ensureDispatchSchedule(service.temporal, names, dispatch, ALL);
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
+    onTestFinished(() => handle.delete());
     await handle.pause("maintenance");
     await ensureDispatchSchedule(service.temporal, names, { ...dispatch, intervalMs: 30_000 }, ALL);
     const { spec, state } = await handle.describe();
     expect(spec.intervals).toEqual([{ every: 30_000 }]);
     expect(state).toMatchObject({ paused: true, note: "maintenance" });
-    await handle.delete();
   });
 
   test("goes along with a schedule that deletes what is older than the retention, once an hour", async () => {
@@ -284,30 +242,4 @@ describe("the dispatch", () => {
     expect(ATTEMPTS_PER_ROUND).toBe(1 + 3);
     expect(dispatch).toMatchObject({ retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 });
   });
-
-  test("writes no payload, URL, response text or key into Temporal's histories", async () => {
-    const receiver = await service.receiver((_request, response) => {
-      response.writeHead(500).end("a telling response");
-      return undefined;
-    });
-    await service.register(`${receiver.url}/a-telling-path`);
-    const { eventId } = await service.publish(424_242n);
-    const [delivery] = await service.untilFinal(eventId);
-    const { run } = await service.deliveries.getDelivery({ deliveryId: delivery?.id ?? "" });
-    const handle = service.temporal.workflow.getHandle(run?.workflowId ?? "", run?.runId);
-    const history = decoded(await handle.fetchHistory());
-    expect(history).toContain(new URL(receiver.url).host);
-    for (const secret of ["a-telling-path", "a telling response", "424242", service.adminKey]) {
-      expect(history).not.toContain(secret);
-    }
-  });
 });
-
-/** The history with its payloads readable, which its JSON holds as base64. */
-function decoded(history: unknown): string {
-  return JSON.stringify(history, (name, value) => {
-    if (name === "data" && typeof value === "string") return Buffer.from(value, "base64").toString("utf8");
-    if (value instanceof Uint8Array) return Buffer.from(value).toString("utf8");
-    return typeof value === "bigint" ? String(value) : value;
-  });
-}

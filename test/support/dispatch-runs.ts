@@ -1,0 +1,81 @@
+import { randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import type { WorkflowHandle } from "@temporalio/client";
+import { Worker } from "@temporalio/worker";
+import { expect, onTestFinished, vi } from "vitest";
+import type { Reply } from "../../demo/receiver.ts";
+import { type History, stepsOf } from "../upgrade/shapes.ts";
+import { part } from "./parts.ts";
+import { PATIENCE_MS } from "./patience.ts";
+import type { TestService } from "./test-service.ts";
+
+/** A dispatch run that a test has started. */
+export type Run = Awaited<ReturnType<typeof startRun>>;
+
+/** The interval between two looks at a run, in milliseconds: Temporal reads its whole history each time. */
+const LOOK_EVERY_MS = 100;
+
+/**
+ * Starts a dispatch run by itself, beside those of the schedule, so that its id is known.
+ *
+ * @param input over the input that the schedule gives
+ * @param id the end of the workflow's id; a fresh one unless given
+ */
+export async function startRun(
+  service: Pick<TestService, "temporal" | "scheduleId">,
+  input: Record<string, unknown> = {},
+  id: string = randomUUID(),
+) {
+  const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
+  const { workflowType, taskQueue, args } = action as {
+    workflowType: string;
+    taskQueue: string;
+    args: object[];
+  };
+  return service.temporal.workflow.start(workflowType, {
+    workflowId: `${service.scheduleId}-${id}`,
+    taskQueue,
+    args: [{ ...args[0], ...input }],
+  });
+}
+
+/** Starts a run that is terminated at the end of the test, because it waits for longer. */
+export async function startLongRun(...options: Parameters<typeof startRun>): Promise<Run> {
+  const run = await startRun(...options);
+  onTestFinished(async () => {
+    // It may have ended.
+    await run.terminate().catch(() => {});
+  });
+  return run;
+}
+
+/** What has happened in a run, in order. */
+export const stepsSoFar = async (run: WorkflowHandle) => stepsOf(await run.fetchHistory());
+
+/** Waits until the history of the run has the step, as often as told. */
+export function untilStep(run: WorkflowHandle, step: string, times = 1): Promise<void> {
+  return vi.waitFor(
+    async () => {
+      const steps = await stepsSoFar(run);
+      expect(steps.filter((one) => one === step).length, `${step} in ${steps}`).toBeGreaterThanOrEqual(times);
+    },
+    { timeout: PATIENCE_MS, interval: LOOK_EVERY_MS },
+  );
+}
+
+/** Replays a run as the next workflow task on another worker would. @returns what happened in it */
+export async function replay(run: WorkflowHandle): Promise<string[]> {
+  const history: History = await run.fetchHistory();
+  const code = await readFile((await part("workflows")).bundle, "utf8");
+  await Worker.runReplayHistory({ workflowBundle: { code } }, history);
+  return stepsOf(history);
+}
+
+/** Fails the first attempt, asks for a retry after some seconds, and accepts that. */
+export function failingOnce(retryAfterS: number): Reply {
+  return ({ attempt }, response) => {
+    if (attempt > 1) return 200;
+    response.writeHead(503, { "retry-after": String(retryAfterS) }).end();
+    return undefined;
+  };
+}

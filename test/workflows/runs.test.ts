@@ -1,0 +1,338 @@
+import { randomUUID } from "node:crypto";
+import { Code, createClient } from "@connectrpc/connect";
+import { Connection } from "@temporalio/client";
+import { defaultPayloadConverter } from "@temporalio/common";
+import { msToTs } from "@temporalio/common/lib/time.js";
+import proto from "@temporalio/proto";
+import { workflowMetadataQuery } from "@temporalio/workflow";
+import pino from "pino";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { startReceiver } from "../../demo/receiver.ts";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
+import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
+import {
+  failingOnce,
+  type Run,
+  replay,
+  startLongRun,
+  startRun,
+  untilStep,
+} from "../support/dispatch-runs.ts";
+import { failure } from "../support/failure.ts";
+import { part } from "../support/parts.ts";
+import { BY_HAND, fileService, trustedAuthority } from "../support/test-service.ts";
+import type { History } from "../upgrade/shapes.ts";
+
+/** Steps that describe a run to operators. */
+const DESCRIBING = /^(patch|memo|local activity|search attributes)/;
+
+/** Search attributes concern all runs of a namespace. */
+const namespace = `runs-${randomUUID()}`;
+let connection: Connection;
+beforeAll(async () => {
+  connection = await Connection.connect({ address: (await part("temporal")).address });
+  await connection.workflowService.registerNamespace({
+    namespace,
+    workflowExecutionRetentionPeriod: msToTs("1 day"),
+  });
+});
+afterAll(() => connection?.close());
+const service = fileService({
+  ...BY_HAND,
+  TEMPORAL_NAMESPACE: namespace,
+  TEMPORAL_UI_URL: "http://ui.example",
+});
+afterEach(() => service.removeWebhooks());
+
+async function found(query: string): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const { workflowId } of service.temporal.workflow.list({ query })) ids.push(workflowId);
+  return ids;
+}
+
+/** The retry activities of a run: each one's summary, that of its input, and its attempts. */
+function retriesOf({ events }: History): unknown[] {
+  return (events ?? []).flatMap((event) => {
+    const { eventId, userMetadata, activityTaskScheduledEventAttributes: scheduled } = event;
+    if (scheduled?.activityType?.name !== "retryDeliveries") return [];
+    const [input] = scheduled.input?.payloads ?? [];
+    const started = events?.find(
+      ({ activityTaskStartedEventAttributes: of }) => String(of?.scheduledEventId) === String(eventId),
+    );
+    const { of } = defaultPayloadConverter.fromPayload<{ of: string }>(input ?? {});
+    const summary = defaultPayloadConverter.fromPayload(userMetadata?.summary ?? {});
+    return [[summary, of, started?.activityTaskStartedEventAttributes?.attempt]];
+  });
+}
+
+describe("a run", () => {
+  test("with nothing to do has no step more for its description, and busy ones are found by their attempts", async () => {
+    const empty = await startRun(service);
+    expect(await empty.result()).toEqual({
+      summary: "0 attempts",
+      sent: 0,
+      delivered: 0,
+      failed: 0,
+      putBack: 0,
+    });
+    expect((await empty.describe()).memo).toEqual({});
+    expect((await replay(empty)).filter((step) => DESCRIBING.test(step))).toEqual([]);
+
+    const receiver = await service.receiver();
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const busy = await startRun(service);
+    const summary = "1 attempt: 1 delivered";
+    expect(await busy.result()).toMatchObject({ summary, sent: 1, delivered: 1, failed: 0 });
+    expect((await busy.describe()).memo).toEqual({ outcome: summary });
+    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+    await replay(busy);
+    // What Temporal lists follows what happened a little later.
+    await expect.poll(() => found("ExecutionStatus = 'Completed'")).toContain(busy.workflowId);
+    const byAttempts = await found("DeliveryAttempts > 0");
+    expect(byAttempts).toContain(busy.workflowId);
+    expect(byAttempts).not.toContain(empty.workflowId);
+  });
+
+  test("with retries makes three of one activity where all fail, counts every attempt, and tells operators of both", async () => {
+    const recovering = await service.receiver(({ attempt }) => (attempt < 3 ? 503 : 200));
+    const failing = await service.receiver(() => 500);
+    const recoveringId = await service.register(`${recovering.url}/`);
+    const failingId = await service.register(`${failing.url}/`);
+    const { eventId } = await service.publish();
+    const run = await startRun(service);
+    expect(await run.result()).toMatchObject({ sent: 7, delivered: 1, failed: 1 });
+    expect(failing.received).toHaveLength(4);
+
+    const steps = await replay(run);
+    expect(steps.filter((step) => step.startsWith("patch"))).toEqual([
+      "patch ask-searchable",
+      "patch describe-run",
+    ]);
+    expect(steps.filter((step) => step === "memo")).toHaveLength(2);
+    const ofFailing = `webhook ${failingId}, localhost:${failing.port}, 1 delivery`;
+    const ofRecovering = `webhook ${recoveringId}, localhost:${recovering.port}, 1 delivery`;
+    expect(retriesOf(await run.fetchHistory())).toEqual(
+      expect.arrayContaining([
+        [ofFailing, ofFailing, 3],
+        [ofRecovering, ofRecovering, 2],
+      ]),
+    );
+
+    const outcome = "7 attempts: 1 delivered, 1 failed, 5 retried";
+    expect((await run.describe()).memo).toEqual({ outcome, failingWebhooks: [ofRecovering, ofFailing] });
+    expect(await run.query(workflowMetadataQuery)).toMatchObject({
+      currentDetails: [
+        `**Ended.** ${outcome}`,
+        "",
+        "**Failing webhooks**, with their retries when they were last listed:",
+        "",
+        `- ${ofRecovering}`,
+        `- ${ofFailing}`,
+      ].join("\n"),
+    });
+    await expect
+      .poll(() => found(`FailingHosts = "localhost:${failing.port}" and DeliveryAttempts = 7`))
+      .toEqual([run.workflowId]);
+
+    const [delivery] = await service.untilFinal(eventId);
+    const told = await service.deliveries.getDelivery({
+      deliveryId: delivery?.id as string,
+      withActivity: true,
+    });
+    const url = `http://ui.example/namespaces/${namespace}/workflows/${run.workflowId}/${run.firstExecutionRunId}`;
+    expect(told.run).toMatchObject({ workflowId: run.workflowId, runId: run.firstExecutionRunId, url });
+    expect(told.run?.activityUrl).toMatch(/\/history\/events\/\d+$/);
+    expect(told.run?.activityUrl?.startsWith(url)).toBe(true);
+  });
+
+  test("makes every retry, however long the names of the hosts are, and is found by those that fit", async () => {
+    // Nearly as long as DNS allows. Another one is longer than that, and than a summary in Temporal.
+    const hosts = Array.from({ length: 12 }, (_, n) => `h${n}.${`${"a".repeat(57)}.`.repeat(4)}localhost`);
+    const certificate = await (await trustedAuthority()).issue(hosts);
+    const { port, close } = await startReceiver(certificate, ({ attempt }) => (attempt === 1 ? 503 : 200));
+    onTestFinished(close);
+    for (const name of hosts) await service.register(`https://${name}:${port}/`);
+    const tooLongId = await service.register(`https://${`${"a".repeat(60)}.`.repeat(30)}example/`);
+    const { eventId } = await service.publish();
+    const run = await startRun(service);
+    expect(await run.result()).toMatchObject({
+      sent: 2 * hosts.length + 4,
+      delivered: hosts.length,
+      failed: 1,
+    });
+    for (const { webhookId, state, attemptCount } of await service.untilFinal(eventId))
+      expect([state, attemptCount]).toEqual(
+        webhookId === tooLongId ? [DeliveryState.FAILED, 4] : [DeliveryState.DELIVERED, 2],
+      );
+    const named = (await run.describe()).searchAttributes.FailingHosts as string[];
+    expect(named.length).toBeGreaterThan(5);
+    expect(Buffer.byteLength(JSON.stringify(named))).toBeLessThan(2_048);
+  });
+
+  test("that lingers asks again and again, retries meanwhile, and ends once a later run has taken over", async () => {
+    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
+    await service.register(`${receiver.url}/`);
+    const run = await startLongRun(service, { lingers: true, pumpMs: 600_000 });
+    await untilStep(run, "scheduled deliverPending");
+    const { eventId } = await service.publish();
+    expect(await service.untilFinal(eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: 2 },
+    ]);
+    await service.dispatch();
+    expect(await run.result()).toMatchObject({ sent: 2, delivered: 1, failed: 0 });
+    const steps = await replay(run);
+    expect(steps.filter((step) => step === "scheduled deliverPending")).toHaveLength(1);
+    expect(steps.filter((step) => step === "scheduled listUndelivered").length).toBeGreaterThan(2);
+    expect(steps).toContain("pump ended superseded");
+  });
+
+  test("that continues as new is the same run to the database", async () => {
+    const failing = await service.receiver(() => 500);
+    await service.register(`${failing.url}/`);
+    await service.publish();
+    const run = await startRun(service, { continueAsNewAfter: 1 });
+    expect(await run.result()).toMatchObject({ sent: 4, failed: 1 });
+    // After the first attempts, and after the retries.
+    const ends: (string | undefined)[] = [];
+    let runId: string | undefined = run.firstExecutionRunId;
+    while (runId) {
+      const execution = service.temporal.workflow.getHandle(run.workflowId, runId);
+      ends.push((await replay(execution)).at(-1));
+      const { events }: History = await execution.fetchHistory();
+      const next = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
+      runId = next ?? undefined;
+    }
+    expect(ends).toEqual(["continued as new", "continued as new", "completed"]);
+    expect(await service.db("runs").where({ workflow_id: run.workflowId }).pluck("first_run_id")).toEqual([
+      run.firstExecutionRunId,
+    ]);
+  });
+});
+
+describe("a run that is cancelled", () => {
+  test.each([
+    { activity: "deliverPending", attempts: 1 },
+    { activity: "retryDeliveries", attempts: 2 },
+  ])("during $activity records the response that it waits for first", async ({ activity, attempts }) => {
+    const answer = Promise.withResolvers<number>();
+    onTestFinished(() => answer.resolve(200));
+    const receiver = await service.receiver(({ attempt }) => (attempt < attempts ? 500 : answer.promise));
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const run = await startRun(service);
+    await expect.poll(() => receiver.received.length).toBe(attempts);
+    await run.cancel();
+    await untilStep(run, `cancel requested of ${activity}`);
+    answer.resolve(200);
+    await expect(run.result()).rejects.toThrow(/cancelled/i);
+    const steps = await replay(run);
+    // It closes with the result of the activity.
+    const end = steps.slice(steps.indexOf(`cancel requested of ${activity}`) + 1);
+    expect(end.filter((step) => step.startsWith("scheduled"))).toEqual(["scheduled closeRun"]);
+    if (activity === "retryDeliveries") {
+      const account = await service.db("runs").where({ workflow_id: run.workflowId }).first();
+      expect(account).toMatchObject({ sent: attempts, delivered: 1 });
+    }
+    expect(await service.untilFinal(eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: attempts },
+    ]);
+    expect(await service.dispatch()).toMatchObject({ sent: 0 });
+    expect(receiver.received).toHaveLength(attempts);
+  });
+
+  test("while it waits for a retry leaves that, with its attempts, to the next run", async () => {
+    const receiver = await service.receiver(failingOnce(600));
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const run = await startRun(service);
+    await untilStep(run, "wait for a retry");
+    await run.cancel();
+    await expect(run.result()).rejects.toThrow(/cancelled/i);
+    await replay(run);
+    const { deliveries } = await service.deliveries.listDeliveries({ eventId });
+    expect(deliveries).toMatchObject([{ state: DeliveryState.RETRYING, attemptCount: 1 }]);
+    await service.db("retries").update({ due: new Date() });
+    expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
+    expect(await service.untilFinal(eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: 2 },
+    ]);
+  });
+});
+
+describe("DispatchNow", () => {
+  const stats = () => createClient(StatsService, service.transport);
+
+  test("starts a run at once, and it is listed with its counts", async () => {
+    const receiver = await service.receiver();
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    expect((await stats().getOverview({})).overview).toMatchObject({ pending: 1n, delivering: 0n });
+    expect(receiver.received).toHaveLength(0);
+    await stats().dispatchNow({});
+    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+    await expect
+      .poll(async () => (await stats().listDispatchRuns({})).runs[0])
+      .toMatchObject({ attempts: 1, delivered: 1, failed: 0 });
+  });
+
+  test("is refused while the schedule is paused, with the command that ends it", async () => {
+    const schedule = service.temporal.schedule.getHandle(service.scheduleId);
+    await schedule.pause();
+    onTestFinished(() => schedule.unpause());
+    const refused = await failure(stats().dispatchNow({}));
+    expect(refused?.code).toBe(Code.FailedPrecondition);
+    expect(refused?.rawMessage).toContain("paused in Temporal");
+    expect(refused?.rawMessage).toContain(
+      `temporal schedule toggle --namespace ${namespace} --schedule-id ${service.scheduleId} --unpause`,
+    );
+  });
+});
+
+describe("search attributes", () => {
+  test("that cannot be registered are logged with the command for an administrator, and runs set none", async () => {
+    const lines: string[] = [];
+    const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+    expect(await ensureSearchAttributes(service.temporal, "no-such-namespace", log)).toEqual({
+      failing: false,
+      attempts: false,
+    });
+    expect(lines.join()).toContain(
+      "temporal operator search-attribute create --namespace no-such-namespace --name FailingWebhookIds --type KeywordList --name FailingHosts --type KeywordList --name DeliveryAttempts --type Int",
+    );
+    await ensureSearchAttributes(service.temporal, "shop.a1b2c", log, "shop.a1b2c.tmprl.cloud:7233");
+    expect(lines.join()).toContain(
+      "tcld namespace search-attributes add --namespace shop.a1b2c --search-attribute FailingWebhookIds=KeywordList --search-attribute FailingHosts=KeywordList --search-attribute DeliveryAttempts=Int",
+    );
+  });
+
+  test("may be removed while the service runs: runs go on, and set them again once they are back", async () => {
+    /** Makes a run with a delivery that fails once and is retried. */
+    async function failingRun(): Promise<{ run: Run; host: string }> {
+      const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
+      const webhookId = await service.register(`${receiver.url}/`);
+      await service.publish();
+      const run = await startRun(service);
+      expect(await run.result()).toMatchObject({ sent: 2, delivered: 1 });
+      await service.webhooks.deleteWebhook({ webhookId });
+      return { run, host: new URL(receiver.url).host };
+    }
+    const { INDEXED_VALUE_TYPE_INT, INDEXED_VALUE_TYPE_KEYWORD_LIST } =
+      proto.temporal.api.enums.v1.IndexedValueType;
+    const searchAttributes = Object.keys(SEARCH_ATTRIBUTES);
+    await connection.operatorService.removeSearchAttributes({ namespace, searchAttributes });
+    await failingRun();
+    await connection.operatorService.addSearchAttributes({
+      namespace,
+      searchAttributes: {
+        FailingWebhookIds: INDEXED_VALUE_TYPE_KEYWORD_LIST,
+        FailingHosts: INDEXED_VALUE_TYPE_KEYWORD_LIST,
+        DeliveryAttempts: INDEXED_VALUE_TYPE_INT,
+      },
+    });
+    const { run, host } = await failingRun();
+    const query = `FailingHosts = "${host}" and DeliveryAttempts = 2`;
+    await expect.poll(() => found(query).catch(() => [])).toEqual([run.workflowId]);
+  });
+});

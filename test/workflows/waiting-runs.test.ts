@@ -1,0 +1,189 @@
+import { workflowMetadataQuery } from "@temporalio/workflow";
+import { afterEach, describe, expect, onTestFinished, test } from "vitest";
+import type { Receiver } from "../../demo/receiver.ts";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { CircuitBreakerState } from "../../gen/webhook/v1/webhook_pb.ts";
+import { addWorker } from "../../src/db/queue/workers.ts";
+import {
+  failingOnce,
+  type Run,
+  replay,
+  startLongRun,
+  startRun,
+  untilStep,
+} from "../support/dispatch-runs.ts";
+import { BY_HAND, fileService } from "../support/test-service.ts";
+
+/** The delay of the retries for which runs wait. Longer than a test waits for anything. */
+const WAITING_S = 600;
+/** As many activities of a group as a run starts before it lists the group again. */
+const ACTIVITIES_PER_ASK = 5;
+
+const service = fileService(BY_HAND);
+afterEach(() => service.removeWebhooks());
+
+describe("while a run waits for the retries of one webhook, another webhook", () => {
+  /** Starts a run that waits for the retries of one webhook, while its pump waits for the response of another. */
+  async function startWaitingRun(): Promise<{ run: Run; early: Receiver; late: Receiver; fail: () => void }> {
+    const answer = Promise.withResolvers<number>();
+    onTestFinished(() => answer.resolve(503));
+    const early = await service.receiver(failingOnce(WAITING_S));
+    const late = await service.receiver(({ attempt }) => (attempt === 1 ? answer.promise : 200));
+    await service.register(`${early.url}/`);
+    await service.register(`${late.url}/`);
+    await service.publish();
+    const run = await startLongRun(service, { pumpMs: 60_000 });
+    await expect.poll(() => late.received.length).toBe(1);
+    await untilStep(run, "wait for a retry");
+    return { run, early, late, fail: () => answer.resolve(503) };
+  }
+
+  test("that first fails with the pump's last response is retried", async () => {
+    const { run, early, late, fail } = await startWaitingRun();
+    fail();
+    await late.until((received) => received.length === 2);
+    expect(early.received).toHaveLength(1);
+    expect(await replay(run)).toContain("patch ask-after-pumps");
+  });
+
+  test("that first fails after the pump was lost is retried", async () => {
+    const { run, early, late, fail } = await startWaitingRun();
+    const { raw } = await run.describe();
+    const pump = raw.pendingActivities?.find(({ activityType }) => activityType?.name === "deliverPending");
+    // For the run, the pump has ended. Its worker learns this with a later heartbeat.
+    const { workflowId, firstExecutionRunId: runId } = run;
+    await service.temporal.activity.fail(
+      { workflowId, runId, activityId: pump?.activityId as string },
+      "lost",
+    );
+    await untilStep(run, "failed deliverPending");
+    fail();
+    await late.until((received) => received.length === 2);
+    expect(early.received).toHaveLength(1);
+    expect(await replay(run)).toContain("patch ask-after-pumps");
+  });
+
+  test("that joins the waiting group is retried when its own retry is due", async () => {
+    const { run, early, late, fail } = await startWaitingRun();
+    // As in a run with more failing webhooks than groups.
+    await service.db.raw(
+      `insert into run_groups (run_id, webhook_id, group_number)
+        select g.run_id, w.id, g.group_number from run_groups g cross join webhooks w
+        where w.deleted is null and w.id <> g.webhook_id and g.run_id = (select max(run_id) from run_groups)`,
+    );
+    fail();
+    await late.until((received) => received.length === 2);
+    expect(early.received).toHaveLength(1);
+    expect(await replay(run)).toContain("patch wake-earlier");
+  });
+
+  test("whose retries have used all activities gets more", async () => {
+    let id = 0n;
+    const webhook = () => service.db("webhooks").where({ id });
+    const early = await service.receiver(failingOnce(WAITING_S));
+    const limited = await service.receiver(async ({ attempt }) => {
+      if (attempt > 1) return 200;
+      // Each pass ends after its time without a token.
+      await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
+      return 503;
+    });
+    await service.register(`${early.url}/`);
+    id = await service.register(`${limited.url}/`);
+    await service.publish();
+    const run = await startLongRun(service);
+    await untilStep(run, "failed retryDeliveries", ACTIVITIES_PER_ASK);
+    await webhook().update({ rate_limit: null });
+    await limited.until((received) => received.length === 2);
+    expect(early.received).toHaveLength(1);
+    expect(await replay(run)).toContain("patch ask-after-activities");
+  });
+});
+
+test("a run ends while the retries of a paused webhook wait, and the first run after it is resumed makes them", async () => {
+  let webhookId = 0n;
+  const receiver = await service.receiver(async ({ attempt }) => {
+    if (attempt > 1) return 200;
+    await service.webhooks.pauseWebhook({ webhookId });
+    return 503;
+  });
+  webhookId = await service.register(`${receiver.url}/`);
+  const { eventId } = await service.publish();
+  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 0, failed: 0 });
+  expect(await service.dispatch()).toMatchObject({ sent: 0 });
+  const { deliveries } = await service.deliveries.listDeliveries({ eventId });
+  expect(deliveries).toMatchObject([{ state: DeliveryState.RETRYING, attemptCount: 1 }]);
+
+  await service.webhooks.resumeWebhook({ webhookId });
+  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
+  expect(await service.untilFinal(eventId)).toMatchObject([
+    { state: DeliveryState.DELIVERED, attemptCount: 2 },
+  ]);
+});
+
+test("a test event that is sent again waits while its webhook is paused, and a new one is sent", async () => {
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/`);
+  await service.webhooks.pauseWebhook({ webhookId });
+  const { eventId, deliveryId } = await service.webhooks.sendTestEvent({ webhookId });
+  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
+  await service.deliveries.sendAgain({ deliveryId });
+  await service.webhooks.sendTestEvent({ webhookId });
+  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
+  const { deliveries } = await service.deliveries.listDeliveries({ eventId });
+  expect(deliveries).toMatchObject([{ state: DeliveryState.PENDING, attemptCount: 1 }]);
+});
+
+test("a run lists the webhooks that their circuit breakers hold back, and the first probe that succeeds lets them go", async () => {
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/`);
+  await service.webhooks.updateWebhook({ webhookId, circuitBreaker: { enabled: true } });
+  const webhook = () => service.db("webhooks").where({ id: webhookId });
+  const breaker = () => service.db("webhook_breakers").where({ webhook_id: webhookId });
+  const later = new Date("2100-01-01T00:00:00Z");
+  await breaker().update({ state: "open", outage_since: new Date(), next_probe: later, due: later });
+  await webhook().update({ paused: new Date() });
+  const { eventId } = await service.publish();
+  const run = await startRun(service);
+  expect(await run.result()).toMatchObject({ sent: 0 });
+  expect(await run.query(workflowMetadataQuery)).toMatchObject({
+    currentDetails: expect.stringMatching(
+      new RegExp(
+        `\\*\\*Circuit breakers\\*\\*, as last listed:\n\n- webhook ${webhookId}, localhost:${receiver.port}: open since .* UTC \\(.*\\), next probe 2100-01-01 00:00:00 UTC`,
+      ),
+    ),
+  });
+  await breaker().update({ next_probe: new Date(), due: new Date() });
+  await expect.poll(() => webhook().whereNotNull("test_delivery")).toHaveLength(1);
+  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
+  expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+  await expect
+    .poll(async () => (await service.webhooks.getWebhook({ webhookId })).webhook?.circuitBreaker?.state)
+    .toBe(CircuitBreakerState.CLOSED);
+});
+
+test("a run has one pump on each worker, and skips one that has a lease and does not take its pump", async () => {
+  const absent = await addWorker(service.db, {
+    name: "absent",
+    taskQueue: "worker-absent",
+    leaseMs: 3_600_000,
+  });
+  onTestFinished(() => service.db("workers").where({ id: absent }).delete());
+  const worker = await service.startWorker();
+  onTestFinished(() => worker.stop());
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  const events = await Promise.all(Array.from({ length: 50 }, (_, n) => service.publish(BigInt(n + 1))));
+  const run = await startRun(service);
+  // The others make the first attempts meanwhile.
+  for (const { eventId } of events) await service.untilFinal(eventId);
+  expect((await run.describe()).status.name).toBe("RUNNING");
+  expect(await run.result()).toMatchObject({ sent: 50, delivered: 50 });
+  expect(receiver.received).toHaveLength(50);
+  const history = await run.fetchHistory();
+  const queues = (history.events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
+    scheduled?.activityType?.name === "deliverPending" ? [scheduled.taskQueue?.name] : [],
+  );
+  expect([queues.length, new Set(queues).size]).toEqual([4, 3]);
+  const steps = await replay(run);
+  expect(steps.filter((step) => step === "deliverPending lost by schedule_to_start")).toHaveLength(2);
+});
