@@ -109,11 +109,17 @@ export async function startTestService(
   settings: Record<string, string> = {},
   onDatabase: (url: string) => Promise<Record<string, string>> = async () => ({}),
 ): Promise<TestService> {
-  const database = await createTestDatabase();
+  const database = settings.DATABASE_URL
+    ? { url: settings.DATABASE_URL, drop: async () => {} }
+    : await createTestDatabase();
   const names = temporalNames(`${randomUUID()}-`);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
   const namespace = settings.TEMPORAL_NAMESPACE ?? "default";
-  const environment = { TEMPORAL_ADDRESS: (await part("temporal")).address, TEMPORAL_NAMESPACE: namespace };
+  const { address } = await part("temporal");
+  const environment = {
+    TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS ?? address,
+    TEMPORAL_NAMESPACE: namespace,
+  };
   quietRuntime();
   const variables = {
     HOST: "127.0.0.1",
@@ -137,7 +143,7 @@ export async function startTestService(
     startService(readConfig({ ...variables, ...role }), { names, environment, workflowBundle });
   const service = await start({});
   const db = openDatabase(database.url, { max: 3, applicationName: "test" });
-  const connection = await Connection.connect({ address: (await part("temporal")).address });
+  const connection = await Connection.connect({ address });
   const temporal = new TemporalClient({ connection, namespace });
   const receivers: Receiver[] = [];
   const workers: Service[] = [];

@@ -4,7 +4,7 @@ import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { Service } from "../../src/service.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
-import { startRun } from "../support/start-run.ts";
+import { startRun } from "../support/dispatch-runs.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 import { ASK_FIRST, ASK_LAST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { type History, stepsOf } from "./shapes.ts";

@@ -13,9 +13,9 @@ import { TABLES } from "../db/queue/queue.ts";
 import { type OwnCluster, startOwnCluster } from "../faults/cluster.ts";
 import { temporalClient } from "../faults/parts.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
-import { startRun as startRunOf } from "../support/start-run.ts";
+import { startRun as startRunOf } from "../support/dispatch-runs.ts";
 import { keyedTransport } from "../support/test-service.ts";
-import { failingOnce, untilStep } from "../support/waiting-run.ts";
+import { failingOnce, untilStep } from "../support/dispatch-runs.ts";
 import { assertShape, type History, SHAPES } from "./shapes.ts";
 import { HISTORIES, storeHistory } from "./stored-histories.ts";
 

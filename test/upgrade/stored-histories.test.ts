@@ -1,35 +1,18 @@
 import { glob, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { Worker } from "@temporalio/worker";
 import { expect, test } from "vitest";
 import { part } from "../support/parts.ts";
 import { quietRuntime } from "../support/test-service.ts";
 import { ASK_FIRST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { RELEASED } from "./release.ts";
 import { assertShape, SHAPES, workflowTypeOf } from "./shapes.ts";
-import { type StoredHistory, storedHistories, textsOf } from "./stored-histories.ts";
+import { misfits, storedHistories, textsOf } from "./stored-histories.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const stored = await storedHistories();
 // What replays log of histories that are meant to fail.
 quietRuntime();
-
-/** Replays the histories and answers those that the workflows do not fit, with the reason. */
-async function misfits(code: string, histories: readonly StoredHistory[]): Promise<Record<string, string>> {
-  const replayed = Worker.runReplayHistories(
-    { workflowBundle: { code } },
-    histories.map(({ release, shape, history }) => ({ workflowId: `${release}/${shape}`, history })),
-  );
-  const found: Record<string, string> = {};
-  let count = 0;
-  for await (const { workflowId, error } of replayed) {
-    count += 1;
-    if (error) found[workflowId] = `${error.name}: ${error.message}`;
-  }
-  expect(count).toBe(histories.length);
-  return found;
-}
 
 /** The ids of the patches in the sources of the workflows. */
 async function patchIds(): Promise<string[]> {

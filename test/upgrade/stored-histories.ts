@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { historyFromJSON, historyToJSON } from "@temporalio/common/lib/proto-utils.js";
+import { Worker } from "@temporalio/worker";
 import type { History } from "./shapes.ts";
 
 /** Holds a folder for each release, with a file for each shape. */
@@ -27,6 +28,26 @@ export async function storedHistories(): Promise<StoredHistory[]> {
       history: historyFromJSON(JSON.parse(await readFile(path.join(HISTORIES, file), "utf8"))),
     })),
   );
+}
+
+/** Replays the histories and answers those that the workflows do not fit, by their paths, with the reason. */
+export async function misfits(
+  code: string,
+  histories: readonly StoredHistory[],
+): Promise<Record<string, string>> {
+  const replayed = Worker.runReplayHistories(
+    { workflowBundle: { code } },
+    histories.map(({ release, shape, history }) => ({ workflowId: `${release}/${shape}`, history })),
+  );
+  const found: Record<string, string> = {};
+  let count = 0;
+  for await (const { workflowId, error } of replayed) {
+    count += 1;
+    if (error) found[workflowId] = `${error.name}: ${error.message}`;
+  }
+  if (count === 0 || count !== histories.length)
+    throw new Error(`${count} of ${histories.length} histories were replayed`);
+  return found;
 }
 
 /**

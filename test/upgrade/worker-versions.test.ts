@@ -7,7 +7,7 @@ import { listLiveWorkers } from "../../src/db/queue/workers.ts";
 import type { Service } from "../../src/service.ts";
 import { startCluster } from "../faults/cluster.ts";
 import { outcomes, untilAllFinal } from "../faults/parts.ts";
-import { startRun } from "../support/start-run.ts";
+import { startRun } from "../support/dispatch-runs.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 // Temporal takes its time to tell all parts of itself of a new current version.

@@ -203,8 +203,10 @@ describe("the dispatch", () => {
     await ensureDispatchSchedule(service.temporal, names, dispatch, ALL);
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
     onTestFinished(() => handle.delete());
-    const { spec, policies } = await handle.describe();
+    const { spec, policies, action } = await handle.describe();
     expect(spec.intervals).toEqual([{ every: 60_000 }]);
+    // First attempts end fifteen seconds after the next run has begun.
+    expect(action).toMatchObject({ args: [{ pumpMs: 75_000, lingers: false }] });
     expect(policies).toMatchObject({ overlap: "ALLOW_ALL", catchupWindow: 60_000 });
   });
 

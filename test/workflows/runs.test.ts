@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { Code, createClient } from "@connectrpc/connect";
-import { Connection } from "@temporalio/client";
+import { Connection, type WorkflowHandle } from "@temporalio/client";
 import { defaultPayloadConverter } from "@temporalio/common";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import proto from "@temporalio/proto";
@@ -188,6 +188,20 @@ describe("a run", () => {
     expect(steps).toContain("pump ended superseded");
   });
 
+  test("whose pump ends when its time is over goes on with its retries", async () => {
+    const answer = Promise.withResolvers<number>();
+    onTestFinished(() => answer.resolve(200));
+    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : answer.promise));
+    await service.register(`${receiver.url}/`);
+    await service.publish();
+    const run = await startLongRun(service, { lingers: true, pumpMs: 5_000 });
+    await expect.poll(() => receiver.received.length).toBe(2);
+    await untilStep(run, "pump ended time");
+    answer.resolve(200);
+    expect(await run.result()).toMatchObject({ sent: 2, delivered: 1 });
+    await replay(run);
+  });
+
   test("that continues as new is the same run to the database", async () => {
     const failing = await service.receiver(() => 500);
     await service.register(`${failing.url}/`);
@@ -196,13 +210,12 @@ describe("a run", () => {
     expect(await run.result()).toMatchObject({ sent: 4, failed: 1 });
     // After the first attempts, and after the retries.
     const ends: (string | undefined)[] = [];
-    let runId: string | undefined = run.firstExecutionRunId;
+    let runId: string | null | undefined = run.firstExecutionRunId;
     while (runId) {
-      const execution = service.temporal.workflow.getHandle(run.workflowId, runId);
+      const execution: WorkflowHandle = service.temporal.workflow.getHandle(run.workflowId, runId);
       ends.push((await replay(execution)).at(-1));
       const { events }: History = await execution.fetchHistory();
-      const next = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
-      runId = next ?? undefined;
+      runId = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
     }
     expect(ends).toEqual(["continued as new", "continued as new", "completed"]);
     expect(await service.db("runs").where({ workflow_id: run.workflowId }).pluck("first_run_id")).toEqual([

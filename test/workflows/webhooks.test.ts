@@ -1,0 +1,274 @@
+import { createClient } from "@connectrpc/connect";
+import { Webhook } from "standardwebhooks";
+import { afterEach, expect, test } from "vitest";
+import type { ReceivedRequest } from "../../demo/receiver.ts";
+import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { type Endpoint, EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
+import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
+import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
+import { fileService, WOKEN } from "../support/test-service.ts";
+
+const MAX_PENDING = 3;
+
+const service = fileService({ ...WOKEN, MAX_PENDING_PER_WEBHOOK: String(MAX_PENDING) });
+afterEach(() => service.removeWebhooks());
+
+const typeOf = ({ headers }: ReceivedRequest) => headers["x-service-webhook-process"];
+const signatureOf = ({ headers }: ReceivedRequest) => headers["webhook-signature"];
+const numbersOf = (received: readonly ReceivedRequest[]) =>
+  received.map(({ body }) => JSON.parse(body).OrderId as number).sort((one, other) => one - other);
+
+function verifies(secret: string, { body, headers }: ReceivedRequest): boolean {
+  try {
+    new Webhook(secret).verify(body, headers as Record<string, string>);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** An endpoint for two event types; answers its webhooks. */
+async function createEndpoint(url: string): Promise<[bigint, bigint]> {
+  const endpoints = createClient(EndpointService, service.transport);
+  const { endpoint } = await endpoints.createEndpoint({ processes: [1, 2], url });
+  return (endpoint as Endpoint).webhooks.map(({ id }) => id) as [bigint, bigint];
+}
+
+test("a receiver verifies all event types of its endpoint with one secret or public key, also after a rotation, until the old ones are revoked", async () => {
+  const [receiver, plain] = [await service.receiver(), await service.receiver()];
+  const [first, second] = await createEndpoint(`${receiver.url}/`);
+  await service.register(`${plain.url}/`);
+  const secretOf = async (webhookId: bigint) =>
+    (await service.webhooks.getWebhookSecret({ webhookId })).secret;
+  const keyOf = async (webhookId: bigint) =>
+    (await service.webhooks.getWebhookKeyPairs({ webhookId })).keyPairs[0]?.publicKey as string;
+  /** Publishes an event of each type; answers their requests, and the event of the first. */
+  async function deliver() {
+    const before = receiver.received.length;
+    const { eventId } = await service.publish();
+    await service.publishDocument();
+    const received = (await receiver.until(({ length }) => length === before + 2)).slice(before);
+    expect(received.map(typeOf).toSorted()).toEqual(["DocumentCreated", "OrderDispatched"]);
+    return { received, eventId };
+  }
+
+  const old = await secretOf(second);
+  for (const request of (await deliver()).received) {
+    expect(verifies(old, request)).toBe(true);
+    expect(signatureOf(request)).toMatch(/^v1,\S+$/);
+  }
+
+  await service.webhooks.rotateWebhookSecret({ webhookId: first });
+  await service.webhooks.rotateWebhookKeyPair({ webhookId: second });
+  const [next, oldKey] = [await secretOf(second), await keyOf(first)];
+  const { received, eventId } = await deliver();
+  for (const request of received) {
+    expect([verifies(next, request), verifies(old, request)]).toEqual([true, true]);
+    expect(isAuthentic(oldKey, request.headers, request.body)).toBe(true);
+    expect(isAuthentic(oldKey, request.headers, `${request.body} `)).toBe(false);
+    const late = { ...request.headers, "webhook-timestamp": "1700000000" };
+    expect(isAuthentic(oldKey, late, request.body)).toBe(false);
+  }
+  // The log shows the signature that was sent.
+  const delivery = (await service.untilFinal(eventId)).find(({ webhookId }) => webhookId === first);
+  const { attempts } = await service.deliveries.getDelivery({ deliveryId: delivery?.id as string });
+  const sent = received.find(({ headers }) => headers["webhook-id"] === delivery?.id) as ReceivedRequest;
+  expect(attempts[0]?.signatureHeaders.map(({ value }) => value)).toContain(signatureOf(sent));
+  // Other webhooks sign with their secret alone.
+  for (const request of plain.received) expect(signatureOf(request)).toMatch(/^v1,\S+$/);
+
+  await service.webhooks.rotateWebhookSecret({ webhookId: second, revokeOldSecrets: true });
+  await service.webhooks.rotateWebhookKeyPair({ webhookId: first, revokeOldKeyPairs: true });
+  const [last, lastKey] = [await secretOf(first), await keyOf(second)];
+  for (const request of (await deliver()).received) {
+    expect([last, next, old].map((secret) => verifies(secret, request))).toEqual([true, false, false]);
+    const keys = [lastKey, oldKey].map((key) => isAuthentic(key, request.headers, request.body));
+    expect(keys).toEqual([true, false]);
+  }
+  // A test request is signed like a delivery.
+  await service.webhooks.tryWebhookRequest({ webhookId: first });
+  const tried = receiver.received.at(-1) as ReceivedRequest;
+  expect([verifies(last, tried), isAuthentic(lastKey, tried.headers, tried.body)]).toEqual([true, true]);
+  await service.webhooks.deleteWebhookKeyPairs({ webhookId: second });
+  for (const request of (await deliver()).received) expect(signatureOf(request)).toMatch(/^v1,\S+$/);
+});
+
+test("an event type that is added gets the next event, addressed as the others; one that is removed gets none", async () => {
+  const endpoints = createClient(EndpointService, service.transport);
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/grown`);
+  const target = { case: "webhookId" as const, value: webhookId };
+  await endpoints.updateEndpoint({ target, addProcesses: [2] });
+  await service.publishDocument();
+  await receiver.until(({ length }) => length === 1);
+  await endpoints.updateEndpoint({ target, removeProcesses: [2] });
+  await service.publishDocument();
+  await service.publish();
+  await receiver.until(({ length }) => length === 2);
+  expect(receiver.received.map((request) => [typeOf(request), request.path])).toEqual([
+    ["DocumentCreated", "/grown"],
+    ["OrderDispatched", "/grown"],
+  ]);
+});
+
+test("a paused endpoint gets nothing while others do, and all of it once one of its event types is resumed", async () => {
+  const [held, other] = [await service.receiver(), await service.receiver()];
+  const [first, second] = await createEndpoint(`${held.url}/`);
+  await service.register(`${other.url}/`, { process: 2 });
+  await service.webhooks.pauseWebhook({ webhookId: first });
+  await service.publish();
+  await service.publishDocument();
+  await other.until(({ length }) => length === 1);
+  expect(held.received).toHaveLength(0);
+  await service.webhooks.resumeWebhook({ webhookId: second });
+  const received = await held.until(({ length }) => length === 2);
+  expect(received.map(typeOf).toSorted()).toEqual(["DocumentCreated", "OrderDispatched"]);
+});
+
+test("a test event arrives as others do, marked as a test, and the log tells what was sent", async () => {
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/tested`);
+  const { eventId, deliveryId } = await service.webhooks.sendTestEvent({ webhookId });
+  const [request] = await receiver.until(({ length }) => length === 1);
+  const { processes } = await service.webhooks.listProcesses({});
+  expect(request?.body).toBe(processes[0]?.sample);
+  expect(request?.rawHeaders.join("\n")).toContain("X-Service-Webhook-Test\ntrue");
+  expect(request?.headers["x-service-webhook-id"]).toBe(deliveryId);
+  expect(signatureOf(request as ReceivedRequest)).toMatch(/^v1,/);
+  expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+
+  // What was sent is told as it was, but for what each attempt makes anew.
+  const { request: told } = await service.deliveries.getDelivery({ deliveryId });
+  expect(told?.body).toBe(request?.body);
+  const flat = told?.headers.flatMap(({ name, value }) => [name, value]) ?? [];
+  expect(request?.rawHeaders.join("\n")).toContain(flat.join("\n"));
+  expect(flat.join()).not.toMatch(/signature|timestamp|whsec_/);
+
+  await service.publish();
+  const [, event] = await receiver.until(({ length }) => length === 2);
+  expect(event?.rawHeaders).not.toContain("X-Service-Webhook-Test");
+});
+
+test("only events that a filter matches are sent, test events always; the others are filtered, until the filter matches them", async () => {
+  const [some, all] = [await service.receiver(), await service.receiver()];
+  const webhookId = await service.register(`${some.url}/`);
+  await service.register(`${all.url}/`);
+  const setFilter = (filter: string) => service.webhooks.updateWebhook({ webhookId, filter });
+  const publish = async (...ids: number[]) => {
+    const events = await Promise.all(ids.map((id) => service.publish(BigInt(id))));
+    // Recipients are counted before filters.
+    expect(events.map(({ deliveriesQueued }) => deliveriesQueued)).toEqual(ids.map(() => 2));
+    const ended = await Promise.all(events.map(({ eventId }) => service.untilFinal(eventId)));
+    return ended.flat().filter((delivery) => delivery.webhookId === webhookId);
+  };
+  await setFilter("event.order_id > 5");
+  const filtered = (await publish(4, 5, 6)).filter(({ state }) => state === DeliveryState.FILTERED);
+  expect([numbersOf(some.received), numbersOf(all.received)]).toEqual([[6], [4, 5, 6]]);
+  for (const delivery of filtered) {
+    expect(delivery).toMatchObject({ attemptCount: 0, reason: "filter not matched" });
+    expect(delivery.status).toBeUndefined();
+  }
+  const stats = createClient(StatsService, service.transport);
+  await expect.poll(async () => (await stats.getOverview({})).overview?.filtered).toBe(2n);
+  const { periods } = await stats.getWebhookStats({ webhookId });
+  expect(periods.map((period) => [period.filtered, period.delivered])).toEqual([
+    [2n, 1n],
+    [2n, 1n],
+    [2n, 1n],
+  ]);
+  expect(imbalance(await readLedger(service.db))).toBe(0n);
+
+  // Where the filter cannot be evaluated, the event is sent.
+  await setFilter("100 / (event.order_id - 1) == 50");
+  await service.webhooks.sendTestEvent({ webhookId });
+  await some.until(({ length }) => length === 2);
+  await publish(1, 2, 3);
+  expect(numbersOf(some.received.slice(2))).toEqual([1, 3]);
+  // As a later version may have stored it.
+  const filter = '!event.order_number.matches("(?:a?b?c?d?e?){1000}$")';
+  await expect(setFilter(filter)).rejects.toThrow("too large");
+  await service.db("webhooks").where({ id: webhookId }).update({ filter });
+  await publish(7);
+  expect(numbersOf(some.received.slice(4))).toEqual([7]);
+
+  await setFilter("event.order_id == 5");
+  await createClient(ReplayService, service.transport).startReplay({
+    what: { case: "resend", value: { webhookId, states: [DeliveryState.FILTERED] } },
+  });
+  await some.until(({ length }) => length === 6);
+  expect(numbersOf(some.received.slice(5))).toEqual([5]);
+  await expect.poll(async () => (await stats.getWebhookStats({ webhookId })).periods[0]?.filtered).toBe(2n);
+});
+
+test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing goes on, and it can be sent again", async () => {
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/`);
+  await service.webhooks.pauseWebhook({ webhookId });
+  const eventIds: string[] = [];
+  for (let n = 1; n <= MAX_PENDING + 2; n += 1) eventIds.push((await service.publish()).eventId);
+  const failed = async () => {
+    const list = { webhookId, states: [DeliveryState.FAILED] };
+    return (await service.deliveries.listDeliveries(list)).deliveries;
+  };
+  const beyond = eventIds.slice(MAX_PENDING).reverse();
+  await expect
+    .poll(async () => (await failed()).map(({ eventId, reason }) => [eventId, reason]))
+    .toEqual(beyond.map((eventId) => [eventId, "queue full"]));
+  expect(receiver.received).toHaveLength(0);
+
+  const before = await failed();
+  await service.webhooks.resumeWebhook({ webhookId });
+  await receiver.until(({ length }) => length === MAX_PENDING);
+  for (const { id } of before) await service.deliveries.sendAgain({ deliveryId: id });
+  for (const eventId of eventIds)
+    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+  expect(receiver.received).toHaveLength(eventIds.length);
+});
+
+test("receivers are told that a webhook fails, that its deliveries have failed and that it has recovered", async () => {
+  let status = 503;
+  const endpoint = await service.receiver(() => status);
+  const webhookId = await service.register(`${endpoint.url}/orders`);
+  // Its own failures are no reason for a notice.
+  const noticed = await service.receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
+  for (const process of [
+    WebhookProcess.WEBHOOK_FAILING,
+    WebhookProcess.WEBHOOK_RECOVERED,
+    WebhookProcess.WEBHOOK_DISABLED,
+    WebhookProcess.DELIVERY_FAILED,
+  ])
+    await service.register(`${noticed.url}/notices`, { process });
+  const accepted = (process: string) =>
+    noticed.received
+      .filter((request) => request.attempt === 2 && typeOf(request) === process)
+      .map(({ body }) => JSON.parse(body));
+
+  const { eventId } = await service.publish();
+  const [delivery] = await service.untilFinal(eventId);
+  await noticed.until(() => accepted("DeliveryFailed").length > 0 && accepted("WebhookFailing").length > 0);
+  status = 200;
+  await service.publish();
+  await noticed.until(() => accepted("WebhookRecovered").length > 0);
+  expect(["WebhookFailing", "DeliveryFailed", "WebhookRecovered"].map(accepted)).toMatchObject([
+    [{ Webhook: { Id: Number(webhookId) }, HealthBefore: "Healthy", Health: "Failing" }],
+    [{ DeliveryId: delivery?.id, EventId: eventId, Attempts: 4, LastError: "HTTP status 503" }],
+    [{ Webhook: { Id: Number(webhookId) }, HealthBefore: "Failing" }],
+  ]);
+});
+
+test("a rate limit is stored, removed by leaving it out, and refused beyond what is allowed", async () => {
+  const webhookId = await service.register("https://receiver.example/limited");
+  const set = async (rateLimit?: number) => {
+    const wanted = rateLimit === undefined ? {} : { rateLimit };
+    const { webhook } = await service.webhooks.setWebhookRateLimit({ webhookId, ...wanted });
+    const stored = await service.db("webhooks").where({ id: webhookId }).first("rate_limit");
+    return [webhook?.rateLimit, stored?.rate_limit];
+  };
+  expect(await set(5)).toEqual([5, 5]);
+  expect(await set()).toEqual([undefined, null]);
+  for (const rateLimit of [0, -1, 10_001])
+    await expect(set(rateLimit)).rejects.toThrow(/rate_limit must be 1 to 10000/);
+});
