@@ -1,7 +1,7 @@
 import { defaultPayloadConverter } from "@temporalio/common";
 import { expect, test } from "vitest";
 import type { FailingWebhook } from "../../src/db/queue/retry-groups.ts";
-import { summariseGroups } from "../../src/temporal/summaries.ts";
+import { MAX_HELD_BACK, summariseGroups, summariseHeldBack } from "../../src/temporal/summaries.ts";
 import { countsInWords } from "../../workflows/counts-in-words.ts";
 
 let nextId = 1n;
@@ -42,6 +42,26 @@ test("the summary of a retry group fits into Temporal's 400 bytes, with any host
     const bytes = [data, ...Object.values(metadata ?? {}), ...Object.keys(metadata ?? {})];
     expect(bytes.reduce((sum, each) => sum + (each?.length ?? 0), 0)).toBeLessThan(390);
   }
+});
+
+test("an operator reads of the first webhooks that circuit breakers hold back, and how many more there are", () => {
+  const since = new Date("2026-11-22T10:00:00Z");
+  const held = Array.from({ length: MAX_HELD_BACK + 1 }, (_, n) => ({
+    webhookId: BigInt(n),
+    targetUrl: "https://shop.example/hooks",
+    state: n === 0 ? ("open" as const) : ("disabled" as const),
+    since,
+    reason: "10 attempts in a row have failed",
+    nextProbe: n === 0 ? new Date("2026-11-22T10:05:00Z") : null,
+    total: 1_234,
+  }));
+  const lines = summariseHeldBack(held).heldBack ?? [];
+  expect([lines[0], lines[1], ...lines.slice(MAX_HELD_BACK)]).toEqual([
+    "webhook 0, shop.example: open since 2026-11-22 10:00:00 UTC (10 attempts in a row have failed), next probe 2026-11-22 10:05:00 UTC",
+    "webhook 1, shop.example: disabled since 2026-11-22 10:00:00 UTC (10 attempts in a row have failed)",
+    "and 1,224 more",
+  ]);
+  expect(summariseHeldBack([])).toEqual({});
 });
 
 test("a retry group is due with the first of its webhooks", () => {
