@@ -7,8 +7,13 @@ import pretty from "pino-pretty";
  * carry its `traceId`.
  *
  * @param about what each line carries, such as the role and the version
+ * @param destination takes the lines instead of the standard output, as JSON
  */
-export function createLogger(level: string, about: Record<string, string> | null = null): Logger {
+export function createLogger(
+  level: string,
+  about: Record<string, string> | null = null,
+  destination?: pino.DestinationStream,
+): Logger {
   const options: pino.LoggerOptions = {
     level,
     base: about,
@@ -18,6 +23,7 @@ export function createLogger(level: string, about: Record<string, string> | null
       return traceId === undefined ? {} : { traceId };
     },
   };
+  if (destination) return pino(options, destination);
   if (!process.stdout.isTTY) return pino(options);
   return pino(
     options,

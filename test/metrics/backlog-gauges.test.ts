@@ -1,11 +1,12 @@
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
+import { openDatabase, rows } from "../../src/db/database.ts";
 import { BacklogGauges } from "../../src/metrics/backlog-gauges.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 
 /** Short times, in milliseconds; a process takes over within the idle timeout and the interval. */
-const TIMES = { interval: { min: 200, max: 1_000 }, idleTimeout: 3_000 };
+const TIMES = { interval: { min: 100, max: 500 }, idleTimeout: 3_000 };
 
 /** Two processes, of which the first exports the backlog and reaches the database by way of a gateway. */
 async function startTwo() {
@@ -21,14 +22,21 @@ async function startTwo() {
   const first = start(gateway.url);
   onTestFinished(() => gateway.close());
   await expect.poll(first).toBeGreaterThan(0);
-  return { first, other: start(database.url), gateway };
+  return { first, other: start(database.url), gateway, url: database.url };
 }
 
 test("one process exports the backlog, and another one once its connection has ended", async () => {
-  const { first, other, gateway } = await startTwo();
-  const until = Date.now() + 2 * TIMES.interval.max;
-  // The session of the first one is not idle.
-  while (Date.now() < until) expect(await other()).toBe(0);
+  const { first, other, gateway, url } = await startTwo();
+  const db = openDatabase(url, { max: 1 });
+  onTestFinished(() => db.destroy());
+  // The session of the first one is not idle: the other one asks again and again, each time in a new session.
+  const sessions = async () => {
+    expect(await other()).toBe(0);
+    const counted = "select sessions::int from pg_stat_database where datname = current_database()";
+    return (await rows<{ sessions: number }>(db, counted))[0]?.sessions ?? 0;
+  };
+  const before = await sessions();
+  await expect.poll(sessions).toBeGreaterThan(before + 4);
   expect(await first()).toBeGreaterThan(0);
   await gateway.set("refuse");
   await expect.poll(other).toBeGreaterThan(0);

@@ -3,7 +3,6 @@ import { connect as connectTcp } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { readConfig } from "../../src/config/config.ts";
 import { rows } from "../../src/db/database.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 import { type Sample, scrape, scrapeText, sum } from "./scrapes.ts";
@@ -225,15 +224,4 @@ test("anything but GET /metrics and /healthz is not found, and what is not HTTP 
       .resume();
   });
   expect((await fetch(url)).headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
-});
-
-test("without METRICS_PORT and OTLP nothing is measured or served", async () => {
-  const { metrics } = readConfig({});
-  expect(metrics).toEqual({ port: undefined, otlp: false });
-  expect(readConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318" }).metrics.otlp).toBe(true);
-  expect(readConfig({ OTEL_METRICS_EXPORTER: "otlp" }).metrics.otlp).toBe(true);
-  const none = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", OTEL_METRICS_EXPORTER: "none" };
-  expect(readConfig(none).metrics.otlp).toBe(false);
-  const disabled = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", OTEL_SDK_DISABLED: "true" };
-  expect(readConfig(disabled).metrics.otlp).toBe(false);
 });

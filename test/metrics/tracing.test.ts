@@ -1,18 +1,17 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createInterface } from "node:readline";
 import { buffer } from "node:stream/consumers";
 import { createClient } from "@connectrpc/connect";
+import type { Tracer } from "@opentelemetry/api";
 import protobuf from "protobufjs";
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import packageJson from "../../package.json" with { type: "json" };
-import { createTestDatabase } from "../support/database.ts";
+import { endCall, startCall, startTracing, within } from "../../src/metrics/tracing.ts";
+import { createLogger } from "../../src/process/logger.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
-import { startServiceProcess } from "../support/service-process.ts";
-import { keyedTransport, startTestService, type TestService, WOKEN } from "../support/test-service.ts";
+import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 interface Span {
   name: string;
@@ -157,52 +156,34 @@ test("a statement that stores events of several calls links to the trace of each
   for (const { traceId } of linked()) expect(traces.map((trace) => trace.traceId)).toContain(traceId);
 });
 
-test("without traces, an event keeps its publisher's trace, and receivers see it only if DELIVERY_TRACEPARENT is set", async () => {
-  for (const DELIVERY_TRACEPARENT of ["false", "true"]) {
-    const other = await startTestService({ ...WOKEN, DELIVERY_TRACEPARENT });
-    onTestFinished(() => other.stop());
-    const receiver = await other.receiver();
-    await other.register(`${receiver.url}/`);
-    const { headers } = newTrace();
-    const events = createClient(EventService, other.transport);
-    const { eventId } = await events.publishEvent(orderEvent(), { headers });
-    await other.untilFinal(eventId);
-    await other.untilFinal(
-      (await events.publishEvent(orderEvent(), { headers: { traceparent: "00-none-of-these-01" } })).eventId,
-    );
-    expect(await other.db("events").orderBy("id").pluck("traceparent")).toEqual([headers.traceparent, null]);
-    expect(receiver.received.map((request) => request.headers.traceparent)).toEqual([
-      DELIVERY_TRACEPARENT === "true" ? headers.traceparent : undefined,
-      undefined,
-    ]);
-  }
+test("without traces, an event keeps its publisher's trace, and receivers see it", async () => {
+  const other = await startTestService({ ...WOKEN, DELIVERY_TRACEPARENT: "true" });
+  onTestFinished(() => other.stop());
+  const receiver = await other.receiver();
+  await other.register(`${receiver.url}/`);
+  const { headers } = newTrace();
+  const events = createClient(EventService, other.transport);
+  for (const traceparent of [headers.traceparent, "00-none-of-these-01"])
+    await other.untilFinal((await events.publishEvent(orderEvent(), { headers: { traceparent } })).eventId);
+  expect(await other.db("events").orderBy("id").pluck("traceparent")).toEqual([headers.traceparent, null]);
+  expect(receiver.received.map((request) => request.headers.traceparent)).toEqual([
+    headers.traceparent,
+    undefined,
+  ]);
 });
 
-test("log lines carry the role and the version, and those of a traced call its trace id", async () => {
-  const database = await createTestDatabase();
-  const adminKey = `whk_${randomUUID()}`;
-  const api = await startServiceProcess({
-    ROLE: "api",
-    LOG_LEVEL: "debug",
-    DATABASE_URL: database.url,
-    SECRET_KEY: "0f".repeat(32),
-    ADMIN_KEY: adminKey,
-    OTEL_TRACES_EXPORTER: "otlp",
-  });
-  onTestFinished(async () => {
-    await api.end("SIGTERM");
-    await database.drop();
-  });
+test("log lines of traced work carry its trace id, and others none", async () => {
   const lines: Record<string, unknown>[] = [];
-  if (!api.process.stdout) throw new Error("the process has no output");
-  createInterface({ input: api.process.stdout }).on("line", (line) => {
-    if (line.startsWith("{")) lines.push(JSON.parse(line));
-  });
+  const log = createLogger("info", { role: "api" }, { write: (line) => void lines.push(JSON.parse(line)) });
+  const { tracer, close } = await startTracing({ otlp: true, process: "main", log });
+  onTestFinished(close);
   const { traceId, headers } = newTrace();
-  await createClient(EventService, keyedTransport(api.grpcPort, adminKey)).publishEvent(orderEvent(), {
-    headers,
-  });
-  await expect
-    .poll(() => lines.find(({ msg }) => msg === "call"))
-    .toMatchObject({ role: "api", version: packageJson.version, traceId });
+  const span = startCall(tracer as Tracer, "a call", headers.traceparent);
+  within(span, () => log.info("traced"));
+  log.info("untraced");
+  endCall(span, undefined);
+  const line = (text: string) => lines.find(({ msg }) => msg === text);
+  expect(line("traced")).toMatchObject({ role: "api", traceId });
+  expect(line("untraced")).toMatchObject({ role: "api" });
+  expect(line("untraced")).not.toHaveProperty("traceId");
 });
