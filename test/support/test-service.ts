@@ -147,14 +147,16 @@ export async function startTestService(
   const temporal = new TemporalClient({ connection, namespace });
   const receivers: Receiver[] = [];
   const workers: Service[] = [];
-  const transport = keyedTransport(service.grpcPort as number, adminKey, [patiently]);
+  // With TLS, gRPC shares the port of HTTP.
+  const grpcPort = service.grpcPort ?? service.httpPort;
+  const transport = keyedTransport(grpcPort, adminKey, [patiently]);
   const deliveries = createClient(DeliveryService, transport);
   const webhooks = createClient(WebhookService, transport);
   const events = createClient(EventService, transport);
 
   return {
     url: service.url,
-    grpcPort: service.grpcPort as number,
+    grpcPort,
     metricsUrl: service.metricsUrl,
     databaseUrl: database.url,
     db,

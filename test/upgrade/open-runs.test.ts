@@ -44,7 +44,7 @@ type Run = Awaited<ReturnType<typeof startRun>>;
 const steps = async (run: Run) => stepsOf(await run.fetchHistory());
 
 /** Starts a run that waits for a retry while the worker is replaced: the receiver accepts the third attempt. */
-async function startWaitingRun(id: string, replaced: keyof typeof RETRY_AFTER_S = "once") {
+async function startWaitingRun(replaced: keyof typeof RETRY_AFTER_S = "once") {
   const receiver: Receiver = await service.receiver(({ attempt }, response) => {
     if (attempt > 1) return attempt < 3 ? 503 : 200;
     response.writeHead(503, { "retry-after": String(RETRY_AFTER_S[replaced]) }).end();
@@ -52,7 +52,7 @@ async function startWaitingRun(id: string, replaced: keyof typeof RETRY_AFTER_S 
   });
   await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
-  const run = await startRun(service, id);
+  const run = await startRun(service);
   await expect.poll(() => steps(run), PATIENT).toContain("wait for a retry");
   expect(receiver.received).toHaveLength(1);
   return { run, eventId, receiver };
@@ -85,7 +85,7 @@ test.each(["first", "last"] as const)(
   "an open run goes on under workflows whose patched() change comes %s, and ends as it would have",
   async (place) => {
     await deploy();
-    const waiting = await startWaitingRun(`changed-${place}`);
+    const waiting = await startWaitingRun();
     await deploy(changed[place]);
     await expectDelivered(waiting);
     const history = await waiting.run.fetchHistory();
@@ -100,7 +100,7 @@ test.each(["first", "last"] as const)(
 
 test("an open run that has not come to the change goes on when the release is rolled back", async () => {
   await deploy();
-  const waiting = await startWaitingRun("rolled-back", "twice");
+  const waiting = await startWaitingRun("twice");
   await deploy(changed.last);
   await deploy();
   await expectDelivered(waiting);
@@ -111,7 +111,7 @@ test.runIf(FULL_SIZE)(
   "a run that has made the change waits after a roll back until the newer release is back",
   async () => {
     await deploy(changed.first);
-    const waiting = await startWaitingRun("stuck");
+    const waiting = await startWaitingRun();
     expect(await steps(waiting.run)).toContain("patch ask-first");
     await deploy();
     await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
@@ -136,7 +136,7 @@ test.runIf(FULL_SIZE)(
   "the retries of a run that waits after a roll back are made by the next run once its lease has expired",
   async () => {
     await deploy(changed.first);
-    const waiting = await startWaitingRun("left");
+    const waiting = await startWaitingRun();
     await deploy();
     await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
     // As long as it would take by itself is of no interest here.
@@ -145,7 +145,7 @@ test.runIf(FULL_SIZE)(
       .where({ workflow_id: waiting.run.workflowId })
       .update({ lease_until: new Date(0) });
     await service.db("retries").update({ due: new Date() });
-    const next = await startRun(service, "after-left");
+    const next = await startRun(service);
     expect(await next.result()).toMatchObject({ sent: 2, delivered: 1 });
     expect(await service.untilFinal(waiting.eventId)).toMatchObject([
       { state: DeliveryState.DELIVERED, attemptCount: 3 },
@@ -161,7 +161,7 @@ test.runIf(FULL_SIZE)(
   "a change without patched() leaves an open run stuck, and the workflows from before let it go on",
   async () => {
     await deploy();
-    const waiting = await startWaitingRun("unpatched");
+    const waiting = await startWaitingRun();
     await deploy(await bundleChanged(ASK_FIRST));
     await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
     await deploy();

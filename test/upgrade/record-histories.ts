@@ -12,10 +12,9 @@ import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { TABLES } from "../db/queue/queue.ts";
 import { type OwnCluster, startOwnCluster } from "../faults/cluster.ts";
 import { temporalClient } from "../faults/parts.ts";
+import { failingOnce, startRun as startRunOf, untilStep } from "../support/dispatch-runs.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
-import { startRun as startRunOf } from "../support/dispatch-runs.ts";
 import { keyedTransport } from "../support/test-service.ts";
-import { failingOnce, untilStep } from "../support/dispatch-runs.ts";
 import { assertShape, type History, SHAPES } from "./shapes.ts";
 import { HISTORIES, storeHistory } from "./stored-histories.ts";
 
@@ -79,7 +78,7 @@ async function killWorker(): Promise<void> {
 }
 
 const startRun = (id: string, input: Record<string, unknown> = {}) =>
-  startRunOf({ temporal: client, scheduleId: names.scheduleId }, id, input);
+  startRunOf({ temporal: client, scheduleId: names.scheduleId }, input, id);
 
 async function store(shape: string, handle: WorkflowHandle): Promise<void> {
   const history = await handle.fetchHistory();

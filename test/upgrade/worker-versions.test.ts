@@ -62,7 +62,7 @@ test.concurrent("an open run moves from workers without a version to the first v
   await service.register(`${receiver.url}/`);
   let worker: Service = await service.startWorker();
   const { eventId } = await service.publish();
-  const run = await startRun(service, "versions");
+  const run = await startRun(service);
   const received = (count: number) => expect.poll(() => receiver.received.length, PATIENT).toBe(count);
   await received(1);
 

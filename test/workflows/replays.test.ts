@@ -62,7 +62,10 @@ test("everything that failed is replayed after an outage, of all webhooks, and o
 
   // Visible in Temporal, without a value of any event.
   const outcome = `completed: ${2 * EVENTS} deliveries queued, 0 skipped`;
-  const stored = await service.db("replays").where({ id: replay?.id as string }).first("workflow_id");
+  const stored = await service
+    .db("replays")
+    .where({ id: replay?.id as string })
+    .first("workflow_id");
   const workflow = service.temporal.workflow.getHandle(stored?.workflow_id as string);
   expect(await workflow.result()).toEqual({ summary: outcome });
   expect((await workflow.describe()).memo?.outcome).toBe(outcome);

@@ -5,10 +5,11 @@ import type { ReceivedRequest } from "../../demo/receiver.ts";
 import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { type Endpoint, EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
-import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
 
 const MAX_PENDING = 3;
@@ -147,9 +148,12 @@ test("a test event arrives as others do, marked as a test, and the log tells wha
   expect(request?.rawHeaders.join("\n")).toContain(flat.join("\n"));
   expect(flat.join()).not.toMatch(/signature|timestamp|whsec_/);
 
-  await service.publish();
+  // Receivers see the publisher's trace only with DELIVERY_TRACEPARENT.
+  const headers = { traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" };
+  await createClient(EventService, service.transport).publishEvent(orderEvent(), { headers });
   const [, event] = await receiver.until(({ length }) => length === 2);
-  expect(event?.rawHeaders).not.toContain("X-Service-Webhook-Test");
+  for (const name of ["x-service-webhook-test", "traceparent"])
+    expect(event?.headers).not.toHaveProperty(name);
 });
 
 test("only events that a filter matches are sent, test events always; the others are filtered, until the filter matches them", async () => {
