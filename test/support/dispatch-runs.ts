@@ -4,7 +4,8 @@ import type { WorkflowHandle } from "@temporalio/client";
 import { Worker } from "@temporalio/worker";
 import { expect, onTestFinished, vi } from "vitest";
 import type { Reply } from "../../demo/receiver.ts";
-import { type History, stepsOf } from "../upgrade/shapes.ts";
+import { stepsOf } from "../upgrade/shapes.ts";
+import { holdToShape, RECORDING } from "../upgrade/stored-histories.ts";
 import { part } from "./parts.ts";
 import { PATIENCE_MS } from "./patience.ts";
 import type { TestService } from "./test-service.ts";
@@ -63,12 +64,26 @@ export function untilStep(run: WorkflowHandle, step: string, times = 1): Promise
   );
 }
 
-/** Replays a run as the next workflow task on another worker would. @returns what happened in it */
-export async function replay(run: WorkflowHandle): Promise<string[]> {
-  const history: History = await run.fetchHistory();
+/**
+ * Replays a run as the next workflow task on another worker would, and holds its history to shapes of `test/upgrade/shapes.ts`.
+ *
+ * @returns what happened in it
+ */
+export async function replay(run: WorkflowHandle, ...shapes: string[]): Promise<string[]> {
+  const history = await run.fetchHistory();
   const code = await readFile((await part("workflows")).bundle, "utf8");
   await Worker.runReplayHistory({ workflowBundle: { code } }, history);
+  for (const shape of shapes) await holdToShape(shape, history);
   return stepsOf(history);
+}
+
+/** The delay of the retries for which runs wait, in seconds. Longer than a test waits for anything, unless it records a run's end. */
+export const WAITING_S = RECORDING ? 10 : 600;
+
+/** Replays a run that waits for a retry. The run ends and is held to its shape only when histories are recorded. */
+export async function replayWaiting(run: WorkflowHandle, shape: string): Promise<string[]> {
+  if (RECORDING) await run.result();
+  return replay(run, ...(RECORDING ? [shape] : []));
 }
 
 /** Fails the first attempt, asks for a retry after some seconds, and accepts that. */

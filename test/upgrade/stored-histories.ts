@@ -1,14 +1,29 @@
-import { mkdirSync } from "node:fs";
-import { glob, readFile, writeFile } from "node:fs/promises";
+import { glob, mkdir, readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { historyFromJSON, historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { Worker } from "@temporalio/worker";
-import type { History } from "./shapes.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import { assertShape, type History } from "./shapes.ts";
 
 /** Holds a folder for each release, with a file for each shape. */
 export const HISTORIES = fileURLToPath(new URL("histories", import.meta.url));
+
+/** The histories of the coming release. */
+export const RECORDINGS = path.join(HISTORIES, packageJson.version);
+/** True under `npm run record-histories`. */
+export const RECORDING = process.env.MODE === "record-histories";
+/** The shapes of the histories that this process has stored. */
+export const recorded: string[] = [];
+
+/** Holds a history to its shape. Stores it too under `npm run record-histories`. */
+export async function holdToShape(shape: string, history: History): Promise<void> {
+  assertShape(shape, history);
+  if (!RECORDING) return;
+  await storeHistory(shape, history);
+  recorded.push(shape);
+}
 
 /** A history in the repository. */
 export interface StoredHistory {
@@ -50,16 +65,12 @@ export async function misfits(
   return found;
 }
 
-/**
- * Writes a history, an event a line, without what tells about the machine: its name, process ids, stack traces.
- *
- * @param folder an absolute path, made if need be
- */
-export async function storeHistory(folder: string, shape: string, history: History): Promise<void> {
+/** Writes a history, an event a line, without what tells about the machine: its name, process ids, stack traces. */
+async function storeHistory(shape: string, history: History): Promise<void> {
   const { events } = scrub(JSON.parse(historyToJSON(history)), new Processes()) as { events: unknown[] };
-  mkdirSync(folder, { recursive: true });
+  await mkdir(RECORDINGS, { recursive: true });
   const lines = events.map((event) => JSON.stringify(event));
-  await writeFile(path.join(folder, `${shape}.json`), `{"events":[\n${lines.join(",\n")}\n]}\n`);
+  await writeFile(path.join(RECORDINGS, `${shape}.json`), `{"events":[\n${lines.join(",\n")}\n]}\n`);
 }
 
 /** Texts of a history, those in payloads included. */

@@ -9,6 +9,7 @@ import { catalogue, isNotice } from "../../src/contract/catalogue.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { ensureDispatchSchedule } from "../../src/temporal/setup/schedule.ts";
+import { replay, startRun } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 
 const service = fileService(BY_HAND);
@@ -225,18 +226,14 @@ describe("the dispatch", () => {
 
   test("goes along with a schedule that deletes what is older than the retention, once an hour", async () => {
     const handle = service.temporal.schedule.getHandle(service.retentionScheduleId);
-    const { spec, action } = await handle.describe();
+    const { spec } = await handle.describe();
     expect(spec.intervals).toEqual([{ every: 3_600_000 }]);
-    const { workflowType, taskQueue, args } = action as {
-      workflowType: string;
-      taskQueue: string;
-      args: object[];
-    };
-    const workflowId = `${service.retentionScheduleId}-now`;
-    expect(await service.temporal.workflow.execute(workflowType, { workflowId, taskQueue, args })).toEqual({
+    const run = await startRun({ ...service, scheduleId: service.retentionScheduleId });
+    expect(await run.result()).toEqual({
       summary:
         "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs, 0 audit entries deleted",
     });
+    await replay(run, "retention");
   });
 
   test("§8: makes the first attempt and three retries, one, five and twenty-five minutes apart by default", () => {

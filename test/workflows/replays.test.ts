@@ -3,6 +3,7 @@ import { type Client, createClient } from "@connectrpc/connect";
 import { afterEach, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService, ReplayState } from "../../gen/webhook/v1/replay_pb.ts";
+import { replay as replayRun } from "../support/dispatch-runs.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
 import { eventually } from "../support/wait.ts";
 
@@ -68,6 +69,7 @@ test("everything that failed is replayed after an outage, of all webhooks, and o
     .first("workflow_id");
   const workflow = service.temporal.workflow.getHandle(stored?.workflow_id as string);
   expect(await workflow.result()).toEqual({ summary: outcome });
+  await replayRun(workflow, "replay");
   expect((await workflow.describe()).memo?.outcome).toBe(outcome);
 });
 
@@ -89,7 +91,7 @@ async function startWaiting() {
     replayId,
     row,
     firstRun,
-    workflow: service.temporal.workflow.getHandle(workflowId),
+    workflow: service.temporal.workflow.getHandle(workflowId, firstRun),
     /** Ends the pause; the replay looks at the webhook now, and not after the seconds for which it leaves paused ones alone. */
     async complete() {
       await service.webhooks.resumeWebhook({ webhookId });
@@ -110,6 +112,7 @@ test("a replay whose workflow is cancelled is paused, and goes on when it is res
   await expect.poll(async () => (await replays.getReplay({ replayId })).replay?.webhooksWaiting).toBe(1);
   await workflow.cancel();
   await ended(replayId, ReplayState.PAUSED);
+  await replayRun(workflow, "replay-cancelled");
   await replays.resumeReplay({ replayId });
   await complete();
 });

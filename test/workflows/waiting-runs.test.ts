@@ -8,14 +8,14 @@ import {
   failingOnce,
   type Run,
   replay,
+  replayWaiting,
   startLongRun,
   startRun,
   untilStep,
+  WAITING_S,
 } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 
-/** The delay of the retries for which runs wait. Longer than a test waits for anything. */
-const WAITING_S = 600;
 /** As many activities of a group as a run starts before it lists the group again. */
 const ACTIVITIES_PER_ASK = 5;
 
@@ -43,7 +43,7 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
     fail();
     await late.until((received) => received.length === 2);
     expect(early.received).toHaveLength(1);
-    expect(await replay(run)).toContain("patch ask-after-pumps");
+    expect(await replayWaiting(run, "asked-after-pumps")).toContain("patch ask-after-pumps");
   });
 
   test("that first fails after the pump was lost is retried", async () => {
@@ -60,7 +60,7 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
     fail();
     await late.until((received) => received.length === 2);
     expect(early.received).toHaveLength(1);
-    expect(await replay(run)).toContain("patch ask-after-pumps");
+    expect(await replayWaiting(run, "late-failure")).toContain("patch ask-after-pumps");
   });
 
   test("that joins the waiting group is retried when its own retry is due", async () => {
@@ -74,7 +74,7 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
     fail();
     await late.until((received) => received.length === 2);
     expect(early.received).toHaveLength(1);
-    expect(await replay(run)).toContain("patch wake-earlier");
+    expect(await replayWaiting(run, "woken-earlier")).toContain("patch wake-earlier");
   });
 
   test("whose retries have used all activities gets more", async () => {
@@ -95,7 +95,7 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
     await webhook().update({ rate_limit: null });
     await limited.until((received) => received.length === 2);
     expect(early.received).toHaveLength(1);
-    expect(await replay(run)).toContain("patch ask-after-activities");
+    expect(await replayWaiting(run, "used-activities")).toContain("patch ask-after-activities");
   });
 });
 
@@ -184,6 +184,6 @@ test("a run has one pump on each worker, and skips one that has a lease and does
     scheduled?.activityType?.name === "deliverPending" ? [scheduled.taskQueue?.name] : [],
   );
   expect([queues.length, new Set(queues).size]).toEqual([4, 3]);
-  const steps = await replay(run);
+  const steps = await replay(run, "worker-that-was-skipped");
   expect(steps.filter((step) => step === "deliverPending lost by schedule_to_start")).toHaveLength(2);
 });
