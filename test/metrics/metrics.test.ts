@@ -1,19 +1,18 @@
 import { readFileSync } from "node:fs";
 import { connect as connectTcp } from "node:net";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { createClient } from "@connectrpc/connect";
+import { afterEach, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../src/db/database.ts";
-import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
+import { fileService, WOKEN } from "../support/test-service.ts";
 import { type Sample, scrape, scrapeText, sum } from "./scrapes.ts";
 
-let service: TestService;
-let url: string;
-beforeAll(async () => {
-  service = await startTestService({ ...WOKEN, METRICS_PORT: "0" });
-  url = service.metricsUrl as string;
-});
-afterAll(() => service?.stop());
+const service = fileService({ ...WOKEN, METRICS_PORT: "0", DELIVERY_TRACEPARENT: "true" });
+afterEach(() => service.removeWebhooks());
+const url = () => service.metricsUrl as string;
 
 /** Counts as the database has them. */
 async function counted(sql: string): Promise<number> {
@@ -34,7 +33,7 @@ test("the counters equal the counts of the database after deliveries, retries an
   );
   await Promise.all(published.map(({ eventId }) => service.untilFinal(eventId)));
 
-  const samples = await scrape(url);
+  const samples = await scrape(url());
   expect(sum(samples, "webhook_events_published_total")).toBe(await counted("events"));
   const attempts = "webhook_delivery_attempts_total";
   expect(sum(samples, attempts)).toBe(await counted("all_attempts"));
@@ -65,7 +64,8 @@ test("statistics are folded while the backlog is exported", async () => {
 });
 
 test("a refused call counts once by its reason, over each protocol, and a refused event of a batch too", async () => {
-  const refusals = async (reason: string) => sum(await scrape(url), "webhook_api_refusals_total", { reason });
+  const refusals = async (reason: string) =>
+    sum(await scrape(url()), "webhook_api_refusals_total", { reason });
   const post = (path: string, body: string, headers: Record<string, string> = {}) =>
     fetch(`${service.url}${path}`, {
       method: "POST",
@@ -90,44 +90,32 @@ test("a refused call counts once by its reason, over each protocol, and a refuse
     ["FIELDS_INVALID", () => post("/webhook.v1.EventService/PublishEventBatch", '{"events": [{}]}')],
   ];
   for (const [reason, call] of cases) {
-    const before = sum(await scrape(url), "webhook_api_refusals_total");
+    const before = sum(await scrape(url()), "webhook_api_refusals_total");
     const ofReason = await refusals(reason);
     await call();
     expect(await refusals(reason), `${reason}: ${call}`).toBe(ofReason + 1);
-    expect(sum(await scrape(url), "webhook_api_refusals_total"), `${reason}: ${call}`).toBe(before + 1);
+    expect(sum(await scrape(url()), "webhook_api_refusals_total"), `${reason}: ${call}`).toBe(before + 1);
   }
 });
 
 test("deliveries in flight count while their receivers have not answered", async () => {
-  let answer: (status: number) => void = () => {};
-  const answered = new Promise<number>((resolve) => {
-    answer = resolve;
-  });
-  await service.removeWebhooks();
-  let arrived: () => void = () => {};
-  const sent = new Promise<void>((resolve) => {
-    arrived = resolve;
-  });
-  const receiver = await service.receiver(() => {
-    arrived();
-    return answered;
-  });
+  const answer = Promise.withResolvers<number>();
+  const receiver = await service.receiver(() => answer.promise);
   await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
-  await sent;
-  expect(sum(await scrape(url), "webhook_delivery_in_flight")).toBe(1);
-  answer(200);
+  await expect.poll(() => receiver.received.length).toBe(1);
+  expect(sum(await scrape(url()), "webhook_delivery_in_flight")).toBe(1);
+  answer.resolve(200);
   await service.untilFinal(eventId);
-  expect(sum(await scrape(url), "webhook_delivery_in_flight")).toBe(0);
+  expect(sum(await scrape(url()), "webhook_delivery_in_flight")).toBe(0);
 });
 
 test("the lease of a worker that ran out is counted, and a delivery that workers died with ten times", async () => {
-  const expired = async () => sum(await scrape(url), "webhook_leases_expired_total", { holder: "worker" });
+  const expired = async () => sum(await scrape(url()), "webhook_leases_expired_total", { holder: "worker" });
   expect(await expired()).toBe(0);
   await service.db("workers").insert({ name: "gone", task_queue: "gone", lease_until: new Date(0) });
   await expect.poll(expired).toBe(1);
 
-  await service.removeWebhooks();
   const receiver = await service.receiver();
   const webhookId = await service.register(`${receiver.url}/`);
   await service.webhooks.pauseWebhook({ webhookId });
@@ -135,14 +123,14 @@ test("the lease of a worker that ran out is counted, and a delivery that workers
   await service.db("queue").where("event_id", eventId).update({ claims: 10 });
   await service.webhooks.resumeWebhook({ webhookId });
   expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.FAILED }]);
-  expect(sum(await scrape(url), "webhook_deliveries_failed_total", { reason: "interrupted" })).toBe(1);
+  expect(sum(await scrape(url()), "webhook_deliveries_failed_total", { reason: "interrupted" })).toBe(1);
 });
 
 test("requests of HTTP are measured by route, and one to an unknown path has none", async () => {
   const requests = "http_server_request_duration_seconds_count";
   await fetch(`${service.url}/healthz`);
   await fetch(`${service.url}/nowhere/${service.adminKey}`);
-  const samples = await scrape(url);
+  const samples = await scrape(url());
   const of = (labels: Record<string, string>) => sum(samples, requests, labels);
   expect(of({ http_route: "/healthz", http_request_method: "GET", http_response_status_code: "200" })).toBe(
     1,
@@ -156,7 +144,7 @@ test("requests of HTTP are measured by route, and one to an unknown path has non
 test("the pool, the statements, the event loop, the memory and the backlog are measured", async () => {
   await expect
     .poll(async () => {
-      const names = new Set((await scrape(url)).map(({ name }) => name));
+      const names = new Set((await scrape(url())).map(({ name }) => name));
       return [
         "db_client_connections",
         "db_client_connection_pending_requests",
@@ -174,8 +162,18 @@ test("the pool, the statements, the event loop, the memory and the backlog are m
     .toEqual([]);
 });
 
+test("without traces, an event keeps its publisher's trace, and receivers see it if it is valid", async () => {
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  const events = createClient(EventService, service.transport);
+  const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  for (const traceparent of [trace, "00-none-of-these-01"])
+    await service.untilFinal((await events.publishEvent(orderEvent(), { headers: { traceparent } })).eventId);
+  expect(receiver.received.map(({ headers }) => headers.traceparent)).toEqual([trace, undefined]);
+});
+
 test("docs/operations.md names every metric of the service", async () => {
-  const text = await scrapeText(url);
+  const text = await scrapeText(url());
   const families = [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name as string);
   expect(families.length).toBeGreaterThan(10);
   const document = readFileSync(fileURLToPath(new URL("../../docs/operations.md", import.meta.url)), "utf8");
@@ -189,7 +187,7 @@ test("no secret, address, host or user is in the metrics, and labels have few va
   await service.register(`${receiver.url}${path}`);
   const { eventId } = await service.publish();
   await service.untilFinal(eventId);
-  const text = await scrapeText(url);
+  const text = await scrapeText(url());
   const { hostname, port, password } = new URL(service.databaseUrl);
   for (const secret of [
     service.adminKey,
@@ -204,18 +202,18 @@ test("no secret, address, host or user is in the metrics, and labels have few va
     password,
   ].filter(Boolean))
     expect(text).not.toContain(secret);
-  const labels = new Set((await scrape(url)).flatMap((sample: Sample) => Object.keys(sample.labels)));
+  const labels = new Set((await scrape(url())).flatMap((sample: Sample) => Object.keys(sample.labels)));
   expect([...labels].filter((label) => /host|url|address|key|webhook_id|server/.test(label))).toEqual([]);
 });
 
 test("anything but GET /metrics and /healthz is not found, and what is not HTTP leaves the listener as it is", async () => {
-  const { origin, port } = new URL(url);
+  const { origin, port } = new URL(url());
   expect((await fetch(`${origin}/`)).status).toBe(404);
-  expect((await fetch(url, { method: "POST", body: "x" })).status).toBe(404);
+  expect((await fetch(url(), { method: "POST", body: "x" })).status).toBe(404);
   const health = await fetch(`${origin}/healthz`);
   expect([health.status, await health.json()]).toEqual([200, { status: "alive" }]);
   expect((await fetch(`${origin}/healthz`, { method: "POST", body: "x" })).status).toBe(404);
-  expect((await fetch(`${url}?match=x`)).status).toBe(200);
+  expect((await fetch(`${url()}?match=x`)).status).toBe(200);
   await new Promise<void>((resolve, reject) => {
     const socket = connectTcp(Number(port), "127.0.0.1", () => socket.write("nonsense\r\n\r\n"));
     socket
@@ -223,5 +221,5 @@ test("anything but GET /metrics and /healthz is not found, and what is not HTTP 
       .on("error", reject)
       .resume();
   });
-  expect((await fetch(url)).headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
+  expect((await fetch(url())).headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
 });

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import tls from "node:tls";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type Client,
   ConnectError,
@@ -18,12 +19,14 @@ import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { type Delivery, DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import {
   EventService,
+  type PublishEventRequestSchema,
   type PublishEventResponse,
   type WebhookProcess,
 } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
+import { FINAL_STATES } from "../../src/db/deliveries/deliveries.ts";
 import { createLogger } from "../../src/process/logger.ts";
 import { type Service, startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
@@ -153,6 +156,8 @@ export async function startTestService(
   const deliveries = createClient(DeliveryService, transport);
   const webhooks = createClient(WebhookService, transport);
   const events = createClient(EventService, transport);
+  const publishData = (data: MessageInitShape<typeof PublishEventRequestSchema>["data"]) =>
+    events.publishEvent({ idempotencyKey: randomUUID(), userId: "tenant-1", ...(data ? { data } : {}) });
 
   return {
     url: service.url,
@@ -182,36 +187,21 @@ export async function startTestService(
       const listed = (await webhooks.listWebhooks({})).webhooks;
       await Promise.all(listed.map(({ id }) => webhooks.deleteWebhook({ webhookId: id })));
     },
-    publish(orderId = 1n, orderNumber = `SO-${orderId}`) {
-      return events.publishEvent({
-        idempotencyKey: randomUUID(),
-        userId: "tenant-1",
-        data: {
-          case: "orderDispatched",
-          value: {
-            orderId,
-            orderNumber,
-            dispatchedAt: { seconds: 1_790_000_000n, nanos: 987_654_321 },
-          },
-        },
-      });
-    },
-    publishDocument() {
-      return events.publishEvent({
-        idempotencyKey: randomUUID(),
-        userId: "tenant-1",
-        data: {
-          case: "documentCreated",
-          value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
-        },
-      });
-    },
-    untilFinal(eventId) {
-      return eventually(async () => {
-        const found = (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
-        expect(found.filter((delivery) => delivery.finished === undefined)).toEqual([]);
-        return found;
-      });
+    publish: (orderId = 1n, orderNumber = `SO-${orderId}`) =>
+      publishData({
+        case: "orderDispatched",
+        value: { orderId, orderNumber, dispatchedAt: { seconds: 1_790_000_000n, nanos: 987_654_321 } },
+      }),
+    publishDocument: () =>
+      publishData({
+        case: "documentCreated",
+        value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
+      }),
+    async untilFinal(eventId) {
+      const open = () =>
+        db("all_deliveries").where({ event_id: eventId }).whereNotIn("state", FINAL_STATES).first();
+      await eventually(async () => expect(await open()).toBeUndefined());
+      return (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
     },
     async dispatch(input) {
       const run = await startRun({ temporal, scheduleId: names.scheduleId }, input);

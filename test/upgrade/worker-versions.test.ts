@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
@@ -8,11 +8,9 @@ import type { Service } from "../../src/service.ts";
 import { startCluster } from "../faults/cluster.ts";
 import { outcomes, untilAllFinal } from "../faults/parts.ts";
 import { startRun } from "../support/dispatch-runs.ts";
-import { startTestService, type TestService } from "../support/test-service.ts";
+import { BY_HAND, fileService, WOKEN } from "../support/test-service.ts";
+import { eventually, until } from "../support/wait.ts";
 
-// Temporal takes its time to tell all parts of itself of a new current version.
-vi.setConfig({ testTimeout: 180_000 });
-const PATIENT = { timeout: 60_000 };
 /** So late that a worker is replaced before. */
 const RETRY_AFTER_S = 6;
 /** Longer than a process that is stopped while it starts waits for what it has started, in milliseconds. */
@@ -20,11 +18,7 @@ const ANSWER_MS = 5_000;
 /** A receiver that does not answer gets fewer from two processes; the rest is for others. */
 const MAX_EVENTS = 100;
 
-let service: TestService;
-beforeAll(async () => {
-  service = await startTestService({ ROLE: "api", DISPATCH_INTERVAL: "24h" });
-});
-afterAll(() => service?.stop());
+const service = fileService({ ...BY_HAND, ROLE: "api" });
 
 const startVersion = (name: string, buildId: string) =>
   service.startWorker(undefined, { TEMPORAL_DEPLOYMENT_NAME: name, TEMPORAL_WORKER_BUILD_ID: buildId });
@@ -45,7 +39,7 @@ async function describeDeployment(deploymentName: string) {
 async function makeCurrent(deploymentName: string, buildId: string): Promise<void> {
   const version = { namespace: "default", deploymentName, buildId };
   const { workflowService } = service.temporal;
-  await vi.waitFor(() => workflowService.setWorkerDeploymentCurrentVersion(version), PATIENT);
+  await eventually(() => workflowService.setWorkerDeploymentCurrentVersion(version));
 }
 
 // These two wait most of the time, and share nothing: the second one has a separate namespace.
@@ -63,13 +57,13 @@ test.concurrent("an open run moves from workers without a version to the first v
   let worker: Service = await service.startWorker();
   const { eventId } = await service.publish();
   const run = await startRun(service);
-  const received = (count: number) => expect.poll(() => receiver.received.length, PATIENT).toBe(count);
+  const received = (count: number) => expect.poll(() => receiver.received.length).toBe(count);
   await received(1);
 
   await worker.stop();
   worker = await startVersion(deployment, "1.0.0");
   await expect
-    .poll(() => describeDeployment(deployment).catch(() => null), PATIENT)
+    .poll(() => describeDeployment(deployment).catch(() => null))
     .toEqual({
       current: "1.0.0",
       versions: ["1.0.0"],
@@ -77,9 +71,7 @@ test.concurrent("an open run moves from workers without a version to the first v
   await received(2);
 
   const newer = await startVersion(deployment, "1.1.0");
-  await expect
-    .poll(async () => (await describeDeployment(deployment)).versions, PATIENT)
-    .toEqual(["1.0.0", "1.1.0"]);
+  await expect.poll(async () => (await describeDeployment(deployment)).versions).toEqual(["1.0.0", "1.1.0"]);
   // Only the operator replaces a current version.
   expect((await describeDeployment(deployment)).current).toBe("1.0.0");
   await makeCurrent(deployment, "1.1.0");
@@ -105,8 +97,7 @@ test.concurrent("a worker with delivery processes whose version is not current c
   onTestFinished,
 }) => {
   const cluster = await startCluster({
-    DISPATCH_ON_PUBLISH: "true",
-    DISPATCH_INTERVAL: "24h",
+    ...WOKEN,
     HEARTBEAT_TIMEOUT: "60s",
     DELIVERY_TIMEOUT: "120s",
   });
@@ -118,7 +109,7 @@ test.concurrent("a worker with delivery processes whose version is not current c
   const TEMPORAL_DEPLOYMENT_NAME = `webhooks-${randomUUID()}`;
   const first = await cluster.startWorker({ TEMPORAL_DEPLOYMENT_NAME, TEMPORAL_WORKER_BUILD_ID: "1.0.0" });
   const readyz = async (port: number) => (await fetch(`http://127.0.0.1:${port}/readyz`)).status;
-  await expect.poll(() => readyz(first.httpPort), PATIENT).toBe(200);
+  await expect.poll(() => readyz(first.httpPort)).toBe(200);
   const second = await cluster.startWorker({
     TEMPORAL_DEPLOYMENT_NAME,
     TEMPORAL_WORKER_BUILD_ID: "1.1.0",
@@ -143,7 +134,7 @@ test.concurrent("a worker with delivery processes whose version is not current c
     }
     return (await sending()) === 2;
   };
-  await vi.waitUntil(bothSend, { ...PATIENT, interval: 20 });
+  await until(bothSend);
   const ended = second.end("SIGTERM");
   expect(await Promise.race([ended, wait(ANSWER_MS, "requests in flight")])).toBe("requests in flight");
   answer.resolve(200);
@@ -162,15 +153,15 @@ test("a worker is ready only once its version has been current, and stays ready 
     return { status: response.status, text: await response.text() };
   };
   const older = await startVersion(deployment, "1.0.0");
-  await expect.poll(() => ready(older), PATIENT).toMatchObject({ status: 200 });
+  await expect.poll(() => ready(older)).toMatchObject({ status: 200 });
   const newer = await startVersion(deployment, "1.1.0");
   const command = `temporal worker deployment set-current-version --namespace default --deployment-name ${deployment} --build-id 1.1.0`;
   await expect
-    .poll(() => ready(newer), PATIENT)
+    .poll(() => ready(newer))
     .toMatchObject({ status: 503, text: expect.stringContaining(command) });
   expect(await ready(older)).toMatchObject({ status: 200 });
   await makeCurrent(deployment, "1.1.0");
-  await expect.poll(() => ready(newer), PATIENT).toMatchObject({ status: 200 });
+  await expect.poll(() => ready(newer)).toMatchObject({ status: 200 });
   expect(await ready(older)).toMatchObject({ status: 200 });
   await Promise.all([older.stop(), newer.stop()]);
 });

@@ -112,6 +112,7 @@ test("a replay whose workflow is cancelled is paused, and goes on when it is res
   await expect.poll(async () => (await replays.getReplay({ replayId })).replay?.webhooksWaiting).toBe(1);
   await workflow.cancel();
   await ended(replayId, ReplayState.PAUSED);
+  await expect(workflow.result()).rejects.toThrow(/cancelled/i);
   await replayRun(workflow, "replay-cancelled");
   await replays.resumeReplay({ replayId });
   await complete();
