@@ -63,26 +63,6 @@ test("an event published while a pump waits for a slow receiver does not wait fo
   await service.untilFinal(eventId);
 });
 
-test("retries are made when they are due while the run's pumps go on, and later events are not held up by them", async () => {
-  const good = await service.receiver();
-  const recovering = await service.receiver(async ({ attempt }) => {
-    // The retries last until the later event has arrived elsewhere.
-    if (attempt === 2) await good.until(({ length }) => length === 1);
-    return attempt < 4 ? 503 : 200;
-  });
-  await service.register(`${recovering.url}/`);
-  const { eventId } = await service.publish();
-  await expect.poll(() => recovering.received.length).toBe(2);
-  await service.register(`${good.url}/`, { process: 2 });
-  await service.publishDocument();
-  expect(await service.untilFinal(eventId)).toMatchObject([
-    { state: DeliveryState.DELIVERED, attemptCount: 4 },
-  ]);
-  expect(good.received).toHaveLength(1);
-  // The run that made the first attempts makes the retries, too.
-  await onlyRun();
-});
-
 test("a delivery is retried when it is due while an earlier one of its webhook waits for its next retry", async () => {
   const receiver = await service.receiver(({ attempt, body }, response) => {
     if (attempt === 1) return 503;

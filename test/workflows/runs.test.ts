@@ -7,7 +7,6 @@ import proto from "@temporalio/proto";
 import { workflowMetadataQuery } from "@temporalio/workflow";
 import pino from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { startReceiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
@@ -21,7 +20,7 @@ import {
 } from "../support/dispatch-runs.ts";
 import { failure } from "../support/failure.ts";
 import { part } from "../support/parts.ts";
-import { BY_HAND, fileService, trustedAuthority } from "../support/test-service.ts";
+import { BY_HAND, fileService } from "../support/test-service.ts";
 import type { History } from "../upgrade/shapes.ts";
 
 /** Steps that describe a run to operators. */
@@ -145,30 +144,6 @@ describe("a run", () => {
     expect(told.run).toMatchObject({ workflowId: run.workflowId, runId: run.firstExecutionRunId, url });
     expect(told.run?.activityUrl).toMatch(/\/history\/events\/\d+$/);
     expect(told.run?.activityUrl?.startsWith(url)).toBe(true);
-  });
-
-  test("makes every retry, however long the names of the hosts are, and is found by those that fit", async () => {
-    // Nearly as long as DNS allows. Another one is longer than that, and than a summary in Temporal.
-    const hosts = Array.from({ length: 12 }, (_, n) => `h${n}.${`${"a".repeat(57)}.`.repeat(4)}localhost`);
-    const certificate = await (await trustedAuthority()).issue(hosts);
-    const { port, close } = await startReceiver(certificate, ({ attempt }) => (attempt === 1 ? 503 : 200));
-    onTestFinished(close);
-    for (const name of hosts) await service.register(`https://${name}:${port}/`);
-    const tooLongId = await service.register(`https://${`${"a".repeat(60)}.`.repeat(30)}example/`);
-    const { eventId } = await service.publish();
-    const run = await startRun(service);
-    expect(await run.result()).toMatchObject({
-      sent: 2 * hosts.length + 4,
-      delivered: hosts.length,
-      failed: 1,
-    });
-    for (const { webhookId, state, attemptCount } of await service.untilFinal(eventId))
-      expect([state, attemptCount]).toEqual(
-        webhookId === tooLongId ? [DeliveryState.FAILED, 4] : [DeliveryState.DELIVERED, 2],
-      );
-    const named = (await run.describe()).searchAttributes.FailingHosts as string[];
-    expect(named.length).toBeGreaterThan(5);
-    expect(Buffer.byteLength(JSON.stringify(named))).toBeLessThan(2_048);
   });
 
   test("that lingers asks again and again, retries meanwhile, and ends once a later run has taken over", async () => {

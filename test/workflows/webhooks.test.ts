@@ -97,38 +97,6 @@ test("a receiver verifies all event types of its endpoint with one secret or pub
   for (const request of (await deliver()).received) expect(signatureOf(request)).toMatch(/^v1,\S+$/);
 });
 
-test("an event type that is added gets the next event, addressed as the others; one that is removed gets none", async () => {
-  const endpoints = createClient(EndpointService, service.transport);
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/grown`);
-  const target = { case: "webhookId" as const, value: webhookId };
-  await endpoints.updateEndpoint({ target, addProcesses: [2] });
-  await service.publishDocument();
-  await receiver.until(({ length }) => length === 1);
-  await endpoints.updateEndpoint({ target, removeProcesses: [2] });
-  await service.publishDocument();
-  await service.publish();
-  await receiver.until(({ length }) => length === 2);
-  expect(receiver.received.map((request) => [typeOf(request), request.path])).toEqual([
-    ["DocumentCreated", "/grown"],
-    ["OrderDispatched", "/grown"],
-  ]);
-});
-
-test("a paused endpoint gets nothing while others do, and all of it once one of its event types is resumed", async () => {
-  const [held, other] = [await service.receiver(), await service.receiver()];
-  const [first, second] = await createEndpoint(`${held.url}/`);
-  await service.register(`${other.url}/`, { process: 2 });
-  await service.webhooks.pauseWebhook({ webhookId: first });
-  await service.publish();
-  await service.publishDocument();
-  await other.until(({ length }) => length === 1);
-  expect(held.received).toHaveLength(0);
-  await service.webhooks.resumeWebhook({ webhookId: second });
-  const received = await held.until(({ length }) => length === 2);
-  expect(received.map(typeOf).toSorted()).toEqual(["DocumentCreated", "OrderDispatched"]);
-});
-
 test("a test event arrives as others do, marked as a test, and the log tells what was sent", async () => {
   const receiver = await service.receiver();
   const webhookId = await service.register(`${receiver.url}/tested`);
@@ -265,14 +233,10 @@ test("receivers are told that a webhook fails, that its deliveries have failed a
 
 test("a rate limit is stored, removed by leaving it out, and refused beyond what is allowed", async () => {
   const webhookId = await service.register("https://receiver.example/limited");
-  const set = async (rateLimit?: number) => {
-    const wanted = rateLimit === undefined ? {} : { rateLimit };
-    const { webhook } = await service.webhooks.setWebhookRateLimit({ webhookId, ...wanted });
-    const stored = await service.db("webhooks").where({ id: webhookId }).first("rate_limit");
-    return [webhook?.rateLimit, stored?.rate_limit];
-  };
-  expect(await set(5)).toEqual([5, 5]);
-  expect(await set()).toEqual([undefined, null]);
+  const set = async (limit: { rateLimit?: number }) =>
+    (await service.webhooks.setWebhookRateLimit({ webhookId, ...limit })).webhook?.rateLimit;
+  expect(await set({ rateLimit: 5 })).toBe(5);
   for (const rateLimit of [0, -1, 10_001])
-    await expect(set(rateLimit)).rejects.toThrow(/rate_limit must be 1 to 10000/);
+    await expect(set({ rateLimit })).rejects.toThrow(/rate_limit must be 1 to 10000/);
+  expect(await set({})).toBeUndefined();
 });
