@@ -1,15 +1,15 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import { tmpdir } from "node:os";
 import path from "node:path";
 import { buffer } from "node:stream/consumers";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { startService } from "../../src/service.ts";
+import { temporaryFolder } from "../embedded/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startTestService } from "../support/test-service.ts";
@@ -65,8 +65,7 @@ test("without METRICS_PORT and OTLP nothing is measured or served", () => {
 });
 
 test("with TLS, the time until the certificate expires is measured", async () => {
-  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-metrics-"));
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const folder = await temporaryFolder();
   const { cert, key } = await (await createLocalAuthority()).issue(["localhost", "127.0.0.1"]);
   const files = { TLS_CERT: path.join(folder, "cert.pem"), TLS_KEY: path.join(folder, "key.pem") };
   await writeFile(files.TLS_CERT, cert);

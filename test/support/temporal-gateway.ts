@@ -18,6 +18,8 @@ export interface TemporalGateway {
   address: string;
   /** Answers each call with this gRPC status, or with that for its headers and connection; null passes calls on. */
   answer(status: number | null | StatusOf): void;
+  /** The number of open connections to the gateway. */
+  connections(): number;
 }
 
 type StatusOf = (headers: IncomingHttpHeaders, connection: ServerHttp2Session) => number | null;
@@ -32,8 +34,11 @@ export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
   const temporal = connect(`http://${(await part("temporal")).address}`);
   temporal.on("error", () => {});
   const server = createServer();
-  const sessions = new Set<{ destroy(): void }>([temporal]);
-  server.on("session", (session) => void sessions.add(session));
+  const sessions = new Set<ServerHttp2Session>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.on("error", () => {}).on("close", () => sessions.delete(session));
+  });
   server.on("stream", (stream: ServerHttp2Stream, headers) => {
     stream.on("error", () => {});
     const status = statusOf(headers, stream.session as ServerHttp2Session);
@@ -62,7 +67,7 @@ export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => {
-    for (const session of sessions) session.destroy();
+    for (const session of [temporal, ...sessions]) session.destroy();
     server.close();
   });
   return {
@@ -70,5 +75,6 @@ export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
     answer(status) {
       statusOf = typeof status === "function" ? status : () => status;
     },
+    connections: () => sessions.size,
   };
 }

@@ -1,5 +1,5 @@
 import { tsToMs } from "@temporalio/common/lib/time.js";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { timeOfId } from "../../src/db/partitions.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
@@ -15,11 +15,9 @@ import {
 import { createPublisher, type Publisher } from "../faults/publisher.ts";
 import { tell } from "../faults/scale.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
+import { until } from "../support/wait.ts";
 import { checkOutRelease, RELEASED, type ReleasedCheckout } from "./release.ts";
 import { stepsOf } from "./shapes.ts";
-
-// Four phases, each with processes that start and stop under load.
-vi.setConfig({ testTimeout: 900_000 });
 
 /** Events of each of the four phases; each goes to every webhook. */
 const EVENTS = 1_000;
@@ -75,7 +73,7 @@ async function start(role: "api" | "worker", of: "released" | "today"): Promise<
 async function amidLoad(change: () => Promise<void>): Promise<void> {
   const before = publisher.published();
   const publishing = publisher.publish(EVENTS);
-  await vi.waitUntil(() => publisher.published() - before >= EVENTS / 3, { timeout: 100_000, interval: 2 });
+  await until(() => publisher.published() - before >= EVENTS / 3);
   await change();
   await publishing;
 }
@@ -174,7 +172,6 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
 
   const lateMs = await longestWait();
   expect(lateMs).toBeLessThan(MAX_LATE_MS);
-
   const { runs, ofBoth, stuck, failedTasks } = await inspectRuns(rolledBackAt);
   tell(
     `${recorded} attempts, the latest first one after ${lateMs} ms, ${runs} runs, ${ofBoth} of them by workers of both builds; rolled back with ${JSON.stringify(rolledBackWith)}, and ${stuck} runs that ${RELEASED.version} cannot continue`,

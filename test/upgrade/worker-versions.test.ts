@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
@@ -23,6 +23,11 @@ const service = fileService({ ...BY_HAND, ROLE: "api" });
 const startVersion = (name: string, buildId: string) =>
   service.startWorker(undefined, { TEMPORAL_DEPLOYMENT_NAME: name, TEMPORAL_WORKER_BUILD_ID: buildId });
 
+async function ready({ url }: Service) {
+  const response = await fetch(`${url}/readyz`);
+  return { status: response.status, text: await response.text() };
+}
+
 async function describeDeployment(deploymentName: string) {
   const { workflowService } = service.temporal;
   const { workerDeploymentInfo: info } = await workflowService.describeWorkerDeployment({
@@ -43,7 +48,7 @@ async function makeCurrent(deploymentName: string, buildId: string): Promise<voi
 }
 
 // These two wait most of the time, and share nothing: the second one has a separate namespace.
-test.concurrent("an open run moves from workers without a version to the first version, and on to each that becomes current", async ({
+test.concurrent("an open run moves from workers without a version to the first version, and on to each that becomes current; workers are ready once theirs has been current", async ({
   expect,
 }) => {
   const deployment = `webhooks-${randomUUID()}`;
@@ -70,11 +75,18 @@ test.concurrent("an open run moves from workers without a version to the first v
     });
   await received(2);
 
+  await expect.poll(() => ready(worker)).toMatchObject({ status: 200 });
   const newer = await startVersion(deployment, "1.1.0");
   await expect.poll(async () => (await describeDeployment(deployment)).versions).toEqual(["1.0.0", "1.1.0"]);
   // Only the operator replaces a current version.
   expect((await describeDeployment(deployment)).current).toBe("1.0.0");
+  const command = `temporal worker deployment set-current-version --namespace default --deployment-name ${deployment} --build-id 1.1.0`;
+  await expect
+    .poll(() => ready(newer))
+    .toMatchObject({ status: 503, text: expect.stringContaining(command) });
   await makeCurrent(deployment, "1.1.0");
+  await expect.poll(() => ready(newer)).toMatchObject({ status: 200 });
+  expect(await ready(worker)).toMatchObject({ status: 200 });
   release();
   await worker.stop();
 
@@ -143,25 +155,4 @@ test.concurrent("a worker with delivery processes whose version is not current c
   await untilAllFinal(db);
   expect(await outcomes(db)).toEqual([{ state: "delivered", attempts: 1, n: events }]);
   expect(received).toHaveLength(events);
-});
-
-// The last one: the task queues are then those of a version, whose tasks workers without one do not get.
-test("a worker is ready only once its version has been current, and stays ready when another one replaces it", async () => {
-  const deployment = `webhooks-${randomUUID()}`;
-  const ready = async ({ url }: Service) => {
-    const response = await fetch(`${url}/readyz`);
-    return { status: response.status, text: await response.text() };
-  };
-  const older = await startVersion(deployment, "1.0.0");
-  await expect.poll(() => ready(older)).toMatchObject({ status: 200 });
-  const newer = await startVersion(deployment, "1.1.0");
-  const command = `temporal worker deployment set-current-version --namespace default --deployment-name ${deployment} --build-id 1.1.0`;
-  await expect
-    .poll(() => ready(newer))
-    .toMatchObject({ status: 503, text: expect.stringContaining(command) });
-  expect(await ready(older)).toMatchObject({ status: 200 });
-  await makeCurrent(deployment, "1.1.0");
-  await expect.poll(() => ready(newer)).toMatchObject({ status: 200 });
-  expect(await ready(older)).toMatchObject({ status: 200 });
-  await Promise.all([older.stop(), newer.stop()]);
 });

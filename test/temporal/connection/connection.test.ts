@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import type { ConnectionOptions } from "@temporalio/client";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
@@ -34,31 +32,11 @@ test("workers and the API reach Temporal directly, whatever the proxy variables 
 });
 
 test("an attempt to connect that fails half-way closes its connections", async () => {
-  const open = new Set<Socket>();
-  const [host = "", port] = (await part("temporal")).address.split(":");
-  const gateway = createServer((socket) => {
-    open.add(socket);
-    const onward = connect(Number(port), host);
-    for (const [end, other] of [
-      [socket, onward],
-      [onward, socket],
-    ] as const) {
-      end.on("error", () => {});
-      end.on("close", () => other.destroy());
-      end.pipe(other);
-    }
-    socket.on("close", () => open.delete(socket));
-  }).listen(0, "127.0.0.1");
-  await once(gateway, "listening");
-  onTestFinished(() => {
-    for (const socket of open) socket.destroy();
-    gateway.close();
-  });
-
+  const gateway = await startTemporalGateway();
   const failed = Promise.withResolvers<void>();
   // The workers' connection has no interceptors.
   const options: ConnectionOptions = {
-    address: `127.0.0.1:${(gateway.address() as AddressInfo).port}`,
+    address: gateway.address,
     interceptors: [
       () => {
         failed.resolve();
@@ -70,10 +48,10 @@ test("an attempt to connect that fails half-way closes its connections", async (
   const target = { connectionOptions: options as { address: string }, namespace: "default" };
   const connecting = connectTemporal(target, log, stopping.signal);
   await failed.promise;
-  expect(open.size).toBeGreaterThan(0);
+  expect(gateway.connections()).toBeGreaterThan(0);
   stopping.abort();
   await expect(connecting).rejects.toThrow();
-  await expect.poll(() => open.size).toBe(0);
+  await expect.poll(gateway.connections).toBe(0);
 });
 
 test("each new reason why Temporal is not available is logged once", async () => {
