@@ -1,83 +1,25 @@
 import { MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
 import { setNonce } from "get-nonce";
-import type { ComponentType } from "react";
-import { createBrowserRouter, type RouteObject, RouterProvider } from "react-router";
-import { PAGE_PATHS } from "../../src/contract/page-paths.ts";
+import { RouterProvider } from "react-router";
 import { SessionProvider } from "./api/session.tsx";
+import type { Connect } from "./api/transport.ts";
 import { useFocusOfBusyButtons } from "./parts/dialogs/use-focus-back.ts";
-import { Crash } from "./shell/crash.tsx";
-import { Gate, Waiting } from "./shell/gate.tsx";
-import { NotFound } from "./shell/not-found.tsx";
-import { Permitted } from "./shell/permitted.tsx";
+import type { PageRouter } from "./router.tsx";
 import { colorSchemeManager, cssVariables, styleNonce, theme } from "./theme.ts";
 
 // What locks the page's scrolling behind a dialog makes a style tag too.
 setNonce(styleNonce());
 
-/** A page in a separate chunk, loaded at the first visit. */
-function page(path: string, load: () => Promise<{ default: ComponentType }>): RouteObject {
-  return { path, lazy: async () => ({ Component: (await load().catch(openAnew)).default }) };
+/** What the settings page needs from outside. */
+export interface AppProps {
+  router: PageRouter;
+  /** Defaults to calls of the service that served the page. */
+  connect?: Connect;
 }
-
-/**
- * Opens the page that a link leads to in a new document, if the service answers. Chromium does not load a chunk again in the same
- * document after a failure, and a newer version of the service has other chunks.
- */
-async function openAnew(error: unknown): Promise<never> {
-  const { location } = router.state.navigation;
-  if (!location) throw error;
-  const url = router.createHref(location);
-  const answers = await fetch(url, { method: "HEAD" }).then(
-    ({ ok }) => ok,
-    () => false,
-  );
-  // The user may have followed another link meanwhile.
-  if (!answers || router.state.navigation.location !== location) throw error;
-  window.location.assign(url);
-  return new Promise(() => {});
-}
-
-const router = createBrowserRouter([
-  {
-    ErrorBoundary: Crash,
-    HydrateFallback: Waiting,
-    children: [
-      page(PAGE_PATHS.signIn, () => import("./shell/sign-in.tsx")),
-      {
-        Component: Gate,
-        children: [
-          {
-            element: <Permitted needs="Read_Administrative_Data" />,
-            ErrorBoundary: Crash,
-            children: [
-              page(PAGE_PATHS.overview, () => import("./pages/overview/index.tsx")),
-              page(PAGE_PATHS.webhooks, () => import("./pages/webhooks/index.tsx")),
-              page(PAGE_PATHS.webhook, () => import("./pages/webhooks/webhook.tsx")),
-              page(PAGE_PATHS.deliveries, () => import("./pages/deliveries/index.tsx")),
-              page(PAGE_PATHS.delivery, () => import("./pages/deliveries/delivery.tsx")),
-              page(PAGE_PATHS.replays, () => import("./pages/replays/index.tsx")),
-              page(PAGE_PATHS.event, () => import("./pages/events/event.tsx")),
-            ],
-          },
-          {
-            element: <Permitted needs="Manage_Api_Keys" />,
-            ErrorBoundary: Crash,
-            children: [
-              page(PAGE_PATHS.keys, () => import("./pages/keys/index.tsx")),
-              page(PAGE_PATHS.apps, () => import("./pages/apps/index.tsx")),
-              page(PAGE_PATHS.audit, () => import("./pages/audit/index.tsx")),
-            ],
-          },
-          { path: "*", Component: NotFound },
-        ],
-      },
-    ],
-  },
-]);
 
 /** The settings page. */
-export function App() {
+export function App({ router, connect }: AppProps) {
   useFocusOfBusyButtons();
   return (
     <MantineProvider
@@ -88,7 +30,7 @@ export function App() {
       getStyleNonce={styleNonce}
     >
       <Notifications position="top-right" />
-      <SessionProvider>
+      <SessionProvider connect={connect}>
         <RouterProvider router={router} />
       </SessionProvider>
     </MantineProvider>

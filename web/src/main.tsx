@@ -5,9 +5,10 @@ import "./page.css";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app.tsx";
+import { createPageRouter } from "./router.tsx";
 
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>
-    <App />
+    <App router={createPageRouter()} />
   </StrictMode>,
 );

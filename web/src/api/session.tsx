@@ -6,7 +6,7 @@ import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, us
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { createQueryClient } from "./query-client.ts";
-import { createPageTransport } from "./transport.ts";
+import { type Connect, createPageTransport } from "./transport.ts";
 
 /** A permission as the contract spells it. */
 export type PermissionName =
@@ -55,11 +55,17 @@ export interface SessionAccess {
 const SessionContext = createContext<SessionAccess | null>(null);
 
 /** Knows who is signed in, and calls the service for everything below it. */
-export function SessionProvider({ children }: { children: ReactNode }) {
+export function SessionProvider({
+  connect,
+  children,
+}: {
+  connect: Connect | undefined;
+  children: ReactNode;
+}) {
   const [state, setState] = useState<SessionState>({ is: "unknown" });
   const [queries] = useState(createQueryClient);
   const replaces = useRef(false);
-  const [transport] = useState(() => createPageTransport(hasSession));
+  const [transport] = useState(() => createPageTransport(hasSession, connect));
   const client = useMemo(() => createClient(SessionService, transport), [transport]);
   const read = useCallback(() => {
     readSession(client).then(setState, (error: unknown) => {

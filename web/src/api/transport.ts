@@ -10,18 +10,25 @@ const TRIES_ENDPOINT: keyof typeof WebhookService.method = "tryWebhookRequest";
 /** The deadline of that call, in milliseconds. */
 const TRY_TIMEOUT_MS = 6 * 60_000;
 
+/** Opens a connection whose calls pass the interceptors. */
+export type Connect = (interceptors: Interceptor[]) => Transport;
+
+const toPageOrigin: Connect = (interceptors) =>
+  createConnectTransport({ baseUrl: window.location.origin, interceptors });
+
 /**
  * Calls the service that served the page, with the cookie of the session. The header proves that the page makes the
  * call, and no other.
  *
  * @param checkSession called when a call is refused because it has no session. Returns whether there is one now: another tab may
  *   have started it
+ * @param connect defaults to calls of the page's origin
  */
-export function createPageTransport(checkSession: () => Promise<boolean>): Transport {
-  const transport = createConnectTransport({
-    baseUrl: window.location.origin,
-    interceptors: [fromPage, checkingSession(checkSession)],
-  });
+export function createPageTransport(
+  checkSession: () => Promise<boolean>,
+  connect: Connect = toPageOrigin,
+): Transport {
+  const transport = connect([fromPage, checkingSession(checkSession)]);
   return {
     stream: transport.stream,
     // The service gets the deadline too, and ends the call's work.
