@@ -58,12 +58,23 @@ function project(
   } satisfies TestProjectInlineConfiguration;
 }
 
+/** The settings page's component tests: in jsdom, with React as the service serves it. They start nothing. */
+const COMPONENTS = {
+  // Node strips types, and knows no JSX.
+  oxc: { jsx: { runtime: "automatic", development: false } },
+  test: {
+    ...project("components", false, ["test/web/**/*.test.tsx"]).test,
+    experimental: {},
+    env: { NODE_ENV: "production", TZ: "Europe/Berlin" },
+  },
+} satisfies TestProjectInlineConfiguration;
+
 function projectsOf(mode: string): TestProjectInlineConfiguration[] {
   const included = INCLUDED[mode];
   if (included) return [project("apart", true, included, LONG.includes(mode) ? { limitMs: LONG_MS } : {})];
   if (mode === "all")
     return [project("apart", true, APART), project("together", false, SLOW, { exclude: APART })];
-  return [project("together", false, ["test/**/*.test.ts"], { exclude: [...SLOW, DEPLOY] })];
+  return [COMPONENTS, project("together", false, ["test/**/*.test.ts"], { exclude: [...SLOW, DEPLOY] })];
 }
 
 export default defineConfig(({ mode }) => {

@@ -1,0 +1,1 @@
+export const isCalledByJourney = (_name: string) => true;

@@ -1,0 +1,144 @@
+/** What the fake service of the component tests answers: messages as the API has them, with what a test does not mention filled in. */
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { type ApiKey, ApiKeySchema } from "../../../gen/webhook/v1/api_key_pb.ts";
+import {
+  type Delivery,
+  DeliverySchema,
+  DeliveryState,
+  type GetDeliveryResponseSchema,
+} from "../../../gen/webhook/v1/delivery_pb.ts";
+import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import { type Webhook, WebhookHealth, WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { catalogue, isNotice } from "../../../src/contract/catalogue.ts";
+import { DomainError } from "../../../src/contract/errors.ts";
+
+export const SECOND = 1_000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
+/** When a test opens the page: noon in Berlin, in milliseconds. */
+export const NOW = Date.parse("2026-11-21T11:00:00Z");
+
+/** A moment before that. */
+export const ago = (ms: number): Timestamp => timestampFromMs(NOW - ms);
+/** A moment after it. */
+export const ahead = (ms: number): Timestamp => timestampFromMs(NOW + ms);
+
+export const ALL = [
+  Permission.READ_ADMINISTRATIVE_DATA,
+  Permission.WRITE_ADMINISTRATIVE_DATA,
+  Permission.PUBLISH_EVENTS,
+  Permission.MANAGE_API_KEYS,
+];
+export const READER = [Permission.READ_ADMINISTRATIVE_DATA];
+
+/** A key of an integrator. */
+export function aKey(more: MessageInitShape<typeof ApiKeySchema> = {}): ApiKey {
+  const id = more.id ?? "shop";
+  return create(ApiKeySchema, {
+    id,
+    name: "Shop",
+    prefix: `whk_${id}`,
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA, Permission.WRITE_ADMINISTRATIVE_DATA],
+    created: ago(30 * DAY),
+    ...more,
+  });
+}
+
+const FIRST = { id: "admin", name: "Administrator", permissions: ALL };
+export const ADMINISTRATOR = aKey(FIRST);
+
+/** A session of the administrator's key, or of another one. */
+export function signedIn(key: MessageInitShape<typeof ApiKeySchema> = {}) {
+  return {
+    session: { apiKey: aKey({ ...FIRST, ...key }), expires: ahead(12 * HOUR) },
+    deliveryTimeout: { seconds: 15n },
+  };
+}
+
+/** A webhook of the administrator for OrderDispatched; number 7 unless told. */
+export function aWebhook(more: MessageInitShape<typeof WebhookSchema> = {}): Webhook {
+  return create(WebhookSchema, {
+    id: 7n,
+    url: "https://shop.example/hooks",
+    webhookProcess: 1,
+    apiKeyId: ADMINISTRATOR.id,
+    health: WebhookHealth.HEALTHY,
+    created: ago(DAY),
+    modified: ago(DAY),
+    revision: 1n,
+    ...more,
+  });
+}
+
+/** These webhooks, in lists and by their ids. They may be changed while the page is open. */
+export function webhooks(...all: Webhook[]) {
+  return {
+    listWebhooks: () => ({ webhooks: all }),
+    getWebhook: ({ webhookId }: { webhookId: bigint }) => {
+      const webhook = all.find(({ id }) => id === webhookId);
+      if (!webhook) throw notFound("WEBHOOK_NOT_FOUND");
+      return { webhook };
+    },
+    getEndpoint: ({ endpointId }: { endpointId: string }) => ({
+      endpoint: { id: endpointId, webhooks: all.filter((each) => each.endpointId === endpointId) },
+    }),
+  };
+}
+
+/** The id of the n-th delivery. */
+export const deliveryId = (n: number) => `01a2b3c4-0000-7000-8000-${String(n).padStart(12, "0")}`;
+
+/** A delivery that failed after four attempts; the first one unless told. */
+export function aDelivery(more: MessageInitShape<typeof DeliverySchema> = {}): Delivery {
+  return create(DeliverySchema, {
+    id: deliveryId(1),
+    eventId: "01a2b3c4-e000-7000-8000-000000000001",
+    webhookId: 7n,
+    webhookProcess: 1,
+    url: "https://shop.example/hooks",
+    state: DeliveryState.FAILED,
+    attemptCount: 4,
+    created: ago(HOUR),
+    finished: ago(HOUR),
+    status: 503,
+    durationMs: 820,
+    ...more,
+  });
+}
+
+/** These deliveries, on one page of lists and by their ids. They may be changed while the page is open. */
+export function deliveries(...all: Delivery[]) {
+  return {
+    listDeliveries: () => ({ deliveries: all }),
+    getDelivery: (request: { deliveryId: string }): MessageInitShape<typeof GetDeliveryResponseSchema> => {
+      const delivery = all.find(({ id }) => id === request.deliveryId);
+      if (!delivery) throw notFound("DELIVERY_NOT_FOUND");
+      return { delivery };
+    },
+  };
+}
+
+export const notFound = (reason: "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "EVENT_NOT_FOUND") =>
+  new DomainError("NOT_FOUND", "there is no such thing", { reason });
+
+/** A refusal by a limit, which the page does not repeat. */
+export const TOO_MANY = new DomainError("RESOURCE_EXHAUSTED", "too many calls");
+/** A refusal because somebody else has changed the same thing. */
+export const CHANGED_MEANWHILE = new DomainError("ABORTED", "it was changed meanwhile", {
+  reason: "REVISION_CHANGED",
+});
+/** A refusal of one field of a request. */
+export const invalid = (field: string, description: string) =>
+  new DomainError("INVALID_ARGUMENT", `${field} ${description}`, { violations: [{ field, description }] });
+
+/** Event types to choose from. */
+export const TYPES = catalogue.map(({ number, name }) => ({
+  number,
+  name,
+  description: `Tells of ${name.toLowerCase()}.`,
+  notice: isNotice(number),
+  sample: number === 3 ? '{"ProductId":7,"Sku":"LAMP-01"}' : '{"OrderId":1}',
+}));
