@@ -51,8 +51,10 @@ export function aWebhook(
         ...columns,
         api_key_id: apiKeyId,
       };
-      const [{ id }] = (await db("webhooks").insert(row).returning("id")) as [{ id: bigint | string }];
-      const webhookId = BigInt(id);
+      const { sql, bindings } = db("webhooks").insert(row).returning("id").toSQL();
+      // An id among the columns, too.
+      const { rows } = await db.raw(sql.replace(" values ", " overriding system value values "), [...bindings]);
+      const webhookId = BigInt(rows[0].id);
       if (deliveries.length > 0)
         await storeDeliveries(
           db,

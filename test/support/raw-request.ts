@@ -1,9 +1,9 @@
 import { createConnection } from "node:net";
 
 /** Sends bytes as they are to a local port and answers everything that came back until the end of the connection. */
-export function sendRaw(port: number, text: string): Promise<string> {
+export function sendRaw(port: number, bytes: string | Buffer): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = createConnection({ host: "127.0.0.1", port }, () => socket.write(text));
+    const socket = createConnection({ host: "127.0.0.1", port }, () => socket.write(bytes));
     let received = "";
     socket.setEncoding("utf8");
     socket.on("data", (chunk: string) => {

@@ -1,25 +1,34 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { cancelOfDeleted } from "../../../src/db/webhooks/webhooks.ts";
+import { waitingQueries } from "../../support/grpc-calls.ts";
+import { storeDeliveries } from "../../support/stored-deliveries.ts";
+import { type Envelope, useApi } from "../../support/test-api.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const { db } = api.context;
 
 let paths = 0;
 const freshUrl = () => `https://receiver.example/hooks/${++paths}`;
-const create = (url: string, process = 1, key = api.adminKey) =>
+const create = (url = freshUrl(), process = 1, key = api.adminKey) =>
   api.rest("POST", "/api/webhook", { json: { process, url }, key });
+const created = async (...given: Parameters<typeof create>) => (await create(...given)).envelope.Data;
+const list = () => api.rest("GET", "/api/webhook/list");
+const remove = (webhookId: number | string) =>
+  api.rest("DELETE", "/api/webhook", { query: { webhookId: String(webhookId) } });
+const idsIn = ({ Data }: Envelope) => Data.map(({ Id }: { Id: number }) => Id);
+
+test("§4.1: a list without webhooks is an empty array", async () => {
+  expect((await list()).text).toBe('{"Success":true,"Data":[],"Warnings":[]}');
+});
 
 test("§2.1: a listed webhook has exactly the contract's fields, with their types", async () => {
   const url = freshUrl();
-  const { envelope: made } = await create(url, 2);
-  const { envelope } = await api.rest("GET", "/api/webhook/list");
-  const webhook = envelope.Data.find((each: { Id: number }) => each.Id === made.Data.Id);
-  expect(Object.keys(webhook)).toEqual(["Id", "Created", "Modified", "WebhookProcess", "Url", "Application"]);
-  expect(webhook).toEqual({
+  const made = await created(url, 2);
+  const { envelope } = await list();
+  expect(envelope.Data).toEqual([made]);
+  expect(Object.keys(made)).toEqual(["Id", "Created", "Modified", "WebhookProcess", "Url", "Application"]);
+  expect(made).toEqual({
     Id: expect.any(Number),
     Created: expect.any(String),
     Modified: expect.any(String),
@@ -31,27 +40,16 @@ test("§2.1: a listed webhook has exactly the contract's fields, with their type
 
 test("§2.1: an Id beyond 2^53 is a JSON number with every digit, on create, list and delete", async () => {
   const id = "9007199254740993";
-  await api.context.db.raw(`alter table webhooks alter column id restart with ${id}`);
-  const url = freshUrl();
-  const made = await create(url);
-  expect(made.text).toContain(`"Data":{"Id":${id},`);
-  expect((await api.rest("GET", "/api/webhook/list")).text).toContain(`{"Id":${id},`);
-  const deleted = await api.rest("DELETE", "/api/webhook", {
-    raw: { body: `{"webhookId": ${id}}`, type: "application/json" },
-  });
-  expect(deleted.text).toContain(`"Data":{"Id":${id},`);
-  // The highest there is still can be asked for.
-  const highest = await api.rest("DELETE", "/api/webhook", { query: { webhookId: "9223372036854775807" } });
-  expect(highest.envelope.Warnings[0]).toContain("there is no webhook 9223372036854775807");
-  await api.context.db.raw("alter table webhooks alter column id restart with 1000");
+  const restart = (next: string) => db.raw(`alter table webhooks alter column id restart with ${next}`);
+  onTestFinished(() => restart("1000000"));
+  await restart(id);
+  for (const act of [create, list, () => remove(id)]) expect((await act()).text).toContain(`{"Id":${id},`);
 });
 
 test("§2.2: a success has Success, Data and Warnings and nothing else, in this order", async () => {
-  const answers = [await create(freshUrl()), await api.rest("GET", "/api/webhook/list")];
-  for (const { envelope, headers } of answers) {
+  for (const { envelope, headers } of [await create(), await list()]) {
     expect(Object.keys(envelope)).toEqual(["Success", "Data", "Warnings"]);
-    expect(envelope.Success).toBe(true);
-    expect(envelope.Warnings).toEqual([]);
+    expect(envelope).toMatchObject({ Success: true, Warnings: [] });
     expect(headers.get("content-type")).toBe("application/json; charset=utf-8");
   }
 });
@@ -63,33 +61,17 @@ test("§2.2: a failure has Success false, Data null and an array of messages", a
 });
 
 test("§2.3: Created and Modified are UTC in the shape YYYY-MM-DDThh:mm:ss", async () => {
-  const before = Math.floor(Date.now() / 1_000) * 1_000;
-  const { envelope } = await create(freshUrl());
-  for (const time of [envelope.Data.Created, envelope.Data.Modified]) {
-    expect(time).toMatch(/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}$/);
-    expect(Date.parse(`${time}Z`)).toBeGreaterThanOrEqual(before);
-    expect(Date.parse(`${time}Z`)).toBeLessThanOrEqual(Date.now());
-  }
+  const { Id, Created, Modified } = await created();
+  const stored = await db("webhooks").where({ id: Id }).first();
+  const inUtc = (time: Date) => time.toISOString().slice(0, "YYYY-MM-DDThh:mm:ss".length);
+  expect([Created, Modified]).toEqual([inUtc(stored.created), inUtc(stored.modified)]);
 });
 
 test("§4.1: GET /api/webhook/list answers an array of all registered webhooks, of every key, oldest first", async () => {
-  const other = await api.key();
-  const first = (await create(freshUrl())).envelope.Data;
-  const second = (await create(freshUrl(), 3, other.secret)).envelope.Data;
-  const { status, envelope } = await api.rest("GET", "/api/webhook/list");
+  const made = [await created(), await created(freshUrl(), 3, (await api.key()).secret)];
+  const { status, envelope } = await list();
   expect(status).toBe(200);
-  expect(envelope.Data.slice(-2)).toEqual([first, second]);
-});
-
-test("§4.1: a list without webhooks is an empty array", async () => {
-  const empty = await startTestApi();
-  try {
-    expect((await empty.rest("GET", "/api/webhook/list")).text).toBe(
-      '{"Success":true,"Data":[],"Warnings":[]}',
-    );
-  } finally {
-    await empty.stop();
-  }
+  expect(envelope.Data.slice(-2)).toEqual(made);
 });
 
 test("§4.2: POST /api/webhook takes process and url and answers the created webhook", async () => {
@@ -106,100 +88,133 @@ test("§4.2.1: creating the same process and url again changes nothing and answe
   expect(again.status).toBe(200);
   expect(again.envelope.Data).toEqual(first.envelope.Data);
   expect(again.text.replace(/"Warnings":\[".+"\]/, '"Warnings":[]')).toBe(first.text);
-  const other = await create(url, 2);
-  expect(other.envelope.Data.Id).not.toBe(first.envelope.Data.Id);
+  expect((await created(url, 2)).Id).not.toBe(first.envelope.Data.Id);
 });
 
 test("§4.2.1: addresses that differ in spelling only are the same, and the first spelling is shown", async () => {
   const url = "https://Receiver.example:443/a/../same";
-  const first = await create(url);
-  expect(first.envelope.Data.Url).toBe(url);
+  const first = await created(url);
+  expect(first.Url).toBe(url);
   for (const same of [
     "https://receiver.example/same",
     "https://receiver.example./same",
     "HTTPS://RECEIVER.EXAMPLE/./same",
-  ]) {
-    expect((await create(same)).envelope.Data).toEqual(first.envelope.Data);
-  }
-  expect((await create("https://receiver.example/Same")).envelope.Data.Id).not.toBe(first.envelope.Data.Id);
+  ])
+    expect(await created(same)).toEqual(first);
+  expect((await created("https://receiver.example/Same")).Id).not.toBe(first.Id);
 });
 
 test("§4.2.1: fifty creates at once, of two keys and two spellings, make one webhook", async () => {
-  const other = await api.key();
-  const path = freshUrl();
-  const answers = await Promise.all(
-    Array.from({ length: 50 }, (_, i) =>
-      create(
-        i % 2 ? path : path.replace("receiver.example", "RECEIVER.example:443"),
-        1,
-        i % 3 ? api.adminKey : other.secret,
-      ),
-    ),
+  const keys = [api.adminKey, (await api.key()).secret];
+  const url = freshUrl();
+  const spellings = [url, url.replace("receiver.example", "RECEIVER.example:443")];
+  const made = await Promise.all(
+    Array.from({ length: 50 }, (_, n) => created(spellings[n % 2], 1, keys[n % 3 ? 0 : 1])),
   );
-  expect(new Set(answers.map((answer) => answer.status))).toEqual(new Set([200]));
-  expect(new Set(answers.map((answer) => answer.envelope.Data.Id)).size).toBe(1);
-  const { rows } = await api.context.db.raw("select count(*)::int as n from webhooks where target_url = ?", [
-    path,
-  ]);
-  expect(rows[0].n).toBe(1);
+  expect(new Set(made.map(({ Id }) => Id)).size).toBe(1);
+  expect(await db("webhooks").where({ target_url: url }).pluck("id")).toHaveLength(1);
 });
 
 test("§4.2.1: a webhook deleted before can be registered anew, under a new Id", async () => {
   const url = freshUrl();
-  const first = (await create(url)).envelope.Data.Id;
-  await api.rest("DELETE", "/api/webhook", { query: { webhookId: String(first) } });
-  expect((await create(url)).envelope.Data.Id).toBeGreaterThan(first);
+  const { Id } = await created(url);
+  await remove(Id);
+  expect((await created(url)).Id).toBeGreaterThan(Id);
 });
 
 test("§4.2.2: the key of an installed app stores its InstalledApplicationId on the webhook", async () => {
-  const app = await createInstalledApp(api.context.db, "Shop");
-  const key = await api.key({ installedAppId: app.id });
-  const { envelope } = await create(freshUrl(), 1, key.secret);
-  expect(envelope.Data.Application).toBe(app.id);
-  const { rows } = await api.context.db.raw("select installed_app_id from webhooks where id = ?", [
-    envelope.Data.Id,
-  ]);
-  expect(rows[0].installed_app_id).toBe(app.id);
+  const app = await createInstalledApp(db, "Shop");
+  const { Id, Application } = await created(freshUrl(), 1, (await api.key({ installedAppId: app.id })).secret);
+  expect(Application).toBe(app.id);
+  expect(await db("webhooks").where({ id: Id }).pluck("installed_app_id")).toEqual([app.id]);
 });
 
 test("§4.2.2: an installed app's create leaves an existing webhook of another key as it is", async () => {
   const url = freshUrl();
-  const first = await create(url);
-  const app = await createInstalledApp(api.context.db, "Late");
-  const again = await create(url, 1, (await api.key({ installedAppId: app.id })).secret);
-  expect(again.envelope.Data).toEqual(first.envelope.Data);
+  const first = await created(url);
+  const app = await createInstalledApp(db, "Late");
+  expect(await created(url, 1, (await api.key({ installedAppId: app.id })).secret)).toEqual(first);
+});
+
+test("§4.3: DELETE /api/webhook takes webhookId and answers the envelope", async () => {
+  const { Id } = await created();
+  const { status, envelope } = await api.rest("DELETE", "/api/webhook", { json: { webhookId: Id } });
+  expect([status, Object.keys(envelope)]).toEqual([200, ["Success", "Data", "Warnings"]]);
+});
+
+test("§4.3.1: the Id from the list deletes its webhook, which is answered and gone from the list", async () => {
+  const made = await created();
+  const Id = idsIn((await list()).envelope).at(-1);
+  const { status, envelope } = await remove(Id);
+  expect([status, envelope]).toMatchObject([200, { Success: true, Data: { Id: made.Id, Url: made.Url } }]);
+  expect(idsIn((await list()).envelope)).not.toContain(made.Id);
+});
+
+test.each(["4711", "-1", "9007199254740993"])(
+  "§4.3.2: a webhookId that does not exist has Success false and a warning: %s",
+  async (webhookId) => {
+    const { envelope } = await remove(webhookId);
+    expect(envelope).toEqual({ Success: false, Data: null, Warnings: [expect.stringContaining(webhookId)] });
+  },
+);
+
+test("§4.3.2: of many deletes of one webhook at once, one succeeds", async () => {
+  const { Id } = await created();
+  const answers = await Promise.all(Array.from({ length: 10 }, () => remove(Id)));
+  expect(answers.filter(({ envelope }) => envelope.Success)).toHaveLength(1);
 });
 
 test("§7.1: a success has status 200 and Success true", async () => {
-  const made = await create(freshUrl());
-  const deleted = await api.rest("DELETE", "/api/webhook", {
-    query: { webhookId: String(made.envelope.Data.Id) },
-  });
-  for (const answer of [made, deleted, await api.rest("GET", "/api/webhook/list")]) {
-    expect([answer.status, answer.envelope.Success]).toEqual([200, true]);
-  }
+  const made = await create();
+  for (const { status, envelope } of [made, await list(), await remove(made.envelope.Data.Id)])
+    expect([status, envelope.Success]).toEqual([200, true]);
 });
 
 test("§7.2: a failure has status 400, Success false, Data null and a message that explains it", async () => {
   const { status, envelope } = await create("http://receiver.example/plain");
-  expect(status).toBe(400);
-  expect(envelope).toEqual({
-    Success: false,
-    Data: null,
-    Warnings: ["url begins with http://; only https:// is allowed"],
-  });
+  const Warnings = ["url begins with http://; only https:// is allowed"];
+  expect([status, envelope]).toEqual([400, { Success: false, Data: null, Warnings }]);
 });
 
-test.each(["/api", "/api/v1", "/api/v2"])(
-  "§9.1: list, create and delete are at %s/webhook",
-  async (prefix) => {
-    const made = await api.rest("POST", `${prefix}/webhook`, { json: { process: 1, url: freshUrl() } });
-    expect(made.envelope.Success).toBe(true);
-    const listed = await api.rest("GET", `${prefix}/webhook/list`);
-    expect(listed.envelope.Data).toContainEqual(made.envelope.Data);
-    const deleted = await api.rest("DELETE", `${prefix}/webhook`, {
-      json: { webhookId: made.envelope.Data.Id },
-    });
-    expect(deleted.envelope.Success).toBe(true);
-  },
-);
+test("§7.3: deleting a nonexistent webhook is a failure with status 400", async () => {
+  const { status, envelope } = await remove("4711");
+  expect([status, envelope.Success, envelope.Data]).toEqual([400, false, null]);
+});
+
+test.each(["/api", "/api/v1", "/api/v2"])("§9.1: list, create and delete are at %s/webhook", async (prefix) => {
+  const made = await api.rest("POST", `${prefix}/webhook`, { json: { process: 1, url: freshUrl() } });
+  const listed = await api.rest("GET", `${prefix}/webhook/list`);
+  expect(listed.envelope.Data).toContainEqual(made.envelope.Data);
+  const json = { webhookId: made.envelope.Data.Id };
+  expect((await api.rest("DELETE", `${prefix}/webhook`, { json })).envelope.Success).toBe(true);
+});
+
+const statesOf = (webhookId: number) =>
+  db("all_deliveries").where("webhook_id", webhookId).orderBy("state").pluck("state");
+
+test("a delete waits for no delivery that is being changed; it is cancelled soon after", async () => {
+  const { Id: webhookId } = await created();
+  const [busy = ""] = await storeDeliveries(db, [{ webhookId }, { webhookId }]);
+  const other = await db.transaction();
+  await other("queue").where("id", busy).forUpdate();
+  expect((await remove(webhookId)).envelope.Success).toBe(true);
+  expect(await statesOf(webhookId)).toEqual(["cancelled", "pending"]);
+  await other.commit();
+  expect(await cancelOfDeleted(db)).toBe(1);
+  expect(await statesOf(webhookId)).toEqual(["cancelled", "cancelled"]);
+});
+
+test("a delete that PostgreSQL chose in a deadlock is tried again", async () => {
+  const { Id: webhookId } = await created();
+  await storeDeliveries(db, [{ webhookId }, { webhookId }]);
+  const other = await db.transaction();
+  await other.raw("set local deadlock_timeout = '1h'");
+  await other("processes").where("process", 1).forUpdate();
+  const deleted = remove(webhookId);
+  await expect.poll(() => waitingQueries(api)).toBe(1);
+  // Now each waits for the other, and the delete, which looks first, gives way.
+  await other("webhooks").where("id", webhookId).forUpdate();
+  await other.commit();
+  expect((await deleted).envelope.Success).toBe(true);
+  expect(await statesOf(webhookId)).toEqual(["cancelled", "cancelled"]);
+});

@@ -1,51 +1,75 @@
-import type { RestRequest } from "../../../support/test-api.ts";
-
-/** One corner of the REST API: a request, and what it must be answered. */
-export interface Corner {
-  /** What is peculiar about it; reads on after the method and the path. */
+/** A corner of the REST API: a request, and how it must be answered. */
+export interface Corner extends Sent {
+  /** What is special about the request. */
   name: string;
-  method: string;
-  /** Below the prefix: `/webhook`, `/webhook/list`. */
-  path: string;
-  /** `url` is one that no other corner uses; `id` is that of a webhook there is. */
-  request?: (given: { url: string; id: bigint; key: string }) => RestRequest;
-  /** Sent as bytes, for what a proper HTTP client will not send: the head's lines after the first, then the body. */
-  bytes?: (given: { key: string }) => { head: string[]; body?: string };
+  /**
+   * The method, and the path below the prefix. Here, in the head and in a body that is text, `{key}` stands for a valid key,
+   * `{KEY}` for the same in capitals, `{url}` for a URL that no other corner has, and `{id}` for a webhook's id above 2^53.
+   */
+  line: string;
   status: number;
-  /** Part of the one warning of a failure. Undefined: a success. */
-  says?: string;
+  /** Part of the one warning of a failure. Undefined for a success. */
+  says?: string | undefined;
 }
 
-/** What a corner's request is made with. */
-type Given = Parameters<NonNullable<Corner["request"]>>[0];
+/** What follows a request's first line. */
+export interface Sent {
+  /** Lines of the head, beside Host, the length of the body and the key. */
+  head?: string[];
+  /** The lines with the key. One with `{key}` unless given. */
+  keys?: string[];
+  /** A text is sent as UTF-8. */
+  body?: string | Buffer;
+}
 
-/** Makes corners of an operation that are refused with 400 and a warning that holds `says`. */
-export function refusedBy(method: string, path: string) {
-  return (name: string, request: RestRequest, says: string): Corner => ({
-    name,
-    method,
-    path,
-    request: () => request,
-    status: 400,
-    says,
+/** A body with its content type; none without one. */
+export const typed = (type: string | undefined, body: string | Buffer): Sent => ({
+  head: type === undefined ? [] : [`Content-Type: ${type}`],
+  body,
+});
+export const json = (body: string | Buffer) => typed("application/json", body);
+export const form = (body: string | Buffer) => typed("application/x-www-form-urlencoded", body);
+
+/** Makes corners of one status, from what is special, the first line, the rest, and part of the warning. */
+export type Row = [name: string, line: string, sent?: Sent, says?: string | undefined];
+export const corners = (status: number, rows: readonly Row[]): Corner[] =>
+  rows.map(([name, line, sent, says]) => ({ name, line, ...sent, status, says }));
+
+/**
+ * Corners of a parameter that is refused with 400. Texts are sent in the query, in a form and in JSON; other JSON is sent as
+ * it is.
+ *
+ * @param line the method and the path
+ * @param others the other parameters, as a query
+ * @param rows a value as JSON, and part of the warning
+ */
+export function refusedValues(
+  line: string,
+  name: string,
+  others: Record<string, string>,
+  rows: readonly (readonly [value: string, says: string])[],
+): Corner[] {
+  const members = Object.entries(others).map(
+    ([other, value]) => `${JSON.stringify(other)}:${JSON.stringify(value)}`,
+  );
+  return rows.flatMap(([value, says]) => {
+    const inJson: Row = ["in JSON", line, json(`{${[...members, `"${name}":${value}`].join()}}`)];
+    const encoded =
+      value.startsWith('"') && new URLSearchParams({ ...others, [name]: JSON.parse(value) }).toString();
+    const places: Row[] = encoded
+      ? [inJson, ["in a form", line, form(encoded)], ["in the query", `${line}?${encoded}`]]
+      : [inJson];
+    // Node reads heads of up to 16 KiB.
+    const sent = places.filter(([, first]) => first.length < 10_000);
+    return corners(
+      400,
+      sent.map(([place, first, rest = {}]) => [`${name} ${value.slice(0, 50)} ${place}`, first, rest, says]),
+    );
   });
 }
 
-/** Makes corners of an operation that are done, with what `pick` takes of what is given. */
-export function takenBy<T>(method: string, path: string, pick: (given: Given) => T) {
-  return (name: string, request: (picked: T) => RestRequest): Corner => ({
-    name,
-    method,
-    path,
-    request: (given) => request(pick(given)),
-    status: 200,
-  });
-}
-
-/** A JSON body as it is. */
-export function jsonText(body: string): RestRequest {
-  return { raw: { body, type: "application/json" } };
-}
+/** The length of what `{url}` stands for. */
+export const URL_LENGTH = 40;
 
 /** The numbers that `process` can have, as messages list them. */
 export const MEMBERS =
