@@ -1,7 +1,8 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code, type ConnectError, createClient } from "@connectrpc/connect";
+import type { ServiceError } from "@grpc/grpc-js";
 import pino from "pino";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
   BadRequestSchema,
   ErrorInfoSchema,
@@ -13,21 +14,18 @@ import { SetWebhookRequestSettingsRequestSchema } from "../../../gen/webhook/v1/
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { toConnectError } from "../../../src/api/errors/errors.ts";
 import { DomainError, ERROR_DOMAIN } from "../../../src/contract/errors.ts";
-import { grpc, PROTOCOLS } from "../../support/clients.ts";
-import { grpcTrailers, refused } from "../../support/grpc-calls.ts";
-import { ONLY, startTestApi, type TestApi } from "../../support/test-api.ts";
+import { PROTOCOLS } from "../../support/clients.ts";
+import { foreignClient, grpcTrailers, refused } from "../../support/grpc-calls.ts";
+import { enveloped } from "../../support/hostile-messages.ts";
+import { ONLY, useApi } from "../../support/test-api.ts";
+import { callGrpc, callHttp } from "../../support/wire.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 /** The reason, after seeing to it that there is one and that it is ours. */
 function reasonOf(error: ConnectError): string | undefined {
   const [info, ...more] = error.findDetails(ErrorInfoSchema);
-  expect(more).toEqual([]);
-  expect(info?.domain).toBe(ERROR_DOMAIN);
+  expect([info?.domain, more]).toEqual([ERROR_DOMAIN, []]);
   return info?.reason;
 }
 
@@ -37,18 +35,22 @@ const EVENT_TYPES = WebhookProcessSchema.values
   .join(", ");
 
 describe.each(PROTOCOLS)("over %s", (_name, transport) => {
+  const webhooks = createClient(WebhookService, transport(api));
+
   test("wrong fields are named one by one, for programs", async () => {
-    const error = await refused(createClient(WebhookService, transport(api)).createWebhook({}));
-    expect([error.code, reasonOf(error)]).toEqual([Code.InvalidArgument, "FIELDS_INVALID"]);
-    const [bad] = error.findDetails(BadRequestSchema);
-    expect(bad?.fieldViolations.map(({ field, description }) => [field, description])).toEqual([
-      ["process", `is required and must not be 0; allowed: ${EVENT_TYPES}`],
-      ["url", "is required and must not be empty"],
+    const error = await refused(webhooks.createWebhook({}));
+    expect([error.code, reasonOf(error), error.rawMessage]).toEqual([
+      Code.InvalidArgument,
+      "FIELDS_INVALID",
+      `process is required and must not be 0; allowed: ${EVENT_TYPES}; url is required and must not be empty`,
+    ]);
+    expect(error.findDetails(BadRequestSchema)[0]?.fieldViolations).toMatchObject([
+      { field: "process", description: `is required and must not be 0; allowed: ${EVENT_TYPES}` },
+      { field: "url", description: "is required and must not be empty" },
     ]);
   });
 
   test("an address that no webhook can have is a violation of the field url", async () => {
-    const webhooks = createClient(WebhookService, transport(api));
     const error = await refused(webhooks.createWebhook({ process: 1, url: "https://127.0.0.1/hooks" }));
     expect(reasonOf(error)).toBe("URL_NOT_ALLOWED");
     const [violation] = error.findDetails(BadRequestSchema)[0]?.fieldViolations ?? [];
@@ -56,22 +58,50 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
     expect(error.rawMessage).toContain(violation?.description);
   });
 
-  test("what is not there, and keys that may not, each have their reason", async () => {
-    const missing = createClient(WebhookService, transport(api)).deleteWebhook({ webhookId: 4711n });
-    expect(reasonOf(await refused(missing))).toBe("WEBHOOK_NOT_FOUND");
-    const deliveries = createClient(DeliveryService, transport(api));
+  test("what is not there, and keys that may not, each have their code, reason and words", async () => {
+    const missing = await refused(webhooks.deleteWebhook({ webhookId: 4711n }));
+    expect([missing.code, reasonOf(missing), missing.rawMessage]).toEqual([
+      Code.NotFound,
+      "WEBHOOK_NOT_FOUND",
+      "there is no webhook 4711; list the webhooks to find its Id",
+    ]);
     const deliveryId = "01a1fcb1-a29f-764b-ae78-489c1b984865";
-    expect(reasonOf(await refused(deliveries.getDelivery({ deliveryId })))).toBe("DELIVERY_NOT_FOUND");
+    const delivery = createClient(DeliveryService, transport(api)).getDelivery({ deliveryId });
+    expect(reasonOf(await refused(delivery))).toBe("DELIVERY_NOT_FOUND");
 
-    const unknown = createClient(WebhookService, transport(api, "unknown")).listWebhooks({});
-    expect(reasonOf(await refused(unknown))).toBe("API_KEY_UNKNOWN");
-    const { secret } = await api.key({ permissions: ONLY.publish });
-    const may = await refused(createClient(WebhookService, transport(api, secret)).listWebhooks({}));
+    const listBy = (key: string) => refused(createClient(WebhookService, transport(api, key)).listWebhooks({}));
+    const unknown = await listBy("unknown");
+    expect([unknown.code, reasonOf(unknown)]).toEqual([Code.Unauthenticated, "API_KEY_UNKNOWN"]);
+    const may = await listBy((await api.key({ permissions: ONLY.publish })).secret);
     expect(reasonOf(may)).toBe("PERMISSION_MISSING");
-    expect(may.findDetails(ErrorInfoSchema)[0]?.metadata).toEqual({
-      permission: "Read_Administrative_Data",
-    });
+    expect(may.findDetails(ErrorInfoSchema)[0]?.metadata).toEqual({ permission: "Read_Administrative_Data" });
   });
+
+  test.each([64 * 1024 + 1, 4 * 1024 * 1024 + 1])(
+    "a message of %i bytes is RESOURCE_EXHAUSTED, and the error names the limit",
+    async (bytes) => {
+      const error = await refused(webhooks.createWebhook({ process: 1, url: "x".repeat(bytes) }));
+      expect([error.code, reasonOf(error), error.rawMessage]).toEqual([
+        Code.ResourceExhausted,
+        "MESSAGE_TOO_LARGE",
+        "a message of this method may have at most 65536 bytes, uncompressed; send less at once",
+      ]);
+    },
+  );
+});
+
+test("messages come whole to clients of any make, whatever characters they have", async () => {
+  const client = foreignClient(api);
+  onTestFinished(client.close);
+  const detailsOf = (process: number, url: string) =>
+    client.call("CreateWebhook", { process, url }).catch(({ details }: ServiceError) => details);
+  const url = "ftp://receiver.example/?a=1&b=%2F";
+  expect(await detailsOf(1, url)).toBe("url begins with ftp://; only https:// is allowed");
+  const same = await refused(api.client(WebhookService).createWebhook({ process: 4711 as 1, url }));
+  expect(await detailsOf(4711, url)).toBe(same.rawMessage);
+  const body = enveloped(Buffer.from("\n\u0007ä 50%;"));
+  const { message } = await callGrpc(api, "/grpc.health.v1.Health/Check", { body });
+  expect(message).toBe('there is no service "%C3%A4 50%25;"');
 });
 
 test.each(["x", "界"])(
@@ -89,7 +119,7 @@ test.each(["x", "界"])(
     );
     expect(trailers["grpc-status"]).toBe(String(Code.InvalidArgument));
     expect(bytes).toBeLessThan(8_192);
-    const error = await refused(createClient(WebhookService, grpc(api)).setWebhookRequestSettings(request));
+    const error = await refused(api.client(WebhookService).setWebhookRequestSettings(request));
     const named = error.findDetails(BadRequestSchema)[0]?.fieldViolations.map(({ field }) => field) ?? [];
     expect(named.slice(0, 3)).toEqual([
       "settings.headers",
@@ -107,18 +137,64 @@ test("a limit that ends tells when, rounded up to whole seconds where a header t
     "Test",
   );
   expect([error.code, reasonOf(error)]).toEqual([Code.ResourceExhausted, "RATE_LIMITED"]);
-  expect(error.findDetails(RetryInfoSchema)[0]?.retryDelay).toMatchObject({
-    seconds: 1n,
-    nanos: 201_000_000,
-  });
+  const retryDelay = { seconds: 1n, nanos: 201_000_000 };
+  expect(error.findDetails(RetryInfoSchema)).toMatchObject([{ retryDelay }]);
   expect(error.metadata.get("Retry-After")).toBe("2");
 });
 
 test("a fault of ours is told as a reference, which is among the metadata too", () => {
   const error = toConnectError(new Error("select secret from keys"), pino({ level: "silent" }), "Test");
   const [info] = error.findDetails(ErrorInfoSchema);
-  expect([error.code, info?.reason]).toEqual([Code.Internal, "INTERNAL"]);
-  expect(error.rawMessage).toBe(
+  expect([error.code, info?.reason, error.rawMessage]).toEqual([
+    Code.Internal,
+    "INTERNAL",
     `internal error; reference in the service's log: ${info?.metadata.reference}`,
-  );
+  ]);
+});
+
+test("refusals before a service is asked have reasons as well, in every protocol", async () => {
+  const reason = { details: [{ type: "google.rpc.ErrorInfo", debug: { reason: "REQUEST_INVALID" } }] };
+  const LIST = "WebhookService/ListWebhooks";
+  const unread = await callHttp(api, LIST, { body: "[" });
+  expect(unread).toMatchObject({ status: 400, json: { code: "invalid_argument", ...reason } });
+  const packed = await callHttp(api, LIST, { headers: { "Content-Encoding": "zstd" } });
+  const message = 'requests cannot be compressed as "zstd"; use gzip or br, or send them uncompressed';
+  expect(packed).toMatchObject({ status: 400, json: { code: "invalid_argument", message, ...reason } });
+  const body = new Uint8Array([0, 0, 0, 0, 1, 0xff]);
+  const web = await callHttp(api, LIST, { type: "application/grpc-web+proto", body });
+  expect(web.text).toContain("grpc-status-details-bin");
+  const { status, trailers } = await callGrpc(api, LIST, { body });
+  const details = Buffer.from(String(trailers["grpc-status-details-bin"]), "base64");
+  expect([status, String(details)]).toEqual([3, expect.stringContaining("REQUEST_INVALID")]);
+});
+
+const FORM = "application/x-www-form-urlencoded";
+const BY_JSON = "with Content-Type: application/json";
+test.each([
+  ["POST", "ListWebhooks", FORM, 415, BY_JSON],
+  ["POST", "CreateWebhook", "text/plain", 415, BY_JSON],
+  ["POST", "CreateWebhook", "application/json, a/b", 415, BY_JSON],
+  ["POST", "CreateWebhook", null, 415, "cannot read a body without a Content-Type: send JSON by POST"],
+  ["GET", "ListWebhooks", null, 415, "by GET with connect=v1, encoding=json and message={}"],
+  ["GET", "CreateWebhook", null, 405, "is called by POST"],
+  ["PUT", "ListWebhooks", "application/json", 405, "is called by POST"],
+  ["PROPFIND", "ListWebhooks", "application/json", 405, "is called by POST"],
+])("%s of %s as %s is told what to do instead", async (verb, method, type, status, words) => {
+  const answer = await callHttp(api, `WebhookService/${method}`, { verb, type });
+  const [name, value] = status === 405 ? ["Allow", "POST"] : ["Accept-Post", "json"];
+  expect([answer.status, answer.headers.get(name)]).toEqual([status, expect.stringContaining(value)]);
+  expect(answer.json).toMatchObject({
+    code: "unimplemented",
+    message: expect.stringContaining(words),
+    details: [{ debug: { reason: "METHOD_NOT_SERVED" } }],
+  });
+});
+
+test("a stream both ways over HTTP/1.1 is told that it needs HTTP/2", async () => {
+  const type = "application/connect+json";
+  const method = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+  expect(await callHttp(api, method, { type })).toMatchObject({
+    status: 426,
+    json: { message: "ServerReflectionInfo streams both ways, which HTTP/1.1 cannot: call it over HTTP/2" },
+  });
 });

@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
+import { rows } from "../../../src/db/database.ts";
 import { cancelOfDeleted } from "../../../src/db/webhooks/webhooks.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -62,9 +63,9 @@ test("§2.2: a failure has Success false, Data null and an array of messages", a
 
 test("§2.3: Created and Modified are UTC in the shape YYYY-MM-DDThh:mm:ss", async () => {
   const { Id, Created, Modified } = await created();
-  const stored = await db("webhooks").where({ id: Id }).first();
-  const inUtc = (time: Date) => time.toISOString().slice(0, "YYYY-MM-DDThh:mm:ss".length);
-  expect([Created, Modified]).toEqual([inUtc(stored.created), inUtc(stored.modified)]);
+  const [stored] = await rows<Record<"created" | "modified", Date>>(db, "select * from webhooks where id = :Id", { Id });
+  const inUtc = (time?: Date) => time?.toISOString().slice(0, "YYYY-MM-DDThh:mm:ss".length);
+  expect([Created, Modified]).toEqual([inUtc(stored?.created), inUtc(stored?.modified)]);
 });
 
 test("§4.1: GET /api/webhook/list answers an array of all registered webhooks, of every key, oldest first", async () => {
