@@ -9,7 +9,6 @@ import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { arbitraryMessage } from "./arbitrary-messages.ts";
 import { arbitraryType } from "./arbitrary-types.ts";
-import { parseJsonTree } from "./json-tree.ts";
 import { readMessage } from "./reading.ts";
 
 /** Of every type of the API, those of payloads included. */
@@ -32,8 +31,7 @@ const TYPED = OURS.filter(
 
 function expectWrittenAndRead(desc: DescMessage, message: MessageShape<DescMessage>): void {
   const json = jsonWriter(desc, "payload")(message);
-  expect(() => JSON.parse(json)).not.toThrow();
-  const read = readMessage(desc, parseJsonTree(json));
+  const read = readMessage(desc, json);
   expect(equals(desc, read.message, message), json).toBe(true);
 }
 
@@ -43,7 +41,7 @@ test("any message of any type is JSON with the proto's keys in its order, and re
   );
   fc.assert(
     fc.property(any, ({ desc, message }) => expectWrittenAndRead(desc, message)),
-    { numRuns: 500 },
+    { numRuns: 200 },
   );
 });
 
@@ -59,13 +57,7 @@ function typeWith(fieldNames: string[]): DescMessage {
     messageType: [
       {
         name: "M",
-        field: fieldNames.map((name, index) => ({
-          name,
-          jsonName: name,
-          number: index + 1,
-          type: 9,
-          label: 1,
-        })),
+        field: fieldNames.map((name, n) => ({ name, jsonName: name, number: n + 1, type: 9, label: 1 })),
       },
     ],
   });

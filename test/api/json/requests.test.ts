@@ -1,74 +1,47 @@
-import { once } from "node:events";
-import * as http2 from "node:http2";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
+import { aWebhook } from "../../support/builders.ts";
 import { enveloped } from "../../support/hostile-messages.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { useApi } from "../../support/test-api.ts";
+import { callByGet, callGrpc, callHttp } from "../../support/wire.ts";
 
 /** Beyond 2^53 and odd: a double is the next even number. */
 const ODD = "9007199254740993";
 const ROUNDED = "9007199254740992";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-  await api.context.db.raw(`alter table webhooks alter column id restart with ${ROUNDED}`);
-  await api.register();
-  await api.register();
-  expect(await api.context.db("webhooks").pluck("id").orderBy("id")).toEqual([BigInt(ROUNDED), BigInt(ODD)]);
-});
-afterAll(() => api.stop());
+const api = await useApi();
+const { db } = api.context;
+for (const id of [ROUNDED, ODD]) await aWebhook().with({ id }).in(db);
 
+/** What is answered, trailers included. */
 type Call = (method: string, json: string) => Promise<string>;
 
-/** Posts a body; answers the body with everything in it, such as trailers of gRPC-Web. */
-async function post(method: string, type: string, body: string | Uint8Array<ArrayBuffer>, headers = {}) {
-  const answer = await fetch(`${api.url}/webhook.v1.${method}`, {
-    method: "POST",
-    headers: { "X-Service-Key": api.adminKey, "Content-Type": `application/${type}`, ...headers },
-    body,
-  });
-  return answer.text();
-}
+const post = async (method: string, body: string | Uint8Array<ArrayBuffer>, type = "json", headers = {}) =>
+  (await callHttp(api, method, { body, type: `application/${type}`, headers })).text;
 
-async function get(method: string, query: Record<string, string>): Promise<string> {
-  const params = new URLSearchParams({ connect: "v1", encoding: "json", ...query });
-  const headers = { "X-Service-Key": api.adminKey };
-  return (await fetch(`${api.url}/webhook.v1.${method}?${params}`, { headers })).text();
-}
-
-/** Calls by gRPC; answers the body and the message of the trailers. */
-async function grpc(method: string, json: string): Promise<string> {
-  const session = http2.connect(api.grpcUrl);
-  onTestFinished(() => session.destroy());
-  const stream = session.request({
-    ":method": "POST",
-    ":path": `/webhook.v1.${method}`,
-    "content-type": "application/grpc+json",
-    te: "trailers",
-    "x-service-key": api.adminKey,
-  });
-  const parts: Buffer[] = [];
-  stream.on("data", (part: Buffer) => parts.push(part));
-  stream.end(enveloped(Buffer.from(json)));
-  const [trailers] = await once(stream, "trailers");
-  return `${Buffer.concat(parts)} ${trailers["grpc-status"]} ${trailers["grpc-message"]}`;
-}
+const grpc: Call = async (method, json) => {
+  const call = { type: "application/grpc+json", body: enveloped(Buffer.from(json)) };
+  const { body, status, message } = await callGrpc(api, method, call);
+  return `${body} ${status} ${message}`;
+};
 
 const UNARY: [string, Call][] = [
-  ["Connect", (method, json) => post(method, "json", json)],
+  ["Connect", post],
   [
     "Connect, compressed",
-    (method, json) => post(method, "json", new Uint8Array(gzipSync(json)), { "Content-Encoding": "gzip" }),
+    (method, json) => post(method, new Uint8Array(gzipSync(json)), "json", { "Content-Encoding": "gzip" }),
   ],
   ["gRPC", grpc],
-  ["gRPC-Web", (method, json) => post(method, "grpc-web+json", enveloped(Buffer.from(json)))],
+  ["gRPC-Web", (method, json) => post(method, enveloped(Buffer.from(json)), "grpc-web+json")],
 ];
 const GET: [string, Call][] = [
-  ["Connect GET", (method, message) => get(method, { message })],
+  ["Connect GET", async (method, message) => (await callByGet(api, method, { message })).text],
   [
     "Connect GET, base64",
-    (method, json) => get(method, { base64: "1", message: Buffer.from(json).toString("base64url") }),
+    async (method, json) => {
+      const message = Buffer.from(json).toString("base64url");
+      return (await callByGet(api, method, { base64: "1", message })).text;
+    },
   ],
 ];
 
@@ -87,7 +60,7 @@ test.each([...UNARY, ...GET])(
 );
 
 test("the items of a list keep every digit", async () => {
-  const history = await post("StatsService/ListWebhookHistory", "json", `{"webhookIds": [1, ${ODD}]}`);
+  const history = await post("StatsService/ListWebhookHistory", `{"webhookIds": [1, ${ODD}]}`);
   expect(JSON.parse(history).webhooks).toMatchObject([{ webhookId: ODD }]);
 });
 
@@ -96,38 +69,28 @@ test("the integers of a published payload keep every digit, at any depth, also o
     `{"idempotencyKey": "${key}", "userId": "[{${ROUNDED}\\"", "orderDispatched": {"orderId": ${ODD},
       "orderNumber": "a, 9007199254740993", "dispatchedAt": "2026-02-28T23:59:59Z",
       "lines": [{"productId": -9223372036854775808, "sku": "s", "quantity": 1}, {"productId": ${ODD}, "sku": "t"}]}}`;
+  const streamed = (key: string) => enveloped(Buffer.from(`{"events": [${event(key)}]}`));
   const published = [
-    await post(PUBLISH, "json", event("unary")),
-    await post(
-      "EventService/PublishEventBatch",
-      "json",
-      `{"events": [${event("batch-1")}, ${event("batch-2")}]}`,
-    ),
-    await post(
-      "EventService/PublishEvents",
-      "connect+json",
-      Buffer.concat(["1", "2"].map((n) => enveloped(Buffer.from(`{"events": [${event(`stream-${n}`)}]}`)))),
-    ),
+    await post(PUBLISH, event("unary")),
+    await post("EventService/PublishEventBatch", `{"events": [${event("batch-1")}, ${event("batch-2")}]}`),
+    await post("EventService/PublishEvents", Buffer.concat([streamed("1"), streamed("2")]), "connect+json"),
     await grpc("EventService/PublishEvents", `{"events": [${event("grpc")}]}`),
   ];
   for (const answer of published) expect(answer).toContain("eventId");
-  const payloads: string[] = await api.context.db("events").pluck("payload");
-  expect(payloads.map(String)).toEqual(
+  expect((await db("events").pluck("payload")).map(String)).toEqual(
     Array(6).fill(
       `{"OrderId":${ODD},"OrderNumber":"a, 9007199254740993","DispatchedAt":"2026-02-28T23:59:59","Carrier":null,"TrackingNumber":null,"Lines":[{"ProductId":-9223372036854775808,"Sku":"s","Quantity":1},{"ProductId":${ODD},"Sku":"t","Quantity":0}]}`,
     ),
   );
 });
 
-test.each([
-  ["one too large for 64 bits", "9223372036854775808"],
-  ["one with a fraction", `${ODD}.0`],
-  ["one with an exponent", "9.007199254740993e15"],
-  ["one of 8,000 digits", "1".repeat(8_000)],
-])("an integer that cannot be kept exactly is refused: %s", async (_name, id) => {
-  const says = "GetWebhookRequest.webhook_id must be a whole number of 64 bits";
-  for (const [, call] of UNARY) expect(await call(GET_WEBHOOK, `{"webhookId": ${id}}`)).toContain(says);
-});
+test.each(["9223372036854775808", `${ODD}.0`, "9.007199254740993e15", "1".repeat(8_000)])(
+  "an integer that cannot be kept exactly is refused: %s",
+  async (id) => {
+    const says = "GetWebhookRequest.webhook_id must be a whole number of 64 bits";
+    for (const [, call] of UNARY) expect(await call(GET_WEBHOOK, `{"webhookId": ${id}}`)).toContain(says);
+  },
+);
 
 test.each([
   [
@@ -157,7 +120,7 @@ test.each([
     "the message is not valid JSON: Expected",
   ],
 ])("other errors stay as they are beside a large integer: %s", async (_name, method, json, says) => {
-  expect(await post(method, "json", json)).toContain(says);
+  expect(await post(method, json)).toContain(says);
 });
 
 test.each([
@@ -168,36 +131,65 @@ test.each([
   ["2026-04-30T24:00:00Z", "but hours are 00 to 23; send midnight as 00:00:00 of the next day"],
 ])("a time that does not exist is refused, and the error says why: %s", async (time, says) => {
   const told = `is ${time}, ${says}`;
-  for (const [, call] of [...UNARY, ...GET]) {
-    const answer = await call(DELIVERIES, `{"from": "${time}"}`);
-    expect(answer).toContain(`ListDeliveriesRequest.from ${told}`);
-  }
+  for (const [, call] of [...UNARY, ...GET])
+    expect(await call(DELIVERIES, `{"from": "${time}"}`)).toContain(`ListDeliveriesRequest.from ${told}`);
   const events = `{"events": [{"orderDispatched": {"dispatchedAt": "${time.replace("-", "\\u002D")}"}}]}`;
-  const streamed = await post("EventService/PublishEvents", "connect+json", enveloped(Buffer.from(events)));
+  const streamed = await post("EventService/PublishEvents", enveloped(Buffer.from(events)), "connect+json");
   for (const answer of [streamed, await grpc("EventService/PublishEvents", events)])
     expect(answer).toContain(`OrderDispatched.dispatched_at ${told}`);
-  const { code, details } = JSON.parse(await post(DELIVERIES, "json", `{"from": "${time}"}`));
+  const { code, details } = JSON.parse(await post(DELIVERIES, `{"from": "${time}"}`));
   expect([code, details[0].debug.reason]).toEqual(["invalid_argument", "REQUEST_INVALID"]);
 });
 
 test.each(["2028-02-29T00:00:00Z", "2026-01-31T23:59:59.999999999-12:00", "2000-02-29T00:00:00Z"])(
   "the last day of a month is taken: %s",
   async (time) => {
-    expect(JSON.parse(await post(DELIVERIES, "json", `{"from": "${time}"}`))).not.toHaveProperty("code");
+    expect(JSON.parse(await post(DELIVERIES, `{"from": "${time}"}`))).not.toHaveProperty("code");
   },
 );
 
 test.each(["2026-02-30T24:61:00Z", "2026-02-30", "2026-02-30T00:00:00Zhunter2"])(
   "text that is no time has the error of all such text: %s",
   async (time) => {
-    expect(await post(DELIVERIES, "json", `{"from": "${time}"}`)).toContain(
+    expect(await post(DELIVERIES, `{"from": "${time}"}`)).toContain(
       "Timestamp must be a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
     );
   },
 );
 
+const KEY = { name: "k", permissions: ["PERMISSION_READ_ADMINISTRATIVE_DATA"] };
+
 test("texts that look like times and integers stay as they are", async () => {
   const name = `2026-02-30T00:00:00Z, ${ODD}`;
-  const key = JSON.stringify({ name, permissions: ["PERMISSION_READ_ADMINISTRATIVE_DATA"] });
-  expect(JSON.parse(await post("ApiKeyService/CreateApiKey", "json", key)).apiKey.name).toBe(name);
+  const made = await post("ApiKeyService/CreateApiKey", JSON.stringify({ ...KEY, name }));
+  expect(JSON.parse(made).apiKey.name).toBe(name);
+});
+
+test.each([
+  ["the event types of a key", "ApiKeyService/CreateApiKey", { ...KEY, allowedProcess: [1] }, "allowedProcess"],
+  ["one event type of a key", "ApiKeyService/CreateApiKey", { ...KEY, allowedProcesses: ["ORDER"] }, "ORDER"],
+  ["the filter of what is sent again", "DeliveryService/SendAgainMany", { webhookID: "1" }, "webhookID"],
+  ["a state in a filter", DELIVERIES, { states: ["FAILED"] }, "FAILED"],
+  ["the time that an old secret works", "ApiKeyService/RotateApiKey", { grace: "3600s" }, "grace"],
+])("%s, misspelt in JSON, is refused and not left out", async (_, method, message, says) => {
+  const body = JSON.stringify(message);
+  const answers = [await callHttp(api, method, { body })];
+  if (method === DELIVERIES) answers.push(await callByGet(api, method, { message: body }));
+  for (const { status, json } of answers)
+    expect([status, json]).toMatchObject([
+      400,
+      {
+        code: "invalid_argument",
+        message: expect.stringContaining(`"${says}"`),
+        details: [{ debug: { reason: "REQUEST_INVALID" } }],
+      },
+    ]);
+  expect(await db("api_keys").where("name", "k")).toEqual([]);
+});
+
+test("names in JSON may be those of the proto file, and numbers stand for enums", async () => {
+  const body = JSON.stringify({ process: 1, url: "https://receiver.example/proto-names" });
+  const { id } = (await callHttp(api, "WebhookService/CreateWebhook", { body })).json.webhook;
+  const deleted = await post("WebhookService/DeleteWebhook", JSON.stringify({ webhook_id: id }));
+  expect(JSON.parse(deleted).webhook.id).toBe(id);
 });
