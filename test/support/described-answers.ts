@@ -13,6 +13,13 @@ export const DESCRIBED_TIMEOUT_MS = 7_500;
 /** The description that every answer is held against; `openapi.test.ts` sees to it that it is the one served. */
 export const described: OpenApiDocument = openApiDocument(restBindings(SERVICES), DESCRIBED_TIMEOUT_MS);
 
+/** The warning that the description has as an example of a kind of failure. */
+export function exampleOf(response: string, name: string): string | undefined {
+  // biome-ignore lint/suspicious/noExplicitAny: a document, of which only this is looked at
+  const { examples } = (described.components.responses as any)[response].content["application/json"];
+  return examples[name]?.value.Warnings[0];
+}
+
 /** Knows how to check JSON against parts of the description. */
 export const ajv = new Ajv2020({ allErrors: true, strict: true, allowUnionTypes: true });
 for (const format of ["int32", "uint32", "int64", "uint64"]) ajv.addFormat(format, true);

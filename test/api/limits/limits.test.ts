@@ -1,203 +1,146 @@
-import { type Client, Code, createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
-import { Agent } from "undici";
-import { afterEach, describe, expect, test } from "vitest";
-import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { Code, type ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { createWrongKeys, MAX_ADDRESSES, MAX_SEEN_KEYS } from "../../../src/api/auth/wrong-keys.ts";
+import { RATE_LIMIT_FIELDS } from "../../../src/api/limits/request-limits.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import { connect, grpc, grpcWeb } from "../../support/clients.ts";
-import { failure } from "../../support/failure.ts";
-import { ONLY, startTestApi, type TestApi } from "../../support/test-api.ts";
+import { exampleOf } from "../../support/described-answers.ts";
+import { refused } from "../../support/grpc-calls.ts";
+import { ONLY, startTestApi, type TestApi, useApi } from "../../support/test-api.ts";
+import { callHttp } from "../../support/wire.ts";
 
-let api: TestApi;
-afterEach(() => api.stop());
+/** Calls come from the address that they say, so that each test has its own, and one key per test has its own requests. */
+const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8,::1/128" }).limits;
+const limits = { wrongKeysPerMinute: 2, requestsPerMinute: 3 };
+const api = await startTestApi({ limits: { ...limits, trustedProxies } });
+afterAll(() => api.stop());
 
 const LIST = ["GET", "/api/webhook/list"] as const;
-const seconds = (text: string | null) => {
-  expect(text).toMatch(/^[1-9]\d*$/);
-  const value = Number(text);
-  expect(value).toBeLessThanOrEqual(60);
-  return value;
-};
+/** A time to wait, as a header tells it. */
+const SECONDS = expect.stringMatching(/^([1-9]|[1-5]\d|60)$/);
+const TRANSPORTS = [grpc, connect, grpcWeb];
+
+let addresses = 0;
+/** The header of a caller whom no other test has been. */
+const freshCaller = () => ({ "X-Forwarded-For": `198.51.100.${++addresses}` });
+const freshKey = async (on: TestApi = api) => (await on.key()).secret;
+const listBy = (key: string, headers = {}, on = api) => on.rest(...LIST, { key, headers });
+const wrong = (headers = {}, on = api) => listBy("wrong", headers, on);
+const listVia = (transport: Transport, headers = {}): Promise<ConnectError> =>
+  refused(createClient(WebhookService, transport).listWebhooks({}, { headers }));
+
+/** Uses an address up. */
+async function throttled() {
+  const caller = freshCaller();
+  for (let n = 0; n < limits.wrongKeysPerMinute; n += 1) expect((await wrong(caller)).status).toBe(401);
+  return caller;
+}
+
+/** Statements about API keys that the service makes while `act` runs. */
+async function lookUpsOf(act: () => Promise<unknown>): Promise<number> {
+  let lookUps = 0;
+  const note = ({ sql }: { sql: string }) => {
+    if (sql.includes("secret_sha256")) lookUps += 1;
+  };
+  api.context.db.on("query", note);
+  await act().finally(() => api.context.db.removeListener("query", note));
+  return lookUps;
+}
+
+const wordsOf = (text: string | undefined) => text?.replaceAll(/\d+/g, "#");
 
 describe("wrong keys", () => {
-  const start = async (wrongKeysPerMinute: number, more = {}) => {
-    api = await startTestApi({ limits: { wrongKeysPerMinute, ...more } });
-  };
-  const wrong = (headers: Record<string, string> = {}) => api.rest(...LIST, { key: "wrong", headers });
-
-  test("are 401 so often in a minute and then 429, with the time to wait, in the envelope", async () => {
-    await start(3);
-    for (let n = 0; n < 3; n += 1) expect((await wrong()).status).toBe(401);
-    const { status, headers, envelope } = await wrong();
-    expect(status).toBe(429);
-    const wait = seconds(headers.get("Retry-After"));
+  test("are 401 so often in a minute and then 429, with the time to wait, in the envelope, as the description says", async () => {
+    const { status, headers, envelope } = await wrong(await throttled());
+    const wait = headers.get("Retry-After");
+    expect([status, wait]).toEqual([429, SECONDS]);
     expect(envelope).toEqual({
       Success: false,
       Data: null,
-      Warnings: [expect.stringMatching(/^too many wrong API keys.*not checked.*retry in \d+ s$/)],
+      Warnings: [expect.stringMatching(`^too many wrong API keys.*not checked.*retry in ${wait} s$`)],
     });
-    expect(envelope.Warnings[0]).toContain(` ${wait} s`);
-  });
-
-  test("are told to wait in every protocol alike, for one address has one count", async () => {
-    await start(2);
-    await wrong();
-    await wrong();
-    for (const transport of [grpc(api, "wrong"), connect(api, "wrong"), grpcWeb(api, "wrong")]) {
-      const refused = await failure(createClient(WebhookService, transport).listWebhooks({}));
-      expect(refused?.code).toBe(Code.ResourceExhausted);
-      seconds(refused?.metadata.get("Retry-After") ?? null);
-    }
-    expect((await api.rest("POST", "/api/webhook", { key: "wrong", raw: { body: "{" } })).status).toBe(429);
-  });
-
-  /** Statements about API keys that the service makes while `act` runs. */
-  async function lookUpsOf(act: () => Promise<unknown>): Promise<number> {
-    let lookUps = 0;
-    const note = ({ sql }: { sql: string }) => {
-      if (sql.includes("secret_sha256")) lookUps += 1;
-    };
-    api.context.db.on("query", note);
-    try {
-      await act();
-    } finally {
-      api.context.db.removeListener("query", note);
-    }
-    return lookUps;
-  }
-
-  test("hold up no key of the same address that this process has seen valid", async () => {
-    await start(1);
-    expect((await api.rest(...LIST)).status).toBe(200);
-    for (let n = 0; n < 5; n += 1) await wrong();
-    expect((await wrong()).status).toBe(429);
-    expect((await api.rest(...LIST)).status).toBe(200);
-    await expect(createClient(WebhookService, grpc(api)).listWebhooks({})).resolves.toBeDefined();
+    expect(wordsOf(envelope.Warnings[0])).toBe(wordsOf(exampleOf("TooManyRequests", "wrongKeys")));
   });
 
   test("are refused without a look-up once their address is throttled, in every protocol and on the sign-in page", async () => {
-    await start(2);
-    expect(await lookUpsOf(wrong)).toBeGreaterThan(0);
-    await wrong();
+    const caller = freshCaller();
+    expect(await lookUpsOf(() => wrong(caller))).toBeGreaterThan(0);
+    await wrong(caller);
     const guesses = async () => {
-      for (let n = 0; n < 20; n += 1) {
-        expect((await api.rest(...LIST, { key: `guess-${n}` })).status).toBe(429);
-        const call = createClient(WebhookService, grpc(api, `guess-${n}`)).listWebhooks({});
-        expect((await failure(call))?.code).toBe(Code.ResourceExhausted);
-        const signIn = await fetch(`${api.url}/webhook.v1.SessionService/SignIn`, {
-          method: "POST",
-          headers: {
-            "Content-Type": "application/json",
-            "X-Settings-Page": "1",
-            "Sec-Fetch-Site": "same-origin",
-          },
-          body: JSON.stringify({ apiKey: `guess-${n}` }),
-        });
-        expect(signIn.status).toBe(429);
+      expect((await wrong(caller)).status).toBe(429);
+      const unread = { key: "guess", raw: { body: "{" }, headers: caller };
+      expect((await api.rest("POST", "/api/webhook", unread)).status).toBe(429);
+      for (const transport of TRANSPORTS) {
+        const error = await listVia(transport(api, "guess"), caller);
+        expect([error.code, error.metadata.get("Retry-After")]).toEqual([Code.ResourceExhausted, SECONDS]);
       }
+      const page = { "X-Settings-Page": "1", "Sec-Fetch-Site": "same-origin" };
+      const signIn = { key: null, headers: { ...caller, ...page }, body: '{"apiKey":"guess"}' };
+      expect((await callHttp(api, "SessionService/SignIn", signIn)).status).toBe(429);
     };
     expect(await lookUpsOf(guesses)).toBe(0);
   });
 
+  test("hold up no key of the same address that this process has seen valid", async () => {
+    const key = await freshKey();
+    expect((await listBy(key)).status).toBe(200);
+    const caller = await throttled();
+    expect((await wrong(caller)).status).toBe(429);
+    expect((await listBy(key, caller)).status).toBe(200);
+    const client = createClient(WebhookService, grpc(api, key));
+    await expect(client.listWebhooks({}, { headers: caller })).resolves.toBeDefined();
+  });
+
   test("of a throttled address do not keep a key valid that was revoked meanwhile", async () => {
-    await start(1);
     const { id, secret } = await api.key();
-    expect((await api.rest(...LIST)).status).toBe(200);
-    expect((await api.rest(...LIST, { key: secret })).status).toBe(200);
-    await wrong();
-    expect((await api.rest(...LIST, { key: secret })).status).toBe(200);
-    await createClient(ApiKeyService, grpc(api)).revokeApiKey({
-      apiKeyId: id,
-      webhooks: { case: "deleteWebhooks", value: {} },
-    });
+    expect((await listBy(secret)).status).toBe(200);
+    const caller = await throttled();
+    expect((await listBy(secret, caller)).status).toBe(200);
+    const webhooks = { case: "deleteWebhooks" as const, value: {} };
+    await api.client(ApiKeyService, await freshKey()).revokeApiKey({ apiKeyId: id, webhooks });
     // It is looked up, since it was seen valid, and forgotten then.
-    expect(await lookUpsOf(async () => api.rest(...LIST, { key: secret }))).toBeGreaterThan(0);
-    const lookUps = await lookUpsOf(async () => {
-      expect((await api.rest(...LIST, { key: secret })).status).toBe(429);
-    });
-    expect(lookUps).toBe(0);
+    expect(await lookUpsOf(() => listBy(secret, caller))).toBeGreaterThan(0);
+    expect(await lookUpsOf(async () => expect((await listBy(secret, caller)).status).toBe(429))).toBe(0);
   });
 
   test("are counted where a key was sent: a missing one is only told so", async () => {
-    await start(1);
-    for (let n = 0; n < 5; n += 1) expect((await api.rest(...LIST, { key: null })).status).toBe(401);
-    expect((await wrong()).status).toBe(401);
+    const headers = freshCaller();
+    for (let n = 0; n < 5; n += 1) expect((await api.rest(...LIST, { key: null, headers })).status).toBe(401);
+    expect((await wrong(headers)).status).toBe(401);
   });
 
-  test("are counted by what a trusted proxy says, and by the proxy's own address without trust", async () => {
-    const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8,::1/128" }).limits;
-    await start(1, { trustedProxies });
-    const from = (addresses: string) => wrong({ "X-Forwarded-For": addresses });
-    expect((await from("203.0.113.1")).status).toBe(401);
-    expect((await from("203.0.113.1")).status).toBe(429);
-    expect((await from("203.0.113.2")).status).toBe(401);
-    // Whatever the caller itself has put before the proxy's entry counts for nothing.
-    expect((await from("198.51.100.7, 203.0.113.2")).status).toBe(429);
-    expect((await from("203.0.113.3, 127.0.0.1")).status).toBe(401);
-    expect((await from("203.0.113.3")).status).toBe(429);
+  test.each([
+    // What the caller itself has put before the proxy's entry counts for nothing.
+    ["203.0.113.2", "198.51.100.7, 203.0.113.2", "203.0.113.2, 127.0.0.1"],
     // Some proxies add the port of each connection.
-    expect((await from("203.0.113.4:50123")).status).toBe(401);
-    expect((await from("203.0.113.4:50124")).status).toBe(429);
-    expect((await from("[2001:db8:1::1]:50123")).status).toBe(401);
-    expect((await from("[2001:db8:1::2]")).status).toBe(429);
-    expect((await from("203.0.113.5, 127.0.0.1:50123")).status).toBe(401);
-    expect((await from("203.0.113.5, [::1]:50124")).status).toBe(429);
-    const client = createClient(WebhookService, grpc(api, "wrong"));
-    const headers = { "X-Forwarded-For": "203.0.113.1" };
-    expect((await failure(client.listWebhooks({}, { headers })))?.code).toBe(Code.ResourceExhausted);
-    await api.stop();
-
-    await start(1);
-    expect((await from("203.0.113.1")).status).toBe(401);
-    expect((await from("203.0.113.2")).status).toBe(429);
+    ["203.0.113.4:50123", "203.0.113.4:50124", "203.0.113.4"],
+    ["[2001:db8:1::1]:50123", "[2001:db8:1::2]", "2001:db8:1::3"],
+    ["203.0.113.5, 127.0.0.1:50123", "203.0.113.5, [::1]:50124", "203.0.113.5"],
+  ])("are counted by what a trusted proxy says: %s, %s and %s are one", async (first, second, third) => {
+    const from = (address: string) => wrong({ "X-Forwarded-For": address });
+    expect([(await from(first)).status, (await from(second)).status]).toEqual([401, 401]);
+    expect((await from(third)).status).toBe(429);
+    const error = await listVia(grpc(api, "wrong"), { "X-Forwarded-For": first });
+    expect(error.code).toBe(Code.ResourceExhausted);
   });
 
-  test("cannot be moved to another address by a header of the caller's own", async () => {
-    await start(1);
-    const client = createClient(WebhookService, grpc(api, "wrong"));
+  test("are counted by the proxy's own address without trust, whatever a header of the caller's says", async () => {
+    const own = await startTestApi({ limits: { wrongKeysPerMinute: 2 } });
+    onTestFinished(() => own.stop());
     const codes = [];
     for (const address of ["198.51.100.1", "198.51.100.2"]) {
-      const headers = { "X-Caller-Address": address };
-      codes.push((await failure(client.listWebhooks({}, { headers })))?.code);
-      codes.push((await wrong(headers)).status);
+      const headers = { "X-Caller-Address": address, "X-Forwarded-For": address };
+      codes.push((await listVia(grpc(own, "wrong"), headers)).code, (await wrong(headers, own)).status);
     }
-    expect(codes).toEqual([Code.Unauthenticated, 429, Code.ResourceExhausted, 429]);
-  });
-
-  test("are counted over TLS too, in HTTP/1.1 and HTTP/2", async () => {
-    const authority = await createLocalAuthority();
-    api = await startTestApi({
-      tls: await authority.issue(["localhost"]),
-      limits: { wrongKeysPerMinute: 2 },
-    });
-    const statuses: number[] = [];
-    for (const allowH2 of [false, true, true]) {
-      const dispatcher = new Agent({ connect: { ca: authority.cert }, allowH2 });
-      const answer = await dispatcher.request({
-        origin: api.url,
-        path: "/api/webhook/list",
-        method: "GET",
-        headers: { "X-Service-Key": "wrong" },
-      });
-      await answer.body.dump();
-      statuses.push(answer.statusCode);
-      await dispatcher.close();
-    }
-    expect(statuses).toEqual([401, 401, 429]);
-    const transport = createGrpcTransport({ baseUrl: api.url, nodeOptions: { ca: authority.cert } });
-    const call = createClient(WebhookService, transport).listWebhooks(
-      {},
-      { headers: { "X-Service-Key": "x" } },
-    );
-    expect((await failure(call))?.code).toBe(Code.ResourceExhausted);
+    expect(codes).toEqual([Code.Unauthenticated, 401, Code.ResourceExhausted, 429]);
   });
 
   test("are remembered of so many addresses, and valid keys to so many, as bound memory", async () => {
-    await start(0);
     const keys = createWrongKeys(1);
     const address = (n: number) => () => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`;
     for (let n = 0; n <= MAX_ADDRESSES; n += 1) await keys.notFound("wrong", address(n));
@@ -216,7 +159,6 @@ describe("wrong keys", () => {
   });
 
   test("of addresses of one IPv6 network count together, those of another do not", async () => {
-    await start(0);
     const keys = createWrongKeys(1);
     await keys.notFound("wrong", () => "2001:db8:1:2::1");
     expect(await keys.waitBefore("another", () => "2001:db8:1:2:ffff::2")).toBeGreaterThan(0);
@@ -225,98 +167,117 @@ describe("wrong keys", () => {
 });
 
 describe("requests of a key", () => {
-  const start = async (requestsPerMinute: number) => {
-    api = await startTestApi({ limits: { requestsPerMinute } });
-  };
-  const FIELDS = [
-    "RateLimit",
-    "RateLimit-Policy",
-    "RateLimit-Limit",
-    "RateLimit-Remaining",
-    "RateLimit-Reset",
-  ];
-
   test("have no limit and no fields that speak of one unless it is set", async () => {
-    await start(0);
-    const { status, headers } = await api.rest(...LIST);
-    expect(status).toBe(200);
-    for (const name of FIELDS) expect(headers.has(name)).toBe(false);
+    const { status, headers } = await (await useApi()).rest(...LIST);
+    expect([status, RATE_LIMIT_FIELDS.filter((name) => headers.has(name))]).toEqual([200, []]);
   });
 
-  test("are told how many are left in the minute, and are 429 with the time to wait when none is", async () => {
-    await start(3);
-    for (const left of [2, 1, 0]) {
-      const { status, headers } = await api.rest(...LIST);
-      expect([status, headers.get("RateLimit-Remaining")]).toEqual([200, String(left)]);
-      expect(headers.get("RateLimit-Limit")).toBe("3");
-      const reset = seconds(headers.get("RateLimit-Reset"));
-      expect(headers.get("RateLimit-Policy")).toBe('"key";q=3;w=60');
-      expect(headers.get("RateLimit")).toBe(`"key";r=${left};t=${reset}`);
+  test("are told how many are left in the minute, and are 429 with the time to wait when none is, as the description says", async () => {
+    const key = await freshKey();
+    for (const left of ["2", "1", "0"]) {
+      const { status, headers } = await listBy(key);
+      const reset = headers.get("RateLimit-Reset");
+      expect([status, ...RATE_LIMIT_FIELDS.map((name) => headers.get(name))]).toEqual([
+        200,
+        '"key";q=3;w=60',
+        `"key";r=${left};t=${reset}`,
+        "3",
+        left,
+        SECONDS,
+      ]);
     }
-    const { status, headers, envelope } = await api.rest(...LIST);
+    const { status, headers, envelope } = await listBy(key);
     expect([status, headers.get("RateLimit-Remaining")]).toEqual([429, "0"]);
     expect(headers.get("Retry-After")).toBe(headers.get("RateLimit-Reset"));
-    expect(envelope).toMatchObject({ Success: false, Data: null });
-    expect(envelope.Warnings).toEqual([expect.stringMatching(/used its 3 requests of this minute.*\d+ s$/)]);
-  });
-
-  test("count for each key apart", async () => {
-    await start(1);
-    const [a, b] = [await api.key(), await api.key()];
-    expect((await api.rest(...LIST, { key: a.secret })).status).toBe(200);
-    expect((await api.rest(...LIST, { key: a.secret })).status).toBe(429);
-    expect((await api.rest(...LIST, { key: b.secret })).status).toBe(200);
+    const Warnings = [expect.stringMatching(/used its 3 requests of this minute.*\d+ s$/)];
+    expect(envelope).toEqual({ Success: false, Data: null, Warnings });
+    expect(wordsOf(envelope.Warnings[0])).toBe(wordsOf(exampleOf("TooManyRequests", "requests")));
+    // Each key has its own.
+    expect((await listBy(await freshKey())).status).toBe(200);
   });
 
   test("count alike in every protocol, and over gRPC too many are RESOURCE_EXHAUSTED", async () => {
-    await start(3);
-    const headers: Headers[] = [];
-    for (const transport of [grpc(api), connect(api), grpcWeb(api)]) {
-      await createClient(WebhookService, transport).listWebhooks(
-        {},
-        { onHeader: (got) => headers.push(got) },
-      );
+    const key = await freshKey();
+    const left: (string | null)[] = [];
+    const onHeader = (headers: Headers) => void left.push(headers.get("RateLimit-Remaining"));
+    for (const transport of TRANSPORTS)
+      await createClient(WebhookService, transport(api, key)).listWebhooks({}, { onHeader });
+    expect(left).toEqual(["2", "1", "0"]);
+    for (const transport of TRANSPORTS) {
+      const error = await listVia(transport(api, key));
+      expect([error.code, error.metadata.get("Retry-After")]).toEqual([Code.ResourceExhausted, SECONDS]);
     }
-    expect(headers.map((got) => got.get("RateLimit-Remaining"))).toEqual(["2", "1", "0"]);
-    for (const transport of [grpc(api), connect(api), grpcWeb(api)]) {
-      const refused = await failure(createClient(WebhookService, transport).listWebhooks({}));
-      expect(refused?.code).toBe(Code.ResourceExhausted);
-      seconds(refused?.metadata.get("Retry-After") ?? null);
-    }
-    expect((await api.rest(...LIST)).status).toBe(429);
+    expect((await listBy(key)).status).toBe(429);
   });
 
   test("count whatever becomes of them: refused ones and those that cannot be read too", async () => {
-    await start(3);
-    const reader = await api.key({ permissions: ONLY.read });
-    const post = (raw?: { body: string; type: string }) =>
-      api.rest("POST", "/api/webhook", { key: reader.secret, ...(raw ? { raw } : { json: {} }) });
-    const unreadable = await post({ body: "{", type: "application/json" });
+    const reader = (await api.key({ permissions: ONLY.read })).secret;
+    const raw = { body: "{", type: "application/json" };
+    const unreadable = await api.rest("POST", "/api/webhook", { key: reader, raw });
     expect([unreadable.status, unreadable.headers.get("RateLimit-Remaining")]).toEqual([403, "2"]);
-    const writer = await api.rest("POST", "/api/webhook", { json: { process: 99 } });
-    expect([writer.status, writer.headers.get("RateLimit-Remaining")]).toEqual([400, "2"]);
-    const refused = await createClient(ApiKeyService, grpc(api, reader.secret))
-      .listApiKeys({})
-      .catch((error: unknown) => error);
-    expect(refused).toMatchObject({ code: Code.PermissionDenied });
+    const forbidden = await refused(api.client(ApiKeyService, reader).listApiKeys({}));
+    expect([forbidden.code, forbidden.metadata.get("RateLimit-Remaining")]).toEqual([Code.PermissionDenied, "1"]);
+    const invalid = await api.rest("POST", "/api/webhook", { key: await freshKey(), json: { process: 99 } });
+    expect([invalid.status, invalid.headers.get("RateLimit-Remaining")]).toEqual([400, "2"]);
   });
 
-  test("are one for a whole batch or stream of events", async () => {
-    await start(2);
-    const events: Client<typeof EventService> = createClient(EventService, grpc(api));
-    const batch = Array.from({ length: 20 }, (_, n) => ({
+  test("are one for a whole batch of events", async () => {
+    const key = await freshKey();
+    const events = Array.from({ length: 20 }, (_, n) => ({
       idempotencyKey: `batch-${n}`,
       userId: "tenant-1",
       data: { case: "stockLevelChanged" as const, value: { productId: BigInt(n + 1), sku: "L" } },
     }));
-    const { results } = await events.publishEventBatch({ events: batch });
+    const { results } = await api.client(EventService, key).publishEventBatch({ events });
     expect(results).toHaveLength(20);
-    expect((await api.rest(...LIST)).status).toBe(200);
-    expect((await api.rest(...LIST)).status).toBe(429);
+    expect((await listBy(key)).headers.get("RateLimit-Remaining")).toBe("1");
   });
 
   test("say nothing of health: it wants no key and has no limit", async () => {
-    await start(1);
     for (let n = 0; n < 5; n += 1) expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
+  });
+});
+
+describe("incomplete messages", () => {
+  /** Starts calls whose messages never end. Answers the status of the first that is refused. */
+  async function firstRefused(
+    on: TestApi,
+    calls: number,
+    bytes: number,
+    headersOf: (n: number) => http2.OutgoingHttpHeaders,
+  ): Promise<unknown> {
+    // The head of a message that is longer than what is sent of it.
+    const part = Buffer.alloc(bytes);
+    part.writeUInt32BE(bytes, 1);
+    const sessions: http2.ClientHttp2Session[] = [];
+    onTestFinished(() => {
+      for (const session of sessions) session.destroy();
+    });
+    const streams = Array.from({ length: calls }, (_, n) => {
+      if (n % 200 === 0) sessions.push(http2.connect(on.grpcUrl));
+      const headers = { ":method": "POST", "content-type": "application/grpc", ...headersOf(n) };
+      const stream = (sessions.at(-1) as http2.ClientHttp2Session).request(headers);
+      stream.on("error", () => {}).write(part);
+      return stream;
+    });
+    const [trailers] = await Promise.race(streams.map((stream) => once(stream.resume(), "trailers")));
+    return trailers["grpc-status"];
+  }
+
+  test("of callers without a key keep out no message of a key", async () => {
+    const status = await firstRefused(api, 2_200, 8_192, (n) => ({
+      ":path": "/grpc.health.v1.Health/Check",
+      "x-forwarded-for": `192.0.2.${Math.floor(n / 200)}`,
+    }));
+    expect(status).toBe("8");
+    expect((await listBy(await freshKey())).status).toBe(200);
+  });
+
+  test("of one key keep out no message of another", async () => {
+    const shared = await useApi();
+    const key = await freshKey(shared);
+    const headers = { ":path": "/webhook.v1.WebhookService/ListWebhooks", "x-service-key": key };
+    expect(await firstRefused(shared, 300, 65_536, () => headers)).toBe("8");
+    expect((await shared.client(WebhookService).listWebhooks({})).webhooks).toEqual([]);
   });
 });

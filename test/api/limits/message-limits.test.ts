@@ -1,13 +1,9 @@
-import { once } from "node:events";
-import * as http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { fromJson, toBinary } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
-import { type Client, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { checkBinaryElements, MAX_DIGITS, MAX_ELEMENTS } from "../../../src/api/limits/element-limit.ts";
-import { grpc } from "../../support/clients.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import {
   BOMBS,
@@ -17,242 +13,129 @@ import {
   unknownFields,
 } from "../../support/hostile-messages.ts";
 import { parseRaw, sendRaw } from "../../support/raw-request.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { useApi } from "../../support/test-api.ts";
+import { callByGet, callGrpc, callHttp } from "../../support/wire.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 const HEALTH = "/grpc.health.v1.Health/Check";
-const BATCH = "/webhook.v1.EventService/PublishEventBatch";
-const DELIVERIES = "/webhook.v1.DeliveryService/ListDeliveries";
+const BATCH = "EventService/PublishEventBatch";
+const DELIVERIES = "DeliveryService/ListDeliveries";
 const KIB = 1024;
 
-interface Answer {
-  status: number;
-  code: string | undefined;
-  message: string | undefined;
-  reason: string | undefined;
-}
-
-/** An error as Connect writes it. */
-interface ConnectJson {
-  code?: string;
-  message?: string;
-  details?: { debug?: { reason?: string } }[];
-}
-
-/** Calls by Connect over HTTP/1.1. */
-async function post(
-  path: string,
-  type: string,
-  body: Uint8Array<ArrayBuffer> | string,
-  headers: Record<string, string> = {},
-): Promise<Answer> {
-  const answer = await fetch(`${api.url}${path}`, {
-    method: "POST",
-    headers: { "Content-Type": `application/${type}`, ...headers },
-    body,
-  });
-  const isJson = answer.headers.get("content-type")?.startsWith("application/json");
-  const { code, message, details } = (isJson ? await answer.json() : {}) as ConnectJson;
-  return { status: answer.status, code, message, reason: details?.[0]?.debug?.reason };
-}
-
-/** Calls by gRPC; answers its trailers. */
-async function overGrpc(
-  path: string,
-  body: Uint8Array,
-  headers: Record<string, string> = {},
-): Promise<http2.IncomingHttpHeaders> {
-  const session = http2.connect(api.grpcUrl);
-  onTestFinished(() => session.destroy());
-  const stream = session.request({
-    ":method": "POST",
-    ":path": path,
-    "content-type": "application/grpc+proto",
-    te: "trailers",
-    ...headers,
-  });
-  stream.end(body);
-  const [trailers] = await once(stream.resume(), "trailers");
-  return trailers;
-}
-
-const withKey = () => ({ "X-Service-Key": api.adminKey });
+const ofReason = (reason: string) => expect.objectContaining({ debug: expect.objectContaining({ reason }) });
+/** What a call by Connect is refused with. */
+const refusal = (status: number, code: string, message: string | RegExp, reason?: string) => ({
+  status,
+  json: {
+    code,
+    message: typeof message === "string" ? expect.stringContaining(message) : expect.stringMatching(message),
+    ...(reason === undefined ? {} : { details: expect.arrayContaining([ofReason(reason)]) }),
+  },
+});
+/** The same by gRPC. */
+const refusedByGrpc = (status: number, message: string) => ({ status, message: expect.stringContaining(message) });
+const proto = (body: Uint8Array<ArrayBuffer>, headers = {}) => ({ type: "application/proto", body, headers });
 
 describe("methods that need no key", () => {
   test.each(["br", "gzip"])("refuse a %s bomb without decompressing it", async (encoding) => {
     const bomb = BOMBS[encoding] as Buffer<ArrayBuffer>;
-    expect(await post(HEALTH, "proto", bomb, { "Content-Encoding": encoding })).toMatchObject({
-      status: 400,
-      code: "invalid_argument",
-      message: "Check does not accept compressed requests; send them uncompressed",
-    });
-    const trailers = await overGrpc(HEALTH, enveloped(bomb, 1), { "grpc-encoding": encoding });
-    expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
-      "12",
-      "Check does not accept compressed requests; send them uncompressed",
-    ]);
+    const says = "Check does not accept compressed requests; send them uncompressed";
+    const headers = { "Content-Encoding": encoding };
+    expect(await callHttp(api, HEALTH, proto(bomb, headers))).toMatchObject(
+      refusal(400, "invalid_argument", says),
+    );
+    const packed = { body: enveloped(bomb, 1), headers: { "grpc-encoding": encoding } };
+    expect(await callGrpc(api, HEALTH, packed)).toMatchObject(refusedByGrpc(12, says));
   });
 
   test("read at most 8 KiB", async () => {
-    expect((await post(HEALTH, "proto", unknownFields(8 * KIB))).status).toBe(200);
-    const tooLarge = {
-      status: 429,
-      reason: "MESSAGE_TOO_LARGE",
-      message: expect.stringContaining("8192 bytes"),
-    };
-    expect(await post(HEALTH, "proto", unknownFields(8 * KIB + 2))).toMatchObject(tooLarge);
-    const trailers = await overGrpc(HEALTH, enveloped(unknownFields(8 * KIB + 2)));
-    expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
-      "8",
-      expect.stringContaining("8192 bytes"),
-    ]);
-    for (const path of [
-      "/webhook.v1.SessionService/SignIn",
-      "/webhook.v1.SessionService/GetSession",
-      "/grpc.health.v1.Health/Check",
-    ]) {
-      expect(await post(path, "proto", unknownFields(8 * KIB + 2))).toMatchObject(tooLarge);
-    }
+    expect((await callHttp(api, HEALTH, proto(unknownFields(8 * KIB)))).status).toBe(200);
+    const tooLong = unknownFields(8 * KIB + 2);
+    expect(await callGrpc(api, HEALTH, { body: enveloped(tooLong) })).toMatchObject(
+      refusedByGrpc(8, "8192 bytes"),
+    );
+    for (const path of [HEALTH, "SessionService/SignIn", "SessionService/GetSession"])
+      expect(await callHttp(api, path, proto(tooLong))).toMatchObject(
+        refusal(429, "resource_exhausted", "8192 bytes", "MESSAGE_TOO_LARGE"),
+      );
   });
 });
 
 describe("methods that need a key", () => {
-  test("refuse callers without one before they read anything", async () => {
-    const session = http2.connect(api.grpcUrl);
-    onTestFinished(() => session.destroy());
-    const stream = session.request({
-      ":method": "POST",
-      ":path": BATCH,
-      "content-type": "application/grpc+proto",
-      te: "trailers",
-    });
-    // Not a byte of the message is sent.
-    const [trailers] = await once(stream.resume(), "trailers");
-    expect(trailers["grpc-status"]).toBe("16");
-  });
-
-  test("decompress no more than the method's limit", async () => {
-    for (const [encoding, bomb] of Object.entries(BOMBS)) {
-      expect(
-        await post(DELIVERIES, "proto", bomb, { ...withKey(), "Content-Encoding": encoding }),
-      ).toMatchObject({
-        status: 429,
-        reason: "MESSAGE_TOO_LARGE",
-        message: expect.stringContaining("65536 bytes, uncompressed"),
-      });
-      const trailers = await overGrpc(DELIVERIES, enveloped(bomb, 1), {
-        ...withKey(),
-        "grpc-encoding": encoding,
-      });
-      expect(trailers["grpc-status"]).toBe("8");
-    }
+  test.each(Object.entries(BOMBS))("decompress no more of %s than the method's limit", async (encoding, bomb) => {
+    const headers = { "Content-Encoding": encoding };
+    expect(await callHttp(api, DELIVERIES, proto(bomb, headers))).toMatchObject(
+      refusal(429, "resource_exhausted", "65536 bytes, uncompressed", "MESSAGE_TOO_LARGE"),
+    );
+    const packed = { body: enveloped(bomb, 1), headers: { "grpc-encoding": encoding } };
+    expect((await callGrpc(api, DELIVERIES, packed)).status).toBe(8);
   });
 
   test("say so when a compressed message cannot be decompressed, in the query of a GET too", async () => {
-    const headers = { ...withKey(), "Content-Encoding": "gzip" };
-    const wrong = {
-      status: 400,
-      code: "invalid_argument",
-      message: expect.stringContaining("not valid gzip"),
-    };
-    expect(await post(DELIVERIES, "json", "{}", headers)).toMatchObject(wrong);
+    const headers = { "Content-Encoding": "gzip" };
+    const wrong = refusal(400, "invalid_argument", "not valid gzip");
+    expect(await callHttp(api, DELIVERIES, { headers })).toMatchObject(wrong);
     const cut = BOMBS.gzip?.subarray(0, 40) as Buffer<ArrayBuffer>;
-    expect(await post(DELIVERIES, "proto", cut, headers)).toMatchObject(wrong);
-    const query = new URLSearchParams({
-      connect: "v1",
-      encoding: "proto",
-      base64: "1",
-      compression: "gzip",
-      message: cut.toString("base64url"),
-    });
-    const answer = await fetch(`${api.url}${DELIVERIES}?${query}`, { headers: withKey() });
-    expect([answer.status, await answer.json()]).toMatchObject([400, { code: "invalid_argument" }]);
+    expect(await callHttp(api, DELIVERIES, proto(cut, headers))).toMatchObject(wrong);
+    const message = cut.toString("base64url");
+    const query = { encoding: "proto", base64: "1", compression: "gzip", message };
+    expect(await callByGet(api, DELIVERIES, query)).toMatchObject(refusal(400, "invalid_argument", "gzip"));
   });
 
   test("forget unknown fields", async () => {
-    expect((await post(DELIVERIES, "proto", unknownFields(64 * KIB), withKey())).status).toBe(200);
+    expect((await callHttp(api, DELIVERIES, proto(unknownFields(64 * KIB)))).status).toBe(200);
   });
 
   test("take each member of an enumeration once at most in a list", async () => {
-    const states = Array(1_000).fill("DELIVERY_STATE_FAILED");
-    expect(await post(DELIVERIES, "json", JSON.stringify({ states }), withKey())).toMatchObject({
-      status: 400,
-      reason: "FIELDS_INVALID",
-      message: expect.stringMatching(/^states has 1000 values, more than the \d that exist; list each once$/),
-    });
+    const body = JSON.stringify({ states: Array(1_000).fill("DELIVERY_STATE_FAILED") });
+    const says = /^states has 1000 values, more than the \d that exist; list each once$/;
+    expect(await callHttp(api, DELIVERIES, { body })).toMatchObject(
+      refusal(400, "invalid_argument", says, "FIELDS_INVALID"),
+    );
   });
 });
 
 describe("a message of very many elements", () => {
-  const complex = { status: 400, code: "invalid_argument", reason: "MESSAGE_TOO_COMPLEX" };
+  const complex = (message: string) => refusal(400, "invalid_argument", message, "MESSAGE_TOO_COMPLEX");
+  const MANY = `more than ${MAX_ELEMENTS} fields and list items`;
+  const text = (body: string | Buffer<ArrayBuffer>) => ({ type: "application/json", body });
+  /** A field of one message of up to 2 MiB. */
+  const within = (number: number, message: Buffer<ArrayBuffer>): Buffer<ArrayBuffer> => {
+    const { length } = message;
+    const head = [(number << 3) | 2, (length & 127) | 128, ((length >> 7) & 127) | 128, length >> 14];
+    return Buffer.concat([Buffer.from(head), message]);
+  };
+  // One event whose order has very many lines: event.order_dispatched.lines.
+  const nested = within(1, within(11, Buffer.alloc(2 * MAX_ELEMENTS + 2, Buffer.from([0x32, 0x00]))));
 
-  test("is refused before it is parsed, in binary and in JSON", async () => {
-    const count = MAX_ELEMENTS + 1;
-    for (const [type, body] of [
-      ["proto", emptyItems(count)],
-      ["json", emptyItemsJson("events", count)],
-    ] as const) {
-      expect(await post(BATCH, type, body, withKey())).toMatchObject({
-        ...complex,
-        message: expect.stringContaining(`more than ${MAX_ELEMENTS} fields and list items`),
-      });
-    }
-    const trailers = await overGrpc(BATCH, enveloped(emptyItems(count)), withKey());
-    expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
-      "3",
-      expect.stringContaining(`more than ${MAX_ELEMENTS}`),
-    ]);
+  test.each([
+    ["in binary", proto(emptyItems(MAX_ELEMENTS + 1)), MANY],
+    ["in JSON", text(emptyItemsJson("events", MAX_ELEMENTS + 1)), MANY],
+    ["that are unknown", proto(unknownFields(4 * MAX_ELEMENTS)), MANY],
+    ["that are nested", proto(nested), MANY],
+    ["that are nested and compressed", proto(gzipSync(nested), { "Content-Encoding": "gzip" }), MANY],
+    ["nested very deeply in JSON", text(`{"events":${"[".repeat(100_000)}`), "levels deep"],
+    [
+      "with a number of very many digits",
+      text(JSON.stringify({ events: [{ orderDispatched: { orderId: "1".repeat(100_000) } }] })),
+      `more than ${MAX_DIGITS} digits`,
+    ],
+  ])("is refused before it is parsed, %s", async (_which, call, says) => {
+    expect(await callHttp(api, BATCH, call)).toMatchObject(complex(says));
   });
 
-  test("is refused when the elements are unknown, nested or compressed", async () => {
-    expect(await post(BATCH, "proto", unknownFields(4 * MAX_ELEMENTS), withKey())).toMatchObject(complex);
-    // One event whose order has very many lines: event.order_dispatched.lines.
-    const lines = Buffer.alloc(2 * MAX_ELEMENTS + 2, Buffer.from([0x32, 0x00]));
-    const within = (number: number, message: Buffer) => {
-      const length: number[] = [];
-      for (let rest = message.length; ; rest >>>= 7) {
-        if (rest < 128) {
-          length.push(rest);
-          break;
-        }
-        length.push((rest & 127) | 128);
-      }
-      return Buffer.concat([Buffer.from([(number << 3) | 2, ...length]), message]);
-    };
-    const nested = within(1, within(11, lines));
-    expect(await post(BATCH, "proto", nested, withKey())).toMatchObject(complex);
-    const headers = { ...withKey(), "Content-Encoding": "gzip" };
-    expect(await post(BATCH, "proto", gzipSync(nested), headers)).toMatchObject(complex);
+  test("is refused before it is parsed, by gRPC", async () => {
+    const call = { body: enveloped(emptyItems(MAX_ELEMENTS + 1)) };
+    expect(await callGrpc(api, BATCH, call)).toMatchObject(refusedByGrpc(3, MANY));
   });
 
   test("is refused when the elements are in the values of a map", () => {
     const map = fromJson(StructSchema, { list: Array(MAX_ELEMENTS).fill(true) });
-    expect(() => checkBinaryElements(StructSchema, toBinary(StructSchema, map))).toThrow(
-      `more than ${MAX_ELEMENTS} fields and list items`,
-    );
-  });
-
-  test("is refused when it is JSON nested very deeply, or a number of very many digits", async () => {
-    const deep = `{"events":${"[".repeat(100_000)}`;
-    expect(await post(BATCH, "json", deep, withKey())).toMatchObject({
-      ...complex,
-      message: expect.stringContaining("levels deep"),
-    });
-    const order = { orderId: "1".repeat(100_000) };
-    const digits = JSON.stringify({ events: [{ orderDispatched: order }] });
-    expect(await post(BATCH, "json", digits, withKey())).toMatchObject({
-      ...complex,
-      message: expect.stringContaining(`more than ${MAX_DIGITS} digits`),
-    });
+    expect(() => checkBinaryElements(StructSchema, toBinary(StructSchema, map))).toThrow(MANY);
   });
 
   test("leaves room for the largest batch: a thousand events, with lines, in 4 MiB", async () => {
-    const client: Client<typeof EventService> = createClient(EventService, grpc(api));
     const event = orderEvent();
     const line = { productId: 7n, sku: "LAMP-01", quantity: 1 };
     const events = Array.from({ length: 1_000 }, (_, n) => ({
@@ -263,124 +146,91 @@ describe("a message of very many elements", () => {
         value: { ...event.data.value, orderNumber: "9".repeat(3_000), lines: Array(20).fill(line) },
       },
     }));
-    const { results } = await client.publishEventBatch({ events });
+    const { results } = await api.client(EventService).publishEventBatch({ events });
     expect(results.filter(({ result }) => result.case === "published")).toHaveLength(1_000);
   });
 });
 
 describe("refusals that repeat what the caller sent", () => {
   const LONE = '{"\\ud800":1}';
-
-  test("arrive when that is half of a surrogate pair, in every protocol", async () => {
-    const message = expect.stringContaining("half of a surrogate pair");
-    expect(await post(HEALTH, "json", LONE)).toMatchObject({
-      status: 400,
-      code: "invalid_argument",
-      message,
-    });
-    const json = { "content-type": "application/grpc+json" };
-    const trailers = await overGrpc(HEALTH, enveloped(Buffer.from(LONE)), json);
-    expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual(["3", message]);
-    const web = await fetch(`${api.url}${HEALTH}`, {
-      method: "POST",
-      headers: { "Content-Type": "application/grpc-web+json" },
-      body: enveloped(Buffer.from(LONE)),
-    });
-    expect(await web.text()).toContain("grpc-status: 3");
+  const json = (body: string | Buffer<ArrayBuffer>) => ({
+    type: "application/grpc+json",
+    body: enveloped(Buffer.from(body)),
   });
 
-  test("arrive when the parser of JSON cuts a surrogate pair in half", async () => {
-    const body = Buffer.from(`z"name":"${"\u{10000}".repeat(20)}"}`);
-    const message = expect.stringContaining("not valid JSON");
-    for (const pad of ["", "x"]) {
-      const headers = { ...withKey(), "content-type": "application/grpc+json" };
-      const trailers = await overGrpc(
-        DELIVERIES,
-        enveloped(Buffer.concat([Buffer.from(pad), body])),
-        headers,
-      );
-      expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual(["3", message]);
-    }
+  test("arrive when that is half of a surrogate pair, in every protocol", async () => {
+    const says = "half of a surrogate pair";
+    expect(await callHttp(api, HEALTH, { body: LONE })).toMatchObject(refusal(400, "invalid_argument", says));
+    expect(await callGrpc(api, HEALTH, json(LONE))).toMatchObject(refusedByGrpc(3, says));
+    const web = await callHttp(api, HEALTH, { ...json(LONE), type: "application/grpc-web+json" });
+    expect(web.text).toContain("grpc-status: 3");
+  });
+
+  test.each(["", "x"])("arrive when the parser of JSON cuts a surrogate pair in half, after %j", async (pad) => {
+    const body = `${pad}z"name":"${"\u{10000}".repeat(20)}"}`;
+    expect(await callGrpc(api, DELIVERIES, json(body))).toMatchObject(refusedByGrpc(3, "not valid JSON"));
   });
 
   test("arrive when that is longer than the trailers of HTTP/2 may be", async () => {
-    const body = Buffer.from(JSON.stringify({ ["x".repeat(60 * KIB)]: 1 }));
-    const headers = { ...withKey(), "content-type": "application/grpc+json" };
-    const trailers = await overGrpc(DELIVERIES, enveloped(body), headers);
-    expect(trailers["grpc-status"]).toBe("3");
-    expect(String(trailers["grpc-message"]).length).toBeLessThan(2_000);
-    const answer = await post(DELIVERIES, "json", body, withKey());
-    expect(answer.status).toBe(400);
-    expect([answer.message?.length, answer.message?.at(-1)]).toEqual([1_000, "…"]);
+    const body = JSON.stringify({ ["x".repeat(60 * KIB)]: 1 });
+    const { status, message } = await callGrpc(api, DELIVERIES, json(body));
+    expect([status, message.length < 2_000]).toEqual([3, true]);
+    expect(await callHttp(api, DELIVERIES, { body })).toMatchObject(
+      refusal(400, "invalid_argument", /^.{999}…$/),
+    );
   });
 
   test("arrive when that is no UTF-8 at all", async () => {
     const body = Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]);
-    expect(await post(HEALTH, "json", body)).toMatchObject({ status: 400, code: "invalid_argument" });
-    const json = { "content-type": "application/grpc+json" };
-    expect((await overGrpc(HEALTH, enveloped(body), json))["grpc-status"]).toBe("3");
+    expect(await callHttp(api, HEALTH, { body })).toMatchObject(refusal(400, "invalid_argument", ""));
+    expect((await callGrpc(api, HEALTH, json(body))).status).toBe(3);
   });
 
-  test("whole pairs and escaped backslashes are text like any other", async () => {
-    for (const name of ["\\ud83d\\ude00", "\\\\ud800"]) {
-      const text = JSON.stringify({ service: JSON.parse(`"${name}"`) }).replace("😀", "\\ud83d\\ude00");
-      expect(await post(HEALTH, "json", text)).toMatchObject({ code: "not_found" });
-    }
+  test.each(["\\ud83d\\ude00", "\\\\ud800"])("take %s, which is text like any other", async (service) => {
+    const { json: answer } = await callHttp(api, HEALTH, { body: `{"service":"${service}"}` });
+    expect(answer).toMatchObject({ code: "not_found" });
   });
 });
 
 describe("status and code agree", () => {
   test("when a binary message is malformed", async () => {
-    expect(await post(DELIVERIES, "proto", Buffer.from([0xff]), withKey())).toMatchObject({
-      status: 400,
-      code: "invalid_argument",
-    });
+    const answer = await callHttp(api, DELIVERIES, proto(new Uint8Array([0xff])));
+    expect(answer).toMatchObject(refusal(400, "invalid_argument", ""));
   });
 
   test.each([
-    ["a key", () => withKey(), 400, "invalid_argument"],
-    ["no key", () => ({}), 401, "unauthenticated"],
-  ])("when the query of a GET is not base64, with %s", async (_, headers, status, code) => {
-    const answer = await fetch(`${api.url}${DELIVERIES}?connect=v1&encoding=proto&base64=1&message=!`, {
-      headers: headers(),
-    });
-    expect([answer.status, await answer.json()]).toMatchObject([status, { code }]);
+    ["a key", {}, 400, "invalid_argument"],
+    ["no key", { key: null }, 401, "unauthenticated"],
+  ])("when the query of a GET is not base64, with %s", async (_, call, status, code) => {
+    const query = { encoding: "proto", base64: "1", message: "!" };
+    expect(await callByGet(api, DELIVERIES, query, call)).toMatchObject(refusal(status, code, ""));
   });
 
   test("when a message is flagged as compressed, and no header names the encoding", async () => {
     const body = enveloped(gzipSync(""), 1);
-    const message = expect.stringContaining("grpc-encoding names no encoding");
-    for (const headers of [withKey(), { ...withKey(), "grpc-encoding": "identity" }]) {
-      const trailers = await overGrpc(DELIVERIES, body, headers);
-      expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual(["3", message]);
-    }
-    const answer = await fetch(`${api.url}/grpc.health.v1.Health/Watch`, {
-      method: "POST",
-      headers: { "Content-Type": "application/connect+proto" },
-      body,
-    });
-    expect(await answer.text()).toContain("connect-content-encoding names no encoding");
+    for (const headers of [{}, { "grpc-encoding": "identity" }])
+      expect(await callGrpc(api, DELIVERIES, { body, headers })).toMatchObject(
+        refusedByGrpc(3, "grpc-encoding names no encoding"),
+      );
+    const stream = await callHttp(api, "/grpc.health.v1.Health/Watch", { type: "application/connect+proto", body });
+    expect(stream.text).toContain("connect-content-encoding names no encoding");
   });
 
-  test("when the query of a GET names an unknown encoding", async () => {
-    // The library compresses an error that repeats a long name.
-    for (const compression of ["deflate", "", "gzip, br", "x".repeat(2_000)]) {
-      const query = new URLSearchParams({ connect: "v1", encoding: "json", compression, message: "{}" });
-      const answer = await fetch(`${api.url}${DELIVERIES}?${query}`, { headers: withKey() });
-      expect([answer.status, await answer.json()]).toMatchObject([
-        400,
-        { code: "invalid_argument", message: expect.stringContaining("use gzip or br") },
-      ]);
-    }
+  // The library compresses an error that repeats a long name.
+  test.each([
+    ["one that is not read", "deflate"],
+    ["no name", ""],
+    ["two", "gzip, br"],
+    ["a long one", "x".repeat(2_000)],
+  ])("when the query of a GET names an unknown encoding: %s", async (_which, compression) => {
+    expect(await callByGet(api, DELIVERIES, { compression, message: "{}" })).toMatchObject(
+      refusal(400, "invalid_argument", "use gzip or br"),
+    );
   });
 
   test("when the Host header is no host", async () => {
-    const body = "{}";
-    const answer = await sendRaw(
-      api.httpPort,
-      `POST ${HEALTH} HTTP/1.1\r\nHost: a b\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n${body}`,
-    );
-    expect(parseRaw(answer).status).toBe(400);
-    expect(answer).toContain("Host header");
+    const head = ["Host: a b", "Connection: close", "Content-Type: application/json", "Content-Length: 2"];
+    const answer = await sendRaw(api.httpPort, `POST ${HEALTH} HTTP/1.1\r\n${head.join("\r\n")}\r\n\r\n{}`);
+    expect([parseRaw(answer).status, answer]).toEqual([400, expect.stringContaining("Host header")]);
   });
 });
