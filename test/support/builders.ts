@@ -53,7 +53,9 @@ export function aWebhook(
       };
       const { sql, bindings } = db("webhooks").insert(row).returning("id").toSQL();
       // An id among the columns, too.
-      const { rows } = await db.raw(sql.replace(" values ", " overriding system value values "), [...bindings]);
+      const { rows } = await db.raw(sql.replace(" values ", " overriding system value values "), [
+        ...bindings,
+      ]);
       const webhookId = BigInt(rows[0].id);
       if (deliveries.length > 0)
         await storeDeliveries(

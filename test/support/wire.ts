@@ -59,7 +59,12 @@ export async function callHttp(
   });
   const text = await answer.text();
   const isJson = answer.headers.get("content-type")?.startsWith("application/json");
-  return { status: answer.status, headers: answer.headers, text, json: isJson ? JSON.parse(text) : undefined };
+  return {
+    status: answer.status,
+    headers: answer.headers,
+    text,
+    json: isJson ? JSON.parse(text) : undefined,
+  };
 }
 
 /** Calls a method by GET, as Connect allows it for reads. */

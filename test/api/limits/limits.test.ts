@@ -216,7 +216,10 @@ describe("requests of a key", () => {
     const unreadable = await api.rest("POST", "/api/webhook", { key: reader, raw });
     expect([unreadable.status, unreadable.headers.get("RateLimit-Remaining")]).toEqual([403, "2"]);
     const forbidden = await refused(api.client(ApiKeyService, reader).listApiKeys({}));
-    expect([forbidden.code, forbidden.metadata.get("RateLimit-Remaining")]).toEqual([Code.PermissionDenied, "1"]);
+    expect([forbidden.code, forbidden.metadata.get("RateLimit-Remaining")]).toEqual([
+      Code.PermissionDenied,
+      "1",
+    ]);
     const invalid = await api.rest("POST", "/api/webhook", { key: await freshKey(), json: { process: 99 } });
     expect([invalid.status, invalid.headers.get("RateLimit-Remaining")]).toEqual([400, "2"]);
   });

@@ -34,7 +34,10 @@ const refusal = (status: number, code: string, message: string | RegExp, reason?
   },
 });
 /** The same by gRPC. */
-const refusedByGrpc = (status: number, message: string) => ({ status, message: expect.stringContaining(message) });
+const refusedByGrpc = (status: number, message: string) => ({
+  status,
+  message: expect.stringContaining(message),
+});
 const proto = (body: Uint8Array<ArrayBuffer>, headers = {}) => ({ type: "application/proto", body, headers });
 
 describe("methods that need no key", () => {
@@ -63,14 +66,17 @@ describe("methods that need no key", () => {
 });
 
 describe("methods that need a key", () => {
-  test.each(Object.entries(BOMBS))("decompress no more of %s than the method's limit", async (encoding, bomb) => {
-    const headers = { "Content-Encoding": encoding };
-    expect(await callHttp(api, DELIVERIES, proto(bomb, headers))).toMatchObject(
-      refusal(429, "resource_exhausted", "65536 bytes, uncompressed", "MESSAGE_TOO_LARGE"),
-    );
-    const packed = { body: enveloped(bomb, 1), headers: { "grpc-encoding": encoding } };
-    expect((await callGrpc(api, DELIVERIES, packed)).status).toBe(8);
-  });
+  test.each(Object.entries(BOMBS))(
+    "decompress no more of %s than the method's limit",
+    async (encoding, bomb) => {
+      const headers = { "Content-Encoding": encoding };
+      expect(await callHttp(api, DELIVERIES, proto(bomb, headers))).toMatchObject(
+        refusal(429, "resource_exhausted", "65536 bytes, uncompressed", "MESSAGE_TOO_LARGE"),
+      );
+      const packed = { body: enveloped(bomb, 1), headers: { "grpc-encoding": encoding } };
+      expect((await callGrpc(api, DELIVERIES, packed)).status).toBe(8);
+    },
+  );
 
   test("say so when a compressed message cannot be decompressed, in the query of a GET too", async () => {
     const headers = { "Content-Encoding": "gzip" };
@@ -166,10 +172,13 @@ describe("refusals that repeat what the caller sent", () => {
     expect(web.text).toContain("grpc-status: 3");
   });
 
-  test.each(["", "x"])("arrive when the parser of JSON cuts a surrogate pair in half, after %j", async (pad) => {
-    const body = `${pad}z"name":"${"\u{10000}".repeat(20)}"}`;
-    expect(await callGrpc(api, DELIVERIES, json(body))).toMatchObject(refusedByGrpc(3, "not valid JSON"));
-  });
+  test.each(["", "x"])(
+    "arrive when the parser of JSON cuts a surrogate pair in half, after %j",
+    async (pad) => {
+      const body = `${pad}z"name":"${"\u{10000}".repeat(20)}"}`;
+      expect(await callGrpc(api, DELIVERIES, json(body))).toMatchObject(refusedByGrpc(3, "not valid JSON"));
+    },
+  );
 
   test("arrive when that is longer than the trailers of HTTP/2 may be", async () => {
     const body = JSON.stringify({ ["x".repeat(60 * KIB)]: 1 });
@@ -212,7 +221,10 @@ describe("status and code agree", () => {
       expect(await callGrpc(api, DELIVERIES, { body, headers })).toMatchObject(
         refusedByGrpc(3, "grpc-encoding names no encoding"),
       );
-    const stream = await callHttp(api, "/grpc.health.v1.Health/Watch", { type: "application/connect+proto", body });
+    const stream = await callHttp(api, "/grpc.health.v1.Health/Watch", {
+      type: "application/connect+proto",
+      body,
+    });
     expect(stream.text).toContain("connect-content-encoding names no encoding");
   });
 

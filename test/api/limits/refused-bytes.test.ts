@@ -28,7 +28,8 @@ test("a key whose messages above 64 KiB are refused for 64 MiB may send small on
     expect([status, text]).toEqual([400, expect.stringContaining("MESSAGE_TOO_COMPLEX")]);
   }
   // The budget is used up, not exceeded: accepted messages are not counted, nor are small ones.
-  for (let n = 0; n < 2; n += 1) expect(await callHttp(api, BATCH, { key, body: batch(100_000) })).toMatchObject({ status: 200 });
+  for (let n = 0; n < 2; n += 1)
+    expect(await callHttp(api, BATCH, { key, body: batch(100_000) })).toMatchObject({ status: 200 });
   expect((await callHttp(api, BATCH, { key, body: '{"events": 1}' })).status).toBe(400);
   expect((await callHttp(api, BATCH, { key, body: batch(90_000) })).status).toBe(200);
 
