@@ -69,7 +69,8 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
     const delivery = createClient(DeliveryService, transport(api)).getDelivery({ deliveryId });
     expect(reasonOf(await refused(delivery))).toBe("DELIVERY_NOT_FOUND");
 
-    const listBy = (key: string) => refused(createClient(WebhookService, transport(api, key)).listWebhooks({}));
+    const listBy = (key: string) =>
+      refused(createClient(WebhookService, transport(api, key)).listWebhooks({}));
     const unknown = await listBy("unknown");
     expect([unknown.code, reasonOf(unknown)]).toEqual([Code.Unauthenticated, "API_KEY_UNKNOWN"]);
     const may = await listBy((await api.key({ permissions: ONLY.publish })).secret);

@@ -83,11 +83,14 @@ test.each<[path: string, status: number, call: Parameters<typeof callHttp>[2]]>(
   [REST, 400, { type: KEY }],
   [CREATE, 400, { body: `{"${KEY}": 1}` }],
   [CREATE, 400, { body: '{"process": "whsec_sss+/="}' }],
-])("an API key or signing secret in a path, a body or a header is not repeated: %s", async (path, status, call) => {
-  const answer = await callHttp(api, path, call);
-  expect([answer.status, answer.text]).toEqual([status, expect.not.stringMatching(/kkk|sss|a2tr|c3Nz/)]);
-  expect(answer.text).toMatch(/whk_…|whsec_…|x…|Unexpected token 'w'/);
-});
+])(
+  "an API key or signing secret in a path, a body or a header is not repeated: %s",
+  async (path, status, call) => {
+    const answer = await callHttp(api, path, call);
+    expect([answer.status, answer.text]).toEqual([status, expect.not.stringMatching(/kkk|sss|a2tr|c3Nz/)]);
+    expect(answer.text).toMatch(/whk_…|whsec_…|x…|Unexpected token 'w'/);
+  },
+);
 
 const UNARY = SERVICES.flatMap(({ typeName, methods }) =>
   methods
@@ -98,7 +101,10 @@ const UNARY = SERVICES.flatMap(({ typeName, methods }) =>
 test.each(UNARY)("%s tells its fields if it is sent one that it lacks", async (path, { input }) => {
   const { status, json } = await callHttp(api, path, { body: '{"noSuchField": 1}' });
   const fields = input.fields.map(({ jsonName }) => jsonName).join(", ") || "none";
-  expect([status, json.message]).toEqual([400, `${input.name} has no field "noSuchField"; allowed: ${fields}`]);
+  expect([status, json.message]).toEqual([
+    400,
+    `${input.name} has no field "noSuchField"; allowed: ${fields}`,
+  ]);
 });
 
 const ENUMERATIONS = UNARY.flatMap(([path, { input }]) =>

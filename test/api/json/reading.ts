@@ -15,7 +15,8 @@ class Digits {
 }
 
 type Reviver = (key: string, value: unknown, context: { source: string }) => unknown;
-const exactly: Reviver = (_key, value, { source }) => (typeof value === "number" ? new Digits(source) : value);
+const exactly: Reviver = (_key, value, { source }) =>
+  typeof value === "number" ? new Digits(source) : value;
 
 // biome-ignore lint/suspicious/noExplicitAny: reflection has a type for each kind of field
 type Value = any;

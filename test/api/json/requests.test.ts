@@ -166,7 +166,12 @@ test("texts that look like times and integers stay as they are", async () => {
 });
 
 test.each([
-  ["the event types of a key", "ApiKeyService/CreateApiKey", { ...KEY, allowedProcess: [1] }, "allowedProcess"],
+  [
+    "the event types of a key",
+    "ApiKeyService/CreateApiKey",
+    { ...KEY, allowedProcess: [1] },
+    "allowedProcess",
+  ],
   ["one event type of a key", "ApiKeyService/CreateApiKey", { ...KEY, allowedProcesses: ["ORDER"] }, "ORDER"],
   ["the filter of what is sent again", "DeliveryService/SendAgainMany", { webhookID: "1" }, "webhookID"],
   ["a state in a filter", DELIVERIES, { states: ["FAILED"] }, "FAILED"],

@@ -23,7 +23,13 @@ async function answer(corner: Corner, prefix: string): Promise<{ status: number;
     "{KEY}": api.adminKey.toUpperCase(),
     "{url}": freshUrl(),
     // Beyond what a double can hold.
-    "{id}": isDelete ? String(await aWebhook().with({ id: String(2n ** 53n + 2n * BigInt(++urls) + 1n) }).in(api.context.db)) : "",
+    "{id}": isDelete
+      ? String(
+          await aWebhook()
+            .with({ id: String(2n ** 53n + 2n * BigInt(++urls) + 1n) })
+            .in(api.context.db),
+        )
+      : "",
   };
   const filled = (text: string) =>
     text.replaceAll(/\{(?:key|KEY|url|id)\}/g, (name) => given[name] as string);

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
-import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { rows } from "../../../src/db/database.ts";
+import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { cancelOfDeleted } from "../../../src/db/webhooks/webhooks.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -63,7 +63,11 @@ test("§2.2: a failure has Success false, Data null and an array of messages", a
 
 test("§2.3: Created and Modified are UTC in the shape YYYY-MM-DDThh:mm:ss", async () => {
   const { Id, Created, Modified } = await created();
-  const [stored] = await rows<Record<"created" | "modified", Date>>(db, "select * from webhooks where id = :Id", { Id });
+  const [stored] = await rows<Record<"created" | "modified", Date>>(
+    db,
+    "select * from webhooks where id = :Id",
+    { Id },
+  );
   const inUtc = (time?: Date) => time?.toISOString().slice(0, "YYYY-MM-DDThh:mm:ss".length);
   expect([Created, Modified]).toEqual([inUtc(stored?.created), inUtc(stored?.modified)]);
 });
@@ -125,7 +129,11 @@ test("§4.2.1: a webhook deleted before can be registered anew, under a new Id",
 
 test("§4.2.2: the key of an installed app stores its InstalledApplicationId on the webhook", async () => {
   const app = await createInstalledApp(db, "Shop");
-  const { Id, Application } = await created(freshUrl(), 1, (await api.key({ installedAppId: app.id })).secret);
+  const { Id, Application } = await created(
+    freshUrl(),
+    1,
+    (await api.key({ installedAppId: app.id })).secret,
+  );
   expect(Application).toBe(app.id);
   expect(await db("webhooks").where({ id: Id }).pluck("installed_app_id")).toEqual([app.id]);
 });
@@ -182,13 +190,16 @@ test("§7.3: deleting a nonexistent webhook is a failure with status 400", async
   expect([status, envelope.Success, envelope.Data]).toEqual([400, false, null]);
 });
 
-test.each(["/api", "/api/v1", "/api/v2"])("§9.1: list, create and delete are at %s/webhook", async (prefix) => {
-  const made = await api.rest("POST", `${prefix}/webhook`, { json: { process: 1, url: freshUrl() } });
-  const listed = await api.rest("GET", `${prefix}/webhook/list`);
-  expect(listed.envelope.Data).toContainEqual(made.envelope.Data);
-  const json = { webhookId: made.envelope.Data.Id };
-  expect((await api.rest("DELETE", `${prefix}/webhook`, { json })).envelope.Success).toBe(true);
-});
+test.each(["/api", "/api/v1", "/api/v2"])(
+  "§9.1: list, create and delete are at %s/webhook",
+  async (prefix) => {
+    const made = await api.rest("POST", `${prefix}/webhook`, { json: { process: 1, url: freshUrl() } });
+    const listed = await api.rest("GET", `${prefix}/webhook/list`);
+    expect(listed.envelope.Data).toContainEqual(made.envelope.Data);
+    const json = { webhookId: made.envelope.Data.Id };
+    expect((await api.rest("DELETE", `${prefix}/webhook`, { json })).envelope.Success).toBe(true);
+  },
+);
 
 const statesOf = (webhookId: number) =>
   db("all_deliveries").where("webhook_id", webhookId).orderBy("state").pluck("state");

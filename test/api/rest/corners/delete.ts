@@ -12,7 +12,9 @@ const LONG = "9".repeat(5_000);
 const values = [
   // Ids that no webhook has: the warning has every digit.
   ...["-1", "4711", 2n ** 53n, 2n ** 53n + 1n, 2n ** 63n - 1n, -(2n ** 63n)].flatMap((id) =>
-    [`${id}`, `"${id}"`].map((value) => [value, `there is no webhook ${id}; list the webhooks to find its Id`] as const),
+    [`${id}`, `"${id}"`].map(
+      (value) => [value, `there is no webhook ${id}; list the webhooks to find its Id`] as const,
+    ),
   ),
   ["null", `webhookId is required; ${send}`],
   ['""', `webhookId is empty; ${send}`],
