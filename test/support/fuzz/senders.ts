@@ -3,10 +3,9 @@ import * as http2 from "node:http2";
 import * as https from "node:https";
 import { createConnection } from "node:net";
 import * as tls from "node:tls";
+import { PATIENCE_MS } from "../patience.ts";
 import type { FuzzRequest } from "./fuzz-request.ts";
 
-/** How long an answer may take, in milliseconds; a call that has none by then is unanswered. */
-export const BOUND_MS = 20_000;
 /** How long a stream that may last is read once it began, in milliseconds. */
 const READ_MS = 60;
 
@@ -16,7 +15,7 @@ export interface Answer {
     | "answered"
     /** The stream or the connection was ended without one. */
     | "closed"
-    /** Nothing, for BOUND_MS. */
+    /** Nothing, for PATIENCE_MS. */
     | "unanswered"
     /** Node's client refuses to send the request. */
     | "unsendable";
@@ -128,7 +127,7 @@ function sendHttp1(
     const timer = setTimeout(() => {
       sent?.destroy();
       done(noAnswer(started, "unanswered"));
-    }, BOUND_MS);
+    }, PATIENCE_MS);
     try {
       const withBody = body !== undefined && method !== "TRACE";
       const framed = withBody ? framing(request, body) : {};
@@ -194,7 +193,7 @@ function sendHttp2(
     const timer = setTimeout(() => {
       stream?.close(http2.constants.NGHTTP2_CANCEL);
       done(noAnswer(started, "unanswered"));
-    }, BOUND_MS);
+    }, PATIENCE_MS);
     try {
       stream = session.request(
         {
@@ -284,7 +283,7 @@ function sendRawBytes(ports: Ports, request: FuzzRequest): Promise<Answer> {
     const timer = setTimeout(() => {
       socket.destroy();
       resolve(noAnswer(started, "unanswered"));
-    }, BOUND_MS);
+    }, PATIENCE_MS);
     socket.on("data", (chunk: Buffer) => chunks.push(chunk));
     socket.on("error", () => {});
     socket.on("close", () => {

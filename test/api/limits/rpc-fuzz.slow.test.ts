@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { SERVED } from "../../../src/api/routes.ts";
 import type { Protocol } from "../../support/fuzz/fuzz-request.ts";
 import { type FuzzResult, fuzz, showTallies } from "../../support/fuzz/fuzz-run.ts";
@@ -25,18 +25,17 @@ const MAX_STALL_MS = 250;
 
 const say = FULL_SIZE ? console.log : () => {};
 
+/** Sends a share of the requests, and fails unless all are answered well. */
 async function run(service: FuzzedService, share: number, seed: number): Promise<FuzzResult> {
   const durationMs = SECONDS === undefined ? undefined : Number(SECONDS) * 1_000 * share;
-  return fuzz(service, SERVED, { requests: REQUESTS * share, durationMs, seed, tell: say });
-}
-
-function expectNoProblems(service: FuzzedService, { problems }: FuzzResult): void {
-  const told = problems.map(
+  const result = await fuzz(service, SERVED, { requests: REQUESTS * share, durationMs, seed, tell: say });
+  const told = result.problems.map(
     ({ kind, times, seed, detail, request }) =>
-      `${kind} (${times} times; FUZZ_SEED=${seed} FUZZ_REQUESTS=20)\n${detail}\n${request}`,
+      `${kind} (${times} times; FUZZ_SEED=${seed} FUZZ_REQUESTS=20 npm run fuzz)\n${detail}\n${request}`,
   );
   const complaints = service.complaints.map((line) => `the service's output: ${line}`);
   expect([...told, ...complaints].join("\n\n"), `seed ${SEED}`).toBe("");
+  return result;
 }
 
 /** Fails unless requests are made up well: some succeed, by every protocol. */
@@ -53,37 +52,28 @@ describe.each([
   ["on two ports", false, 0.8],
   ["on one port with TLS", true, 0.2],
 ])("%s", (name, withTls, share) => {
-  let service: FuzzedService;
-  beforeAll(async () => {
-    service = await startFuzzedService(withTls);
+  test("every request is answered, none as an error of the service, and the log tells of none", async () => {
+    const service = await startFuzzedService(withTls);
+    onTestFinished(() => service.end());
+    say(`${name}: FUZZ_SEED=${SEED}`);
+    await run(service, share * WARM_UP, SEED);
+    if (FULL_SIZE) await delay(SETTLE_MS);
+    const before = await service.vitals(true);
+    await service.vitals();
+    const result = await run(service, share * (1 - WARM_UP), SEED + 2 ** 20);
+    const { workMs, delayMs } = await service.vitals();
+    say(`${showTallies(result.tallies)}\nrefused by Node's clients: ${result.unsendable}`);
+    say(`warnings in the log: ${JSON.stringify([...service.warnings])}`);
+    expectSuccesses(result);
+    if (!FULL_SIZE) return;
+    await delay(SETTLE_MS);
+    const after = await service.vitals(true);
+    const [rssBefore, rssAfter] = [before.rss, after.rss].map((bytes) => Math.round(bytes / MIB));
+    say(
+      `the event loop worked for ${Math.round(workMs)} ms at most without a turn (timers were late by ` +
+        `${Math.round(delayMs)} ms at most); memory ${rssBefore} MiB, then ${rssAfter} MiB`,
+    );
+    expect(after.rss - before.rss, "growth of memory in bytes").toBeLessThan(MAX_GROWTH);
+    expect(workMs, "longest stall in milliseconds").toBeLessThan(MAX_STALL_MS);
   });
-  afterAll(() => service?.end());
-
-  test(
-    "every request is answered, none as an error of the service, and the log tells of none",
-    async () => {
-      say(`${name}: FUZZ_SEED=${SEED}`);
-      expectNoProblems(service, await run(service, share * WARM_UP, SEED));
-      if (FULL_SIZE) await delay(SETTLE_MS);
-      const before = await service.vitals(true);
-      await service.vitals();
-      const result = await run(service, share * (1 - WARM_UP), SEED + 2 ** 20);
-      const { workMs, delayMs } = await service.vitals();
-      say(`${showTallies(result.tallies)}\nrefused by Node's clients: ${result.unsendable}`);
-      say(`warnings in the log: ${JSON.stringify([...service.warnings])}`);
-      expectNoProblems(service, result);
-      expectSuccesses(result);
-      if (!FULL_SIZE) return;
-      await delay(SETTLE_MS);
-      const after = await service.vitals(true);
-      const [rssBefore, rssAfter] = [before.rss, after.rss].map((bytes) => Math.round(bytes / MIB));
-      say(
-        `the event loop worked for ${Math.round(workMs)} ms at most without a turn (timers were late by ` +
-          `${Math.round(delayMs)} ms at most); memory ${rssBefore} MiB, then ${rssAfter} MiB`,
-      );
-      expect(after.rss - before.rss, "growth of memory in bytes").toBeLessThan(MAX_GROWTH);
-      expect(workMs, "longest stall in milliseconds").toBeLessThan(MAX_STALL_MS);
-    },
-    FULL_SIZE ? 3_600_000 : 120_000,
-  );
 });
