@@ -27,7 +27,9 @@ const log = pino(
     },
   },
 );
-const api = await startTestApi({ databaseUrl: gateway.url, log });
+/** Why the service is not ready, beside its database. */
+let reasons: string[] = [];
+const api = await startTestApi({ databaseUrl: gateway.url, log, readiness: async () => reasons });
 const list = (key = api.adminKey) => api.rest("GET", "/api/webhook/list", { key });
 const terminate = () =>
   direct.raw(
@@ -39,6 +41,7 @@ beforeEach(async () => {
   // A pooled connection may learn only by its next query that it was ended.
   await expect.poll(async () => (await list()).status).toBe(200);
   causes = [];
+  reasons = [];
 });
 afterAll(async () => {
   await gateway.set("pass");
@@ -157,4 +160,34 @@ test("a call that waits long for a database that answers others is not refused",
   await expect.poll(() => answers.mock.settledResults.map(({ value }) => value)).toEqual([true, true]);
   await release();
   expect((await waiting).status).toBe(200);
+});
+
+describe("/readyz", () => {
+  const probe = async (path: string) => {
+    const answer = await fetch(`${api.url}${path}`);
+    return { status: answer.status, body: await answer.json() };
+  };
+  const READY = { status: 200, body: { status: "ready" } };
+  const notReady = (...all: string[]) => ({ status: 503, body: { status: "not ready", reasons: all } });
+
+  test("says why the service is not ready, while /healthz answers that it lives", async () => {
+    expect(await probe("/readyz")).toEqual(READY);
+    reasons = ["the delivery worker is starting"];
+    await expect.poll(() => probe("/readyz")).toEqual(notReady("the delivery worker is starting"));
+    expect(await probe("/healthz")).toEqual({ status: 200, body: { status: "alive" } });
+  });
+
+  test("answers 200 while calls hold all connections of the pool, and 503 while the database hangs", async () => {
+    const { client } = api.context.db;
+    const taken = await Promise.all(
+      Array.from({ length: client.pool.max }, () => client.acquireConnection()),
+    );
+    await expect.poll(() => probe("/readyz")).toEqual(READY);
+    gateway.hang();
+    await expect.poll(() => probe("/readyz")).toEqual(notReady("the database does not respond"));
+    expect((await probe("/healthz")).status).toBe(200);
+    gateway.resume();
+    await expect.poll(() => probe("/readyz")).toEqual(READY);
+    await Promise.all(taken.map((connection) => client.releaseConnection(connection)));
+  });
 });

@@ -6,6 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { PROTOCOLS } from "../../support/clients.ts";
+import { exampleOf } from "../../support/described-answers.ts";
 import { refused } from "../../support/grpc-calls.ts";
 import { startTestApi, useApi } from "../../support/test-api.ts";
 import { callGrpc, callHttp } from "../../support/wire.ts";
@@ -55,14 +56,22 @@ test("what is no call of a method is 404 in the envelope on the HTTP port, and i
   ]);
 });
 
-test("a call to a process that only delivers is told where to ask", async () => {
+test("a process that only delivers has /healthz and /readyz, and tells callers where to ask", async () => {
   const worker = await startTestApi({ services: false });
   onTestFinished(() => worker.stop());
+  expect(worker.grpcPort).toBeNull();
   const error = await callUnknown(createConnectTransport({ baseUrl: worker.url, httpVersion: "1.1" }));
   expect([error.code, error.rawMessage]).toEqual([
     Code.Unimplemented,
     `no such method: ${PATH}; this process only delivers; call a process with ROLE=api or ROLE=all`,
   ]);
+  const { status, envelope } = await worker.rest("GET", "/api/webhook/list");
+  const told =
+    "no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all";
+  expect([status, envelope.Warnings]).toEqual([404, [told]]);
+  expect(exampleOf("UnknownPath", "worker")).toBe(told);
+  const statuses = ["/openapi.json", "/healthz", "/readyz"].map((path) => fetch(`${worker.url}${path}`));
+  expect((await Promise.all(statuses)).map((answer) => answer.status)).toEqual([404, 200, 200]);
 });
 
 test.each([

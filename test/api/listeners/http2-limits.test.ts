@@ -7,6 +7,7 @@ import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import { enveloped } from "../../support/hostile-messages.ts";
+import { sendRaw } from "../../support/raw-request.ts";
 import { startTestApi } from "../../support/test-api.ts";
 import { callGrpc } from "../../support/wire.ts";
 
@@ -91,6 +92,13 @@ describe("a session", () => {
     await ping();
     expect(session.closed).toBe(false);
   });
+});
+
+test("what is not HTTP/2 ends its own connection only", async () => {
+  const session = openSession();
+  await once(session, "connect");
+  await sendRaw(api.grpcPort as number, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").catch(() => "");
+  expect((await once(call(CHECK, session), "trailers"))[0]["grpc-status"]).toBe("0");
 });
 
 describe("a stream whose client sends nothing more", () => {

@@ -1,11 +1,7 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { expect, test } from "vitest";
+import { useApi } from "../../support/test-api.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
 const get = (path: string) => fetch(`${api.url}${path}`);
 

@@ -1,78 +1,38 @@
-import { once } from "node:events";
-import * as http2 from "node:http2";
 import { gunzipSync } from "node:zlib";
 import { create, fromBinary, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import {
-  CreateWebhookRequestSchema,
-  ListWebhooksRequestSchema,
-  ListWebhooksResponseSchema,
-} from "../../../gen/webhook/v1/webhook_pb.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { expect, test } from "vitest";
+import { ListWebhooksRequestSchema, ListWebhooksResponseSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { aWebhook } from "../../support/builders.ts";
+import { enveloped } from "../../support/hostile-messages.ts";
+import { useApi } from "../../support/test-api.ts";
+import { callGrpc } from "../../support/wire.ts";
 
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi();
-});
-afterAll(() => api.stop());
+const api = await useApi();
 
-const LIST = toBinary(ListWebhooksRequestSchema, create(ListWebhooksRequestSchema));
+const REQUEST = create(ListWebhooksRequestSchema, { pageSize: 100 });
+const MESSAGE = enveloped(toBinary(ListWebhooksRequestSchema, REQUEST));
 const COMPRESSED = 1;
+const list = (body: Buffer, call: Parameters<typeof callGrpc>[2] = {}) =>
+  callGrpc(api, "WebhookService/ListWebhooks", { ...call, body: new Uint8Array(body) });
 
-/** The envelope of a message. */
-function envelope(message: Uint8Array): Buffer {
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(message.length, 1);
-  return Buffer.concat([head, message]);
-}
-
-/** Makes a call of WebhookService on the wire. */
-async function call(method: string, body: Buffer, headers: http2.OutgoingHttpHeaders = {}) {
-  const session = http2.connect(api.grpcUrl);
-  onTestFinished(() => session.destroy());
-  const stream = session.request({
-    ":method": "POST",
-    ":path": `/webhook.v1.WebhookService/${method}`,
-    "content-type": "application/grpc",
-    te: "trailers",
-    "x-service-key": api.adminKey,
-    ...headers,
-  });
-  const parts: Buffer[] = [];
-  stream.on("data", (part: Buffer) => parts.push(part));
-  const [response, trailers] = [once(stream, "response"), once(stream, "trailers")];
-  stream.end(body);
-  return {
-    headers: (await response)[0] as http2.IncomingHttpHeaders,
-    trailers: (await trailers)[0] as http2.IncomingHttpHeaders,
-    body: Buffer.concat(parts),
-  };
-}
-
-test("a unary call has exactly one message", async () => {
-  const none = await call("ListWebhooks", Buffer.alloc(0));
-  const two = await call("ListWebhooks", Buffer.concat([envelope(LIST), envelope(LIST)]));
-  const half = await call("ListWebhooks", Buffer.from([0, 0, 0]));
-  const statuses = [none, two, half].map(({ trailers }) => Number(trailers["grpc-status"]));
-  expect(statuses).toEqual([Code.Unimplemented, Code.Unimplemented, Code.InvalidArgument]);
-  expect([none, two].map(({ trailers }) => trailers["grpc-message"])).toEqual([
-    "protocol error: missing input message for unary method",
+test.each([
+  ["none", Buffer.alloc(0), Code.Unimplemented, "protocol error: missing input message for unary method"],
+  [
+    "two",
+    Buffer.concat([MESSAGE, MESSAGE]),
+    Code.Unimplemented,
     "protocol error: received extra input message for unary method",
-  ]);
+  ],
+  ["half a message", MESSAGE.subarray(0, 3), Code.InvalidArgument, "incomplete envelope"],
+])("a unary call has exactly one message, and is refused with %s", async (_what, body, status, says) => {
+  expect(await list(body)).toMatchObject({ status, message: expect.stringContaining(says) });
 });
 
 test("a response is compressed if the client accepts it and it is large", async () => {
-  for (let n = 0; n < 40; n += 1) {
-    const request = create(CreateWebhookRequestSchema, {
-      process: 1,
-      url: `https://shop.example/hooks/${n}`,
-    });
-    const { trailers } = await call("CreateWebhook", envelope(toBinary(CreateWebhookRequestSchema, request)));
-    expect(trailers["grpc-status"]).toBe("0");
-  }
-  const plain = await call("ListWebhooks", envelope(LIST), { "grpc-accept-encoding": "identity" });
-  const zipped = await call("ListWebhooks", envelope(LIST), { "grpc-accept-encoding": "identity,gzip" });
+  for (let n = 0; n < 40; n += 1) await aWebhook().at(`https://shop.example/hooks/${n}`).in(api.context.db);
+  const plain = await list(MESSAGE, { headers: { "grpc-accept-encoding": "identity" } });
+  const zipped = await list(MESSAGE, { headers: { "grpc-accept-encoding": "identity,gzip" } });
   expect([plain.headers["grpc-encoding"], zipped.headers["grpc-encoding"]]).toEqual([undefined, "gzip"]);
   expect([plain.body[0], zipped.body[0]]).toEqual([0, COMPRESSED]);
   const message = gunzipSync(zipped.body.subarray(5));
@@ -81,18 +41,15 @@ test("a response is compressed if the client accepts it and it is large", async 
 });
 
 test("a message may be JSON", async () => {
-  const request = toJsonString(ListWebhooksRequestSchema, create(ListWebhooksRequestSchema, { pageSize: 1 }));
-  const { headers, trailers, body } = await call("ListWebhooks", envelope(Buffer.from(request)), {
-    "content-type": "application/grpc+json",
-  });
-  expect([headers["content-type"], trailers["grpc-status"]]).toEqual(["application/grpc+json", "0"]);
+  const request = Buffer.from(toJsonString(ListWebhooksRequestSchema, REQUEST));
+  const { headers, status, body } = await list(enveloped(request), { type: "application/grpc+json" });
+  expect([headers["content-type"], status]).toEqual(["application/grpc+json", 0]);
   expect(JSON.parse(body.subarray(5).toString())).toHaveProperty("webhooks");
 });
 
 test("an invalid deadline is refused before the message is read", async () => {
-  const { trailers } = await call("ListWebhooks", envelope(LIST), { "grpc-timeout": "soon" });
-  expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
-    String(Code.InvalidArgument),
-    "protocol error: invalid grpc timeout value: soon",
-  ]);
+  expect(await list(MESSAGE, { headers: { "grpc-timeout": "soon" } })).toMatchObject({
+    status: Code.InvalidArgument,
+    message: "protocol error: invalid grpc timeout value: soon",
+  });
 });
