@@ -17,7 +17,7 @@ const INCLUDED: Record<string, string[]> = {
     "test/upgrade/side-by-side.ts",
   ],
   screenshots: ["test/web/every-page.test.ts"],
-  fuzz: ["test/api/limits/rpc-fuzz.test.ts"],
+  fuzz: ["test/api/limits/rpc-fuzz.slow.test.ts"],
   deploy: [DEPLOY],
   "record-histories": ["test/upgrade/record-histories.ts"],
 };

@@ -15,7 +15,7 @@ const WAIT_HELPER = "test/support/wait.ts";
 
 /** Files that still have such lines. No file is added here. */
 const LEFT = [
-  "test/api/limits/rpc-fuzz.test.ts",
+  "test/api/limits/rpc-fuzz.slow.test.ts",
   "test/api/openapi/openapi-fuzz.test.ts",
   "test/api/rest/rest-webhooks.test.ts",
   "test/api/services/audit/audit.test.ts",
