@@ -176,7 +176,7 @@ export async function startTestService(
     async receiver(reply) {
       const started = await startReceiver(certificate, reply);
       receivers.push(started);
-      return { ...started, until: (condition) => inTime(started, condition) };
+      return { ...started, until: (condition) => untilReceived(started, condition) };
     },
     async register(url, { key, process = 1 } = {}) {
       const options = key === undefined ? {} : { headers: { "X-Service-Key": key } };
@@ -256,19 +256,13 @@ const patiently: Interceptor = (next) => (request) =>
   });
 const DATABASE_AWAY = "the database is unavailable; retry";
 
-/** What `until` of a receiver answers, or an error with what has come. */
-async function inTime({ until, url, received }: Receiver, condition: Parameters<Receiver["until"]>[0]) {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const requests = () => received.map(({ path, headers }) => `${path} ${headers["x-service-webhook-id"]}`);
-    const fail = () => reject(new Error(`${url} waits for more than ${received.length}: ${requests()}`));
-    timer = setTimeout(fail, PATIENCE_MS);
+/** As `until` of a receiver, which has no limit. Fails with the requests that have come. */
+async function untilReceived({ url, received }: Receiver, condition: Parameters<Receiver["until"]>[0]) {
+  await eventually(() => {
+    const requests = received.map(({ path, headers }) => `${path} ${headers["x-service-webhook-id"]}`);
+    expect(condition(received), `${url} waits for more than ${received.length}: ${requests}`).toBe(true);
   });
-  try {
-    return await Promise.race([until(condition), late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return received;
 }
 
 /** A gRPC transport whose calls carry the key, unless they carry one of their own. */

@@ -4,11 +4,8 @@ import { afterEach, expect, test } from "vitest";
 import type { ReceivedRequest } from "../../demo/receiver.ts";
 import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { type Endpoint, EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
+import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
-import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
-import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
-import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
 
@@ -31,17 +28,11 @@ function verifies(secret: string, { body, headers }: ReceivedRequest): boolean {
   }
 }
 
-/** An endpoint for two event types; answers its webhooks. */
-async function createEndpoint(url: string): Promise<[bigint, bigint]> {
-  const endpoints = createClient(EndpointService, service.transport);
-  const { endpoint } = await endpoints.createEndpoint({ processes: [1, 2], url });
-  return (endpoint as Endpoint).webhooks.map(({ id }) => id) as [bigint, bigint];
-}
-
 test("a receiver verifies all event types of its endpoint with one secret or public key, also after a rotation, until the old ones are revoked", async () => {
-  const [receiver, plain] = [await service.receiver(), await service.receiver()];
-  const [first, second] = await createEndpoint(`${receiver.url}/`);
-  await service.register(`${plain.url}/`);
+  const receiver = await service.receiver();
+  const endpoints = createClient(EndpointService, service.transport);
+  const { endpoint } = await endpoints.createEndpoint({ processes: [1, 2], url: `${receiver.url}/` });
+  const [first, second] = (endpoint?.webhooks ?? []).map(({ id }) => id) as [bigint, bigint];
   const secretOf = async (webhookId: bigint) =>
     (await service.webhooks.getWebhookSecret({ webhookId })).secret;
   const keyOf = async (webhookId: bigint) =>
@@ -78,8 +69,6 @@ test("a receiver verifies all event types of its endpoint with one secret or pub
   const { attempts } = await service.deliveries.getDelivery({ deliveryId: delivery?.id as string });
   const sent = received.find(({ headers }) => headers["webhook-id"] === delivery?.id) as ReceivedRequest;
   expect(attempts[0]?.signatureHeaders.map(({ value }) => value)).toContain(signatureOf(sent));
-  // Other webhooks sign with their secret alone.
-  for (const request of plain.received) expect(signatureOf(request)).toMatch(/^v1,\S+$/);
 
   await service.webhooks.rotateWebhookSecret({ webhookId: second, revokeOldSecrets: true });
   await service.webhooks.rotateWebhookKeyPair({ webhookId: first, revokeOldKeyPairs: true });
@@ -124,11 +113,12 @@ test("a test event arrives as others do, marked as a test, and the log tells wha
     expect(event?.headers).not.toHaveProperty(name);
 });
 
-test("only events that a filter matches are sent, test events always; the others are filtered, until the filter matches them", async () => {
+test("only events that a filter matches are sent, and those for which it cannot be evaluated, test events always", async () => {
   const [some, all] = [await service.receiver(), await service.receiver()];
   const webhookId = await service.register(`${some.url}/`);
   await service.register(`${all.url}/`);
   const setFilter = (filter: string) => service.webhooks.updateWebhook({ webhookId, filter });
+  /** Publishes orders with these ids; answers the deliveries of the filtered webhook. */
   const publish = async (...ids: number[]) => {
     const events = await Promise.all(ids.map((id) => service.publish(BigInt(id))));
     // Recipients are counted before filters.
@@ -139,21 +129,9 @@ test("only events that a filter matches are sent, test events always; the others
   await setFilter("event.order_id > 5");
   const filtered = (await publish(4, 5, 6)).filter(({ state }) => state === DeliveryState.FILTERED);
   expect([numbersOf(some.received), numbersOf(all.received)]).toEqual([[6], [4, 5, 6]]);
-  for (const delivery of filtered) {
-    expect(delivery).toMatchObject({ attemptCount: 0, reason: "filter not matched" });
-    expect(delivery.status).toBeUndefined();
-  }
-  const stats = createClient(StatsService, service.transport);
-  await expect.poll(async () => (await stats.getOverview({})).overview?.filtered).toBe(2n);
-  const { periods } = await stats.getWebhookStats({ webhookId });
-  expect(periods.map((period) => [period.filtered, period.delivered])).toEqual([
-    [2n, 1n],
-    [2n, 1n],
-    [2n, 1n],
-  ]);
-  expect(imbalance(await readLedger(service.db))).toBe(0n);
+  const untried = { attemptCount: 0, reason: "filter not matched", status: undefined };
+  expect(filtered).toMatchObject([untried, untried]);
 
-  // Where the filter cannot be evaluated, the event is sent.
   await setFilter("100 / (event.order_id - 1) == 50");
   await service.webhooks.sendTestEvent({ webhookId });
   await some.until(({ length }) => length === 2);
@@ -165,14 +143,6 @@ test("only events that a filter matches are sent, test events always; the others
   await service.db("webhooks").where({ id: webhookId }).update({ filter });
   await publish(7);
   expect(numbersOf(some.received.slice(4))).toEqual([7]);
-
-  await setFilter("event.order_id == 5");
-  await createClient(ReplayService, service.transport).startReplay({
-    what: { case: "resend", value: { webhookId, states: [DeliveryState.FILTERED] } },
-  });
-  await some.until(({ length }) => length === 6);
-  expect(numbersOf(some.received.slice(5))).toEqual([5]);
-  await expect.poll(async () => (await stats.getWebhookStats({ webhookId })).periods[0]?.filtered).toBe(2n);
 });
 
 test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing goes on, and it can be sent again", async () => {
@@ -206,12 +176,8 @@ test("receivers are told that a webhook fails, that its deliveries have failed a
   const webhookId = await service.register(`${endpoint.url}/orders`);
   // Its own failures are no reason for a notice.
   const noticed = await service.receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
-  for (const process of [
-    WebhookProcess.WEBHOOK_FAILING,
-    WebhookProcess.WEBHOOK_RECOVERED,
-    WebhookProcess.WEBHOOK_DISABLED,
-    WebhookProcess.DELIVERY_FAILED,
-  ])
+  const { WEBHOOK_FAILING, WEBHOOK_RECOVERED, DELIVERY_FAILED } = WebhookProcess;
+  for (const process of [WEBHOOK_FAILING, WEBHOOK_RECOVERED, DELIVERY_FAILED])
     await service.register(`${noticed.url}/notices`, { process });
   const accepted = (process: string) =>
     noticed.received
