@@ -2,13 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import tls from "node:tls";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import {
-  type Client,
-  ConnectError,
-  createClient,
-  type Interceptor,
-  type Transport,
-} from "@connectrpc/connect";
+import { ConnectError, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
 import pRetry from "p-retry";
@@ -16,16 +10,15 @@ import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
-import { type Delivery, DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
+import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import {
   EventService,
   type PublishEventRequestSchema,
-  type PublishEventResponse,
   type WebhookProcess,
 } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
-import { type Db, openDatabase } from "../../src/db/database.ts";
+import { openDatabase } from "../../src/db/database.ts";
 import { FINAL_STATES } from "../../src/db/deliveries/deliveries.ts";
 import { createLogger } from "../../src/process/logger.ts";
 import { type Service, startService } from "../../src/service.ts";
@@ -57,44 +50,7 @@ export const WOKEN = { DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" };
 export const BY_HAND = { DISPATCH_INTERVAL: "24h" };
 
 /** A whole service of a test file's own, on the run's PostgreSQL and Temporal. */
-export interface TestService {
-  url: string;
-  grpcPort: number;
-  /** Undefined without METRICS_PORT. */
-  metricsUrl: string | undefined;
-  databaseUrl: string;
-  db: Db;
-  adminKey: string;
-  temporal: TemporalClient;
-  scheduleId: string;
-  retentionScheduleId: string;
-  /** For clients of any service; calls carry the administrator's key. */
-  transport: Transport;
-  keys: Client<typeof ApiKeyService>;
-  webhooks: Client<typeof WebhookService>;
-  deliveries: Client<typeof DeliveryService>;
-  /** Starts an HTTPS receiver that the service trusts. */
-  receiver(reply?: Reply): Promise<Receiver>;
-  /** Registers a webhook for OrderDispatched, with the administrator's key or the given one. */
-  register(url: string, options?: { key?: string; process?: number }): Promise<bigint>;
-  /** Deletes every webhook, for tests that share a service. */
-  removeWebhooks(): Promise<void>;
-  /** Publishes an order dispatched, under a fresh idempotency key. */
-  publish(orderId?: bigint, orderNumber?: string): Promise<PublishEventResponse>;
-  /** Publishes a document created, under a fresh idempotency key. */
-  publishDocument(): Promise<PublishEventResponse>;
-  /** The event's deliveries, once each has come to an end. */
-  untilFinal(eventId: string): Promise<Delivery[]>;
-  /** Makes a dispatch run, and answers its result. */
-  dispatch(input?: Record<string, unknown>): Promise<DispatchReport>;
-  /**
-   * Starts another worker of the service, which ends with it at the latest.
-   *
-   * @param workflowBundle of other workflows than this build's
-   */
-  startWorker(workflowBundle?: { code: string }, settings?: Record<string, string>): Promise<Service>;
-  stop(): Promise<void>;
-}
+export type TestService = Awaited<ReturnType<typeof startTestService>>;
 
 /** The service of a test file, from before its first test until after the last one. */
 export function fileService(settings: Record<string, string>): TestService {
@@ -111,7 +67,7 @@ export function fileService(settings: Record<string, string>): TestService {
 export async function startTestService(
   settings: Record<string, string> = {},
   onDatabase: (url: string) => Promise<Record<string, string>> = async () => ({}),
-): Promise<TestService> {
+) {
   const database = settings.DATABASE_URL
     ? { url: settings.DATABASE_URL, drop: async () => {} }
     : await createTestDatabase();
@@ -162,6 +118,7 @@ export async function startTestService(
   return {
     url: service.url,
     grpcPort,
+    /** Undefined without METRICS_PORT. */
     metricsUrl: service.metricsUrl,
     databaseUrl: database.url,
     db,
@@ -169,45 +126,58 @@ export async function startTestService(
     temporal,
     scheduleId: names.scheduleId,
     retentionScheduleId: names.retentionScheduleId,
+    /** For clients of any service; calls carry the administrator's key. */
     transport,
     keys: createClient(ApiKeyService, transport),
     webhooks,
     deliveries,
-    async receiver(reply) {
+    /** Starts an HTTPS receiver that the service trusts. */
+    async receiver(reply?: Reply): Promise<Receiver> {
       const started = await startReceiver(certificate, reply);
       receivers.push(started);
       return { ...started, until: (condition) => untilReceived(started, condition) };
     },
-    async register(url, { key, process = 1 } = {}) {
+    /** Registers a webhook for OrderDispatched, with the administrator's key or the given one. */
+    async register(url: string, { key, process = 1 }: { key?: string; process?: number } = {}) {
       const options = key === undefined ? {} : { headers: { "X-Service-Key": key } };
       const { webhook } = await webhooks.createWebhook({ process: process as WebhookProcess, url }, options);
       return webhook?.id as bigint;
     },
+    /** Deletes every webhook, for tests that share a service. */
     async removeWebhooks() {
       const listed = (await webhooks.listWebhooks({})).webhooks;
       await Promise.all(listed.map(({ id }) => webhooks.deleteWebhook({ webhookId: id })));
     },
+    /** Publishes an order dispatched, under a fresh idempotency key. */
     publish: (orderId = 1n, orderNumber = `SO-${orderId}`) =>
       publishData({
         case: "orderDispatched",
         value: { orderId, orderNumber, dispatchedAt: { seconds: 1_790_000_000n, nanos: 987_654_321 } },
       }),
+    /** Publishes a document created, under a fresh idempotency key. */
     publishDocument: () =>
       publishData({
         case: "documentCreated",
         value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
       }),
-    async untilFinal(eventId) {
+    /** The event's deliveries, once each has come to an end. */
+    async untilFinal(eventId: string) {
       const open = () =>
         db("all_deliveries").where({ event_id: eventId }).whereNotIn("state", FINAL_STATES).first();
       await eventually(async () => expect(await open()).toBeUndefined());
       return (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
     },
-    async dispatch(input) {
+    /** Makes a dispatch run, and answers its result. */
+    async dispatch(input?: Record<string, unknown>): Promise<DispatchReport> {
       const run = await startRun({ temporal, scheduleId: names.scheduleId }, input);
       return (await run.result()) as DispatchReport;
     },
-    async startWorker(workflowBundle, more) {
+    /**
+     * Starts another worker of the service, which ends with it at the latest.
+     *
+     * @param workflowBundle of other workflows than this build's
+     */
+    async startWorker(workflowBundle?: { code: string }, more: Record<string, string> = {}) {
       const worker = await start({ ROLE: "worker", DELIVERY_PROCESSES: "1", ...more }, workflowBundle);
       workers.push(worker);
       return worker;

@@ -126,15 +126,3 @@ test.runIf(FULL_SIZE)(
     expect(await waiting.run.result()).toMatchObject({ sent: 1, delivered: 0 });
   },
 );
-
-test.runIf(FULL_SIZE)(
-  "a change without patched() leaves an open run stuck, and the workflows from before let it go on",
-  async () => {
-    await deploy();
-    const waiting = await startWaitingRun();
-    await deploy(await bundleChanged(ASK_FIRST));
-    await untilStep(waiting.run, FAILED_TASK);
-    await deploy();
-    await expectUnaffected(waiting);
-  },
-);

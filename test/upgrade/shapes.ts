@@ -61,11 +61,7 @@ export const SHAPES: Record<string, Shape> = {
     "scheduled closeRun": 1,
     cancelled: 1,
   },
-  "asked-after-pumps": {
-    "patch ask-after-pumps": 1,
-    "scheduled retryDeliveries": 2,
-    completed: 1,
-  },
+  "asked-after-pumps": { "patch ask-after-pumps": 1, "scheduled retryDeliveries": 2, completed: 1 },
   "late-failure": {
     "failed deliverPending": 1,
     "patch ask-after-pumps": 1,

@@ -69,10 +69,7 @@ test.concurrent("an open run moves from workers without a version to the first v
   worker = await startVersion(deployment, "1.0.0");
   await expect
     .poll(() => describeDeployment(deployment).catch(() => null))
-    .toEqual({
-      current: "1.0.0",
-      versions: ["1.0.0"],
-    });
+    .toEqual({ current: "1.0.0", versions: ["1.0.0"] });
   await received(2);
 
   await expect.poll(() => ready(worker)).toMatchObject({ status: 200 });
@@ -108,11 +105,7 @@ test.concurrent("a worker with delivery processes whose version is not current c
   expect,
   onTestFinished,
 }) => {
-  const cluster = await startCluster({
-    ...WOKEN,
-    HEARTBEAT_TIMEOUT: "60s",
-    DELIVERY_TIMEOUT: "120s",
-  });
+  const cluster = await startCluster({ ...WOKEN, HEARTBEAT_TIMEOUT: "60s", DELIVERY_TIMEOUT: "120s" });
   onTestFinished(() => cluster.end());
   const { db, publisher } = cluster;
   const answer = Promise.withResolvers<number>();

@@ -12,6 +12,8 @@ import { ensureDispatchSchedule } from "../../src/temporal/setup/schedule.ts";
 import { replay, startRun } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 
+const ALL_SEARCHABLE = { failing: true, attempts: true };
+
 const service = fileService(BY_HAND);
 
 describe("a published event", () => {
@@ -194,14 +196,14 @@ function decoded(history: unknown): string {
   });
 }
 
-/** Every search attribute is registered. */
-const ALL = { failing: true, attempts: true };
-
 describe("the dispatch", () => {
-  test("§6.1.2: happens every minute by default, and minutes never wait for each other", async () => {
-    const { dispatch } = readConfig({});
+  const { dispatch } = readConfig({});
+
+  test("§6.1.2: happens every minute by default, and minutes never wait for each other; it keeps to its settings, and stays paused when an operator paused it", async () => {
     const names = temporalNames(`${randomUUID()}-`);
-    await ensureDispatchSchedule(service.temporal, names, dispatch, ALL);
+    const ensure = (settings: Partial<typeof dispatch> = {}) =>
+      ensureDispatchSchedule(service.temporal, names, { ...dispatch, ...settings }, ALL_SEARCHABLE);
+    await ensure();
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
     onTestFinished(() => handle.delete());
     const { spec, policies, action } = await handle.describe();
@@ -209,19 +211,12 @@ describe("the dispatch", () => {
     // First attempts end fifteen seconds after the next run has begun.
     expect(action).toMatchObject({ args: [{ pumpMs: 75_000, lingers: false }] });
     expect(policies).toMatchObject({ overlap: "ALLOW_ALL", catchupWindow: 60_000 });
-  });
 
-  test("keeps to its settings after a restart, and stays paused when an operator paused it", async () => {
-    const { dispatch } = readConfig({});
-    const names = temporalNames(`${randomUUID()}-`);
-    await ensureDispatchSchedule(service.temporal, names, dispatch, ALL);
-    const handle = service.temporal.schedule.getHandle(names.scheduleId);
-    onTestFinished(() => handle.delete());
     await handle.pause("maintenance");
-    await ensureDispatchSchedule(service.temporal, names, { ...dispatch, intervalMs: 30_000 }, ALL);
-    const { spec, state } = await handle.describe();
-    expect(spec.intervals).toEqual([{ every: 30_000 }]);
-    expect(state).toMatchObject({ paused: true, note: "maintenance" });
+    await ensure({ intervalMs: 30_000 });
+    const later = await handle.describe();
+    expect(later.spec.intervals).toEqual([{ every: 30_000 }]);
+    expect(later.state).toMatchObject({ paused: true, note: "maintenance" });
   });
 
   test("goes along with a schedule that deletes what is older than the retention, once an hour", async () => {
@@ -237,7 +232,6 @@ describe("the dispatch", () => {
   });
 
   test("§8: makes the first attempt and three retries, one, five and twenty-five minutes apart by default", () => {
-    const { dispatch } = readConfig({});
     expect(ATTEMPTS_PER_ROUND).toBe(1 + 3);
     expect(dispatch).toMatchObject({ retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 });
   });

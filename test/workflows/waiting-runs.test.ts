@@ -2,7 +2,6 @@ import { workflowMetadataQuery } from "@temporalio/workflow";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { CircuitBreakerState } from "../../gen/webhook/v1/webhook_pb.ts";
 import { addWorker } from "../../src/db/queue/workers.ts";
 import {
   failingOnce,
@@ -120,45 +119,23 @@ test("a run ends while the retries of a paused webhook wait, and the first run a
   ]);
 });
 
-test("a test event that is sent again waits while its webhook is paused, and a new one is sent", async () => {
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/`);
-  await service.webhooks.pauseWebhook({ webhookId });
-  const { eventId, deliveryId } = await service.webhooks.sendTestEvent({ webhookId });
-  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
-  await service.deliveries.sendAgain({ deliveryId });
-  await service.webhooks.sendTestEvent({ webhookId });
-  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
-  const { deliveries } = await service.deliveries.listDeliveries({ eventId });
-  expect(deliveries).toMatchObject([{ state: DeliveryState.PENDING, attemptCount: 1 }]);
-});
-
-test("a run lists the webhooks that their circuit breakers hold back, and the first probe that succeeds lets them go", async () => {
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/`);
+test("a run lists the webhooks that their circuit breakers hold back", async () => {
+  const webhookId = await service.register("https://shop.example/");
   await service.webhooks.updateWebhook({ webhookId, circuitBreaker: { enabled: true } });
-  const webhook = () => service.db("webhooks").where({ id: webhookId });
-  const breaker = () => service.db("webhook_breakers").where({ webhook_id: webhookId });
   const later = new Date("2100-01-01T00:00:00Z");
-  await breaker().update({ state: "open", outage_since: new Date(), next_probe: later, due: later });
-  await webhook().update({ paused: new Date() });
-  const { eventId } = await service.publish();
+  const open = { state: "open" as const, outage_since: new Date(), next_probe: later, due: later };
+  await service.db("webhook_breakers").where({ webhook_id: webhookId }).update(open);
+  await service.db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
+  await service.publish();
   const run = await startRun(service);
   expect(await run.result()).toMatchObject({ sent: 0 });
-  expect(await run.query(workflowMetadataQuery)).toMatchObject({
-    currentDetails: expect.stringMatching(
-      new RegExp(
-        `\\*\\*Circuit breakers\\*\\*, as last listed:\n\n- webhook ${webhookId}, localhost:${receiver.port}: open since .* UTC \\(.*\\), next probe 2100-01-01 00:00:00 UTC`,
-      ),
+  const { currentDetails } = await run.query(workflowMetadataQuery);
+  expect(currentDetails).toContain("**Circuit breakers**, as last listed:\n\n");
+  expect(currentDetails).toMatch(
+    new RegExp(
+      `- webhook ${webhookId}, shop.example: open since .* UTC \\(.*\\), next probe 2100-01-01 00:00:00 UTC`,
     ),
-  });
-  await breaker().update({ next_probe: new Date(), due: new Date() });
-  await expect.poll(() => webhook().whereNotNull("test_delivery")).toHaveLength(1);
-  expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
-  expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
-  await expect
-    .poll(async () => (await service.webhooks.getWebhook({ webhookId })).webhook?.circuitBreaker?.state)
-    .toBe(CircuitBreakerState.CLOSED);
+  );
 });
 
 test("a run has one pump on each worker, and skips one that has a lease and does not take its pump", async () => {

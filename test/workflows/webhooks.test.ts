@@ -129,8 +129,9 @@ test("only events that a filter matches are sent, and those for which it cannot 
   await setFilter("event.order_id > 5");
   const filtered = (await publish(4, 5, 6)).filter(({ state }) => state === DeliveryState.FILTERED);
   expect([numbersOf(some.received), numbersOf(all.received)]).toEqual([[6], [4, 5, 6]]);
-  const untried = { attemptCount: 0, reason: "filter not matched", status: undefined };
-  expect(filtered).toMatchObject([untried, untried]);
+  expect(filtered.map(({ attemptCount, status, reason }) => [attemptCount, status, reason])).toEqual(
+    Array(2).fill([0, undefined, "filter not matched"]),
+  );
 
   await setFilter("100 / (event.order_id - 1) == 50");
   await service.webhooks.sendTestEvent({ webhookId });
