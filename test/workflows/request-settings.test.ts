@@ -20,6 +20,7 @@ type Settings = MessageInitShape<typeof RequestSettingsSchema>;
 /** Part of each secret that these tests send. No answer, record or log entry has it. */
 const SECRET = "hush-4711";
 const CREDENTIALS = `egress:${SECRET}`;
+const NOTHING = { headerNames: [], hasBearerToken: false, authorities: [] };
 
 let service: TestService;
 let proxy: TestProxy;
@@ -201,7 +202,7 @@ test.each(Object.keys(AUTHENTICATIONS))(
     expect(await tried(wrong)).toMatchObject({ accepted: false, ...refusal });
     expect(await tried(right)).toMatchObject({ accepted: true, status: 200 });
     expect(seen().at(-1)).toEqual(identity);
-    expect(await stored()).toMatchObject({ headerNames: [], hasBearerToken: false, authorities: [] });
+    expect(await stored()).toMatchObject(NOTHING);
 
     const { settings } = await set(webhookId, right);
     expect(settings).toMatchObject(masked);
@@ -223,38 +224,30 @@ test.each(Object.keys(AUTHENTICATIONS))(
     for (const text of texts)
       expect(text).not.toMatch(new RegExp(`${SECRET}|token-\\d|PRIVATE KEY|MIG[A-Z]`));
 
-    expect((await set(webhookId, {})).settings).toMatchObject({
-      headerNames: [],
-      hasBearerToken: false,
-      authorities: [],
-    });
+    expect((await set(webhookId, {})).settings).toMatchObject(NOTHING);
     expect(await stored()).not.toHaveProperty("clientCertificate");
   },
 );
 
 test("an access token that the receiver refuses is replaced for the next attempt; without one, nothing is sent", async () => {
   const server = await authorizationServer();
-  const [renewed, wrong] = [
-    await service.receiver(({ headers }) => (headers.authorization === "Bearer token-2" ? 200 : 401)),
-    await service.receiver(),
-  ];
-  const [renewedId, wrongId] = [
-    await service.register(`${renewed.url}/`),
-    await service.register(`${wrong.url}/`),
-  ];
-  await set(renewedId, { authentication: oauth2(server, SECRET, "renewed") });
-  await set(wrongId, { authentication: oauth2(server, `wrong-${SECRET}`, "wrong") });
-  const { delivery, attempts } = await deliver(renewedId);
+  const renewed = await service.receiver(({ headers: { authorization } }) =>
+    authorization === "Bearer token-2" ? 200 : 401,
+  );
+  const webhookId = await service.register(`${renewed.url}/`);
+  await set(webhookId, { authentication: oauth2(server, SECRET, "renewed") });
+  const { delivery, attempts } = await deliver(webhookId);
   expect(delivery?.state).toBe(DeliveryState.DELIVERED);
   expect(attempts.map(({ status }) => status)).toEqual([401, 200]);
-  const [of] = (await service.deliveries.listDeliveries({ webhookId: wrongId })).deliveries;
-  const failed = await service.deliveries.getDelivery({ deliveryId: of?.id as string });
-  expect(failed.delivery).toMatchObject({ state: DeliveryState.FAILED, attemptCount: 4 });
-  for (const { error, signatureHeaders } of failed.attempts) {
+
+  await set(webhookId, { authentication: oauth2(server, `wrong-${SECRET}`, "wrong") });
+  const without = await deliver(webhookId);
+  expect(without.delivery).toMatchObject({ state: DeliveryState.FAILED, attemptCount: 4 });
+  for (const { error, signatureHeaders } of without.attempts) {
     expect(error).toBe(`token endpoint localhost:${server.port} answered 401 (invalid_client)`);
     expect(signatureHeaders).toEqual([]);
   }
-  expect(wrong.received).toEqual([]);
+  expect(renewed.received).toHaveLength(2);
 });
 
 test("deliveries, test requests and token requests go through DELIVERY_PROXY, and wait while it is away", async () => {
@@ -277,10 +270,7 @@ test("deliveries, test requests and token requests go through DELIVERY_PROXY, an
   });
   await new Promise<void>((resolve) => dead.listen(proxy.port, "127.0.0.1", resolve));
   const trial = await service.webhooks.tryWebhookRequest({ webhookId, settings });
-  expect(trial).toMatchObject({
-    accepted: false,
-    error: expect.stringMatching(/^the outbound proxy is unav/),
-  });
+  expect(trial.error).toMatch(/^the outbound proxy is unavailable/);
   tries = 0;
   const { eventId } = await service.publish();
   // The second try shows that the first one has ended, and that its delivery waits.
