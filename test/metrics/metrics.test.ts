@@ -13,6 +13,10 @@ import { type Sample, scrape, scrapeText, sum } from "./scrapes.ts";
 const service = fileService({ ...WOKEN, METRICS_PORT: "0", DELIVERY_TRACEPARENT: "true" });
 afterEach(() => service.removeWebhooks());
 const url = () => service.metricsUrl as string;
+const measured = async (...wanted: [name: string, labels?: Record<string, string>]) =>
+  sum(await scrape(url()), ...wanted);
+
+const WRONG_KEY = { "X-Service-Key": "x" };
 
 /** Counts as the database has them. */
 async function counted(sql: string): Promise<number> {
@@ -33,28 +37,28 @@ test("the counters equal the counts of the database after deliveries, retries an
   );
   await Promise.all(published.map(({ eventId }) => service.untilFinal(eventId)));
 
-  const samples = await scrape(url());
-  expect(sum(samples, "webhook_events_published_total")).toBe(await counted("events"));
   const attempts = "webhook_delivery_attempts_total";
-  expect(sum(samples, attempts)).toBe(await counted("all_attempts"));
-  expect(sum(samples, attempts)).toBe(7 * events);
-  expect(sum(samples, attempts, { outcome: "delivered", attempt: "1" })).toBe(events);
-  expect(sum(samples, attempts, { outcome: "delivered", attempt: "2" })).toBe(events);
-  expect(sum(samples, attempts, { outcome: "failed", attempt: "4" })).toBe(events);
-  const failed = await counted("deliveries where outcome = 'failed'");
-  expect(sum(samples, "webhook_deliveries_failed_total", { reason: "attempts" })).toBe(failed);
-  expect(sum(samples, "webhook_deliveries_failed_total")).toBe(failed);
-  const delivered = await counted("deliveries where outcome = 'delivered'");
-  expect(sum(samples, "webhook_delivery_latency_seconds_count")).toBe(delivered);
   const posts = "http_client_request_duration_seconds_count";
-  expect(sum(samples, posts)).toBe(await counted("all_attempts"));
-  expect(sum(samples, posts, { http_response_status_code: "418", error_type: "418" })).toBe(4 * events);
-  expect(sum(samples, "webhook_delivery_in_flight")).toBe(0);
-  expect(
-    sum(samples, "rpc_server_call_duration_seconds_count", {
-      rpc_method: "webhook.v1.EventService/PublishEvent",
-    }),
-  ).toBe(events);
+  const failures = "webhook_deliveries_failed_total";
+  const calls = "rpc_server_call_duration_seconds_count";
+  const publishing = { rpc_method: "webhook.v1.EventService/PublishEvent" };
+  const expected: [count: number, name: string, labels?: Record<string, string>][] = [
+    [await counted("events"), "webhook_events_published_total"],
+    [await counted("all_attempts"), attempts],
+    [7 * events, attempts],
+    [events, attempts, { outcome: "delivered", attempt: "1" }],
+    [events, attempts, { outcome: "delivered", attempt: "2" }],
+    [events, attempts, { outcome: "failed", attempt: "4" }],
+    [await counted("deliveries where outcome = 'failed'"), failures, { reason: "attempts" }],
+    [events, failures],
+    [await counted("deliveries where outcome = 'delivered'"), "webhook_delivery_latency_seconds_count"],
+    [7 * events, posts],
+    [4 * events, posts, { http_response_status_code: "418", error_type: "418" }],
+    [0, "webhook_delivery_in_flight"],
+    [events, calls, publishing],
+  ];
+  const samples = await scrape(url());
+  for (const [count, name, labels] of expected) expect(sum(samples, name, labels), name).toBe(count);
 });
 
 test("statistics are folded while the backlog is exported", async () => {
@@ -64,8 +68,7 @@ test("statistics are folded while the backlog is exported", async () => {
 });
 
 test("a refused call counts once by its reason, over each protocol, and a refused event of a batch too", async () => {
-  const refusals = async (reason: string) =>
-    sum(await scrape(url()), "webhook_api_refusals_total", { reason });
+  const refusals = (labels = {}) => measured("webhook_api_refusals_total", labels);
   const post = (path: string, body: string, headers: Record<string, string> = {}) =>
     fetch(`${service.url}${path}`, {
       method: "POST",
@@ -79,22 +82,15 @@ test("a refused call counts once by its reason, over each protocol, and a refuse
     ["REQUEST_INVALID", () => post("/webhook.v1.WebhookService/GetWebhook", "not JSON")],
     ["FIELDS_INVALID", () => post("/webhook.v1.WebhookService/CreateWebhook", "{}", { "X-Admission": "1" })],
     ["REQUEST_INVALID", () => post("/api/webhook", "not JSON")],
-    [
-      "API_KEY_UNKNOWN",
-      () => post("/webhook.v1.WebhookService/ListWebhooks", "{}", { "X-Service-Key": "x" }),
-    ],
-    [
-      "API_KEY_UNKNOWN",
-      () => fetch(`${service.url}/api/webhook/list`, { headers: { "X-Service-Key": "x" } }),
-    ],
+    ["API_KEY_UNKNOWN", () => post("/webhook.v1.WebhookService/ListWebhooks", "{}", WRONG_KEY)],
+    ["API_KEY_UNKNOWN", () => fetch(`${service.url}/api/webhook/list`, { headers: WRONG_KEY })],
     ["FIELDS_INVALID", () => post("/webhook.v1.EventService/PublishEventBatch", '{"events": [{}]}')],
   ];
   for (const [reason, call] of cases) {
-    const before = sum(await scrape(url()), "webhook_api_refusals_total");
-    const ofReason = await refusals(reason);
+    const before = [await refusals(), await refusals({ reason })];
     await call();
-    expect(await refusals(reason), `${reason}: ${call}`).toBe(ofReason + 1);
-    expect(sum(await scrape(url()), "webhook_api_refusals_total"), `${reason}: ${call}`).toBe(before + 1);
+    const after = [await refusals(), await refusals({ reason })];
+    expect(after, `${reason}: ${call}`).toEqual(before.map((count) => count + 1));
   }
 });
 
@@ -104,14 +100,14 @@ test("deliveries in flight count while their receivers have not answered", async
   await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
   await expect.poll(() => receiver.received.length).toBe(1);
-  expect(sum(await scrape(url()), "webhook_delivery_in_flight")).toBe(1);
+  expect(await measured("webhook_delivery_in_flight")).toBe(1);
   answer.resolve(200);
   await service.untilFinal(eventId);
-  expect(sum(await scrape(url()), "webhook_delivery_in_flight")).toBe(0);
+  expect(await measured("webhook_delivery_in_flight")).toBe(0);
 });
 
 test("the lease of a worker that ran out is counted, and a delivery that workers died with ten times", async () => {
-  const expired = async () => sum(await scrape(url()), "webhook_leases_expired_total", { holder: "worker" });
+  const expired = () => measured("webhook_leases_expired_total", { holder: "worker" });
   expect(await expired()).toBe(0);
   await service.db("workers").insert({ name: "gone", task_queue: "gone", lease_until: new Date(0) });
   await expect.poll(expired).toBe(1);
@@ -123,7 +119,7 @@ test("the lease of a worker that ran out is counted, and a delivery that workers
   await service.db("queue").where("event_id", eventId).update({ claims: 10 });
   await service.webhooks.resumeWebhook({ webhookId });
   expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.FAILED }]);
-  expect(sum(await scrape(url()), "webhook_deliveries_failed_total", { reason: "interrupted" })).toBe(1);
+  expect(await measured("webhook_deliveries_failed_total", { reason: "interrupted" })).toBe(1);
 });
 
 test("requests of HTTP are measured by route, and one to an unknown path has none", async () => {
