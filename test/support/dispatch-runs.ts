@@ -2,19 +2,16 @@ import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { WorkflowHandle } from "@temporalio/client";
 import { Worker } from "@temporalio/worker";
-import { expect, onTestFinished, vi } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import type { Reply } from "../../demo/receiver.ts";
-import { stepsOf } from "../upgrade/shapes.ts";
+import { type History, stepsOf } from "../upgrade/shapes.ts";
 import { holdToShape, RECORDING } from "../upgrade/stored-histories.ts";
 import { part } from "./parts.ts";
-import { PATIENCE_MS } from "./patience.ts";
 import type { TestService } from "./test-service.ts";
+import { eventually } from "./wait.ts";
 
 /** A dispatch run that a test has started. */
 export type Run = Awaited<ReturnType<typeof startRun>>;
-
-/** The interval between two looks at a run, in milliseconds: Temporal reads its whole history each time. */
-const LOOK_EVERY_MS = 100;
 
 /**
  * Starts a dispatch run by itself, beside those of the schedule, so that its id is known.
@@ -53,15 +50,21 @@ export async function startLongRun(...options: Parameters<typeof startRun>): Pro
 /** What has happened in a run, in order. */
 export const stepsSoFar = async (run: WorkflowHandle) => stepsOf(await run.fetchHistory());
 
-/** Waits until the history of the run has the step, as often as told. */
-export function untilStep(run: WorkflowHandle, step: string, times = 1): Promise<void> {
-  return vi.waitFor(
-    async () => {
-      const steps = await stepsSoFar(run);
-      expect(steps.filter((one) => one === step).length, `${step} in ${steps}`).toBeGreaterThanOrEqual(times);
-    },
-    { timeout: PATIENCE_MS, interval: LOOK_EVERY_MS },
-  );
+/** Waits until the history of the run has the step, as often as told. Temporal answers once the history has grown. */
+export async function untilStep(run: WorkflowHandle, step: string, times = 1): Promise<void> {
+  const { workflowService, options } = run.client;
+  const execution = { workflowId: run.workflowId };
+  let events: NonNullable<History["events"]> = [];
+  let nextPageToken: Uint8Array = new Uint8Array();
+  await eventually(async () => {
+    if (nextPageToken.length === 0) events = [];
+    const request = { namespace: options.namespace, execution, waitNewEvent: true, nextPageToken };
+    const page = await workflowService.getWorkflowExecutionHistory(request);
+    events.push(...(page.history?.events ?? []));
+    nextPageToken = page.nextPageToken;
+    const steps = stepsOf({ events });
+    expect(steps.filter((one) => one === step).length, `${step} in ${steps}`).toBeGreaterThanOrEqual(times);
+  });
 }
 
 /**
