@@ -10,6 +10,7 @@ import {
   replayWaiting,
   startLongRun,
   startRun,
+  stepsSoFar,
   untilStep,
   WAITING_S,
 } from "../support/dispatch-runs.ts";
@@ -56,6 +57,9 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
       "lost",
     );
     await untilStep(run, "failed deliverPending");
+    // The run has listed failed deliveries once more, and waits until it does so again.
+    const afterPump = async () => (await stepsSoFar(run)).join().split("failed deliverPending")[1];
+    await expect.poll(afterPump).toMatch(/scheduled listUndelivered,timer/);
     fail();
     await late.until((received) => received.length === 2);
     expect(early.received).toHaveLength(1);
