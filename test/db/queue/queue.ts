@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { beforeEach } from "vitest";
 import { type Db, rows } from "../../../src/db/database.ts";
+import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import {
   type Claimant,
   type ClaimedDelivery,
@@ -140,6 +141,11 @@ export function record(
     deliveries.map((delivery) => result(delivery, status)),
     spacing,
   );
+}
+
+/** Adds everything that was recorded to the statistics. */
+export async function foldAll(db: Db): Promise<void> {
+  while ((await foldDeltas(db)) > 0);
 }
 
 /** Makes the first attempt of what is pending, in vain, and puts all retries into one group; answers who did. */
