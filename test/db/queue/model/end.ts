@@ -47,7 +47,7 @@ export async function endHistory(model: StorageModel): Promise<void> {
     may: (before, after) => before?.table !== "deliveries" && after?.table === "deliveries",
   });
   expect(await isOpen(model), "deliveries stay open").toBe(false);
-  await expectStatistics(model);
+  await expectStatistics(model.db);
   await expectAttempts(model);
 }
 

@@ -64,7 +64,7 @@ const decide = fault.map((fault) =>
       );
       const heard = await call(on, fault, (db) => decideBreakers(db, 30));
       for (const { state } of heard?.answer.changes ?? []) model.count(`breaker ${state}`);
-      await expectStatistics(model);
+      await expectStatistics(model.db);
       if (!heard && fault !== "answer lost") return NO_EFFECT;
       return { may: (before, after) => before?.outcome === "failed" && startsRound(before, after) };
     },
@@ -74,7 +74,7 @@ const decide = fault.map((fault) =>
 const fold = fault.map((fault) =>
   step(`fold statistics${inWords(fault)}`, always, async (model, on) => {
     await call(on, fault, (db) => foldDeltas(db));
-    await expectStatistics(model);
+    await expectStatistics(model.db);
     return NO_EFFECT;
   }),
 );
