@@ -1,95 +1,79 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { databaseErrorClass, isTransient } from "../../src/db/faults.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { part } from "../support/parts.ts";
 
-let database: TestDatabase;
-let db: Db;
+const { url, drop } = await createTestDatabase();
 let admin: Db;
-
 beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 2 });
   admin = openDatabase((await part("postgres")).url, { max: 1 });
 });
 afterAll(async () => {
-  await db.destroy();
   await admin.destroy();
-  await database.drop();
+  await drop();
 });
 
-/** The error that work fails with. */
-async function errorOf(work: () => Promise<unknown>): Promise<Error> {
-  try {
-    await work();
-  } catch (error) {
-    return error as Error;
-  }
-  throw new Error("nothing failed");
+/** Opens a pool of one connection for the test. */
+function open(at: string): Db {
+  const db = openDatabase(at, { max: 1 });
+  onTestFinished(() => db.destroy());
+  return db;
 }
 
-const nameOf = (url: string) => new URL(url).pathname.slice(1);
+/** The SQLSTATE and the class of the error that a statement fails with. */
+async function failureOf(db: Db, sql = "select 1"): Promise<[string | undefined, string]> {
+  const error = await rows(db, sql).then(
+    () => expect.unreachable("nothing failed"),
+    (error: Error & { code?: string }) => error,
+  );
+  return [error.code, databaseErrorClass(error)];
+}
+
+const withCode = (code: string, message = "") => Object.assign(new Error(message), { code });
 
 describe("the database is unavailable, and not at fault,", () => {
+  /** A server that says nothing. */
+  async function listening() {
+    const server = createServer((socket) => socket.on("error", () => {})).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    return { server, url: `postgres://u:p@127.0.0.1:${port}/x` };
+  }
+
   test("when nothing listens at its address", async () => {
-    const nobody = createServer().listen(0, "127.0.0.1");
-    await once(nobody, "listening");
-    const { port } = nobody.address() as AddressInfo;
-    nobody.close();
-    const away = openDatabase(`postgres://u:p@127.0.0.1:${port}/x`, { max: 1 });
-    expect(databaseErrorClass(await errorOf(() => rows(away, "select 1")))).toBe("unavailable");
-    await away.destroy();
+    const { server, url } = await listening();
+    server.close();
+    expect((await failureOf(open(url)))[1]).toBe("unavailable");
   });
 
   test("when it accepts a connection and says nothing", async () => {
-    const silent = createServer((socket) => socket.on("error", () => {})).listen(0, "127.0.0.1");
-    await once(silent, "listening");
-    const { port } = silent.address() as AddressInfo;
-    const away = openDatabase(`postgres://u:p@127.0.0.1:${port}/x`, { max: 1 });
-    const error = await errorOf(() => rows(away, "select 1"));
-    expect([error.message, databaseErrorClass(error)]).toEqual([expect.any(String), "unavailable"]);
-    await away.destroy();
-    silent.close();
+    expect((await failureOf(open((await listening()).url)))[1]).toBe("unavailable");
   });
 
   test("when it ends a connection amid a statement", async () => {
-    const other = await createTestDatabase();
-    const victim = openDatabase(other.url, { max: 1 });
-    const sleeping = errorOf(() => rows(victim, "select pg_sleep(60)"));
-    const ended = () =>
-      rows(
-        admin,
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = :name and query like '%pg_sleep%'",
-        { name: nameOf(other.url) },
-      );
-    await expect.poll(ended).toHaveLength(1);
-    expect(databaseErrorClass(await sleeping)).toBe("unavailable");
-    await victim.destroy();
-    await other.drop();
+    const sleeping = failureOf(open(url), "select pg_sleep(60)");
+    const end =
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = :name and query = 'select pg_sleep(60)'";
+    await expect.poll(() => rows(admin, end, { name: new URL(url).pathname.slice(1) })).toHaveLength(1);
+    expect((await sleeping)[1]).toBe("unavailable");
   });
 
   test("when it only reads, as a standby after a failover does", async () => {
-    const reading = openDatabase(database.url, { max: 1 });
+    const reading = open(url);
     await reading.raw("set default_transaction_read_only = on");
-    const error = await errorOf(() => rows(reading, "insert into settings (name, value) values ('a', 'b')"));
-    expect([(error as { code?: string }).code, databaseErrorClass(error)]).toEqual(["25006", "unavailable"]);
-    await reading.destroy();
+    const failure = await failureOf(reading, "insert into settings (name, value) values ('a', 'b')");
+    expect(failure).toEqual(["25006", "unavailable"]);
   });
 
   test("when it has no connection left", async () => {
-    const other = await createTestDatabase();
-    await admin.raw(`create role few_connections login password 'p' connection limit 0`);
-    const url = new URL(other.url);
-    [url.username, url.password] = ["few_connections", "p"];
-    const full = openDatabase(url.href, { max: 1 });
-    const error = await errorOf(() => rows(full, "select 1"));
-    expect([(error as { code?: string }).code, databaseErrorClass(error)]).toEqual(["53300", "unavailable"]);
-    await full.destroy();
-    await other.drop();
-    await admin.raw("drop role few_connections");
+    await admin.raw("create role few_connections login password 'p' connection limit 0");
+    onTestFinished(() => admin.raw("drop role few_connections"));
+    const at = Object.assign(new URL(url), { username: "few_connections", password: "p" });
+    expect(await failureOf(open(at.href))).toEqual(["53300", "unavailable"]);
   });
 
   test.each([
@@ -99,44 +83,30 @@ describe("the database is unavailable, and not at fault,", () => {
     ["08006", "connection failure"],
     ["53100", "could not extend file: No space left on device"],
   ])("by SQLSTATE %s: %s", (code, message) => {
-    expect(databaseErrorClass(Object.assign(new Error(message), { code }))).toBe("unavailable");
+    expect(databaseErrorClass(withCode(code, message))).toBe("unavailable");
   });
 });
 
-describe("a prepared statement that the server does not know as it was", () => {
-  const SELECT = "select * from prepared_by_test order by 1";
-  const ask = () => rows(db, SELECT, {}, { prepare: "prepared_by_test" });
-
-  test("is prepared again after every prepared statement was dropped", async () => {
-    await db.raw("create table prepared_by_test (n int)");
-    await db.raw("insert into prepared_by_test values (1)");
-    expect(await ask()).toEqual([{ n: 1 }]);
-    await Promise.all([db.raw("deallocate all"), db.raw("deallocate all")]);
-    expect(await ask()).toEqual([{ n: 1 }]);
-  });
-
-  test("is prepared again after its result has got another column", async () => {
-    expect(await ask()).toEqual([{ n: 1 }]);
-    await db.raw("alter table prepared_by_test add column more text default 'x'");
-    expect(await ask()).toEqual([{ n: 1, more: "x" }]);
-    await db.raw("drop table prepared_by_test");
-  });
+test("a prepared statement that the server no longer knows as it was is prepared again", async () => {
+  const db = open(url);
+  const ask = () => rows(db, "select * from prepared_by_test", {}, { prepare: "prepared_by_test" });
+  await db.raw("create table prepared_by_test as select 1 as n");
+  expect(await ask()).toEqual([{ n: 1 }]);
+  await Promise.all([db.raw("deallocate all"), db.raw("deallocate all")]);
+  expect(await ask()).toEqual([{ n: 1 }]);
+  // Its result has got another column.
+  await db.raw("alter table prepared_by_test add column more text default 'x'");
+  expect(await ask()).toEqual([{ n: 1, more: "x" }]);
 });
 
-describe("an error is a fault, which repeating does not cure,", () => {
-  test.each([
-    ["42P01", "relation does not exist"],
-    ["23505", "duplicate key value violates unique constraint"],
-    ["XX001", "invalid page in block 7 of relation"],
-    ["XX000", "cache lookup failed"],
-    ["0A000", "cannot do that"],
-  ])("by SQLSTATE %s", (code, message) => {
-    const error = Object.assign(new Error(message), { code });
-    expect([databaseErrorClass(error), isTransient(error)]).toEqual(["fault", false]);
-  });
-
-  test("unless PostgreSQL chose the transaction in a deadlock", () => {
-    const error = Object.assign(new Error("deadlock detected"), { code: "40P01" });
-    expect([databaseErrorClass(error), isTransient(error)]).toEqual(["conflict", true]);
-  });
+test.each([
+  ["42P01", "fault", false],
+  ["23505", "fault", false],
+  ["XX001", "fault", false],
+  ["XX000", "fault", false],
+  ["0A000", "fault", false],
+  // PostgreSQL chose the transaction in a deadlock.
+  ["40P01", "conflict", true],
+])("an error of SQLSTATE %s is a %s, and repeating may cure it: %s", (code, errorClass, transient) => {
+  expect([databaseErrorClass(withCode(code)), isTransient(withCode(code))]).toEqual([errorClass, transient]);
 });

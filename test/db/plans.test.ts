@@ -36,16 +36,25 @@ import {
   listWebhookIds,
   listWebhooks,
 } from "../../src/db/webhooks/webhooks.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { anEvent } from "../support/new-event.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
 import { type PlanNode, plansOf } from "./explained.ts";
-import { freshClaimant, makeEndpoint, NO_WAIT, queue, result, SPACING } from "./queue/queue.ts";
+import {
+  claimRetries,
+  foldAll,
+  freshClaimant,
+  makeEndpoint,
+  queueMany,
+  record,
+  result,
+  SPACING,
+} from "./queue/queue.ts";
 
 const DAY_MS = 86_400_000;
 
-let database: TestDatabase;
-let db: Db;
+const database = await createTestDatabase();
+const db = openDatabase(database.url, { max: 3 });
 let claimant: Claimant;
 /** Waiting for their first results, and for those of a retry. */
 let claimed: ClaimedDelivery[];
@@ -58,19 +67,14 @@ let large: Set<string>;
 const app: Scope = { installedAppId: randomUUID(), processes: [], permissions: [] };
 
 beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 3 });
-  const webhooks: bigint[] = [];
-  for (let n = 0; n < 20; n += 1) webhooks.push(await queue(db, 1_000));
+  const webhooks = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 20, events: 1_000 });
   webhookId = webhooks.at(-1) as bigint;
   claimant = await freshClaimant(db);
   const all = { limit: 200, after: 0n, excluded: [] };
   claimed = (await claimPending(db, claimant, all)).deliveries;
-  const failed = claimed.splice(0, 100).map((delivery) => result(delivery, 500));
-  await recordAttempts(db, failed, NO_WAIT);
+  await record(db, claimed.splice(0, 100), 500);
   await assignGroups(db, claimant.runId);
-  const group = { group: 1, limit: 4, excluded: [] };
-  retried = (await claimGroup(db, claimant, group)).deliveries;
+  retried = await claimRetries(db, claimant, 4);
   await storeMany(webhooks);
   await db("installed_apps").insert({ id: app.installedAppId, name: "app" });
   await db("webhooks").where("id", String(webhookId)).update({ installed_app_id: app.installedAppId });
@@ -129,7 +133,7 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
       select -n, 'failing', now(), now() from generate_series(1, 100000) n`,
   );
-  while ((await foldDeltas(db)) > 0);
+  await foldAll(db);
 }
 
 /** The large tables that the query's own statements would read from end to end, by PostgreSQL's plans for them. */

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { readConfig } from "../../../src/config/config.ts";
@@ -60,7 +60,7 @@ async function speakTls(): Promise<void> {
   }
   await admin.raw("alter system set ssl = on");
   await admin.raw("select pg_reload_conf()");
-  await vi.waitFor(async () => expect((await admin.raw("show ssl")).rows).toEqual([{ ssl: "on" }]), 20_000);
+  await expect.poll(() => rows(admin, "show ssl")).toEqual([{ ssl: "on" }]);
 }
 
 /** Opens a pool for the test. */

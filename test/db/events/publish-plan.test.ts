@@ -1,17 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Db, openDatabase } from "../../../src/db/database.ts";
+import { afterAll, expect, test } from "vitest";
+import { openDatabase } from "../../../src/db/database.ts";
 import { publishEvents } from "../../../src/db/events/publish.ts";
-import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { createTestDatabase } from "../../support/database.ts";
 import { anEvent } from "../../support/new-event.ts";
 import { type PlanNode, plansOf } from "../explained.ts";
 
-let database: TestDatabase;
-let db: Db;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 2 });
-});
+const database = await createTestDatabase();
+const db = openDatabase(database.url, { max: 2 });
 afterAll(async () => {
   await db.destroy();
   await database.drop();

@@ -6,7 +6,6 @@ import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { adoptRetries, leavePaused } from "../../../src/db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns } from "../../../src/db/queue/runs.ts";
 import { endExpiredWorkers, removeWorker, renewWorker } from "../../../src/db/queue/workers.ts";
-import { cancelOfDeleted } from "../../../src/db/webhooks/webhooks.ts";
 import {
   ALL,
   claim,
@@ -175,12 +174,5 @@ describe("of several processes that find the same to do", () => {
     while ((await endBeyond(db, 20, 10)) > 0);
     expect(Math.max(...steps)).toBe(10);
     expect(await db("queue").orderBy("id").pluck("id")).toEqual(oldest);
-  });
-
-  test("one cancels each delivery of a deleted webhook", async () => {
-    await queue(db, 1_200);
-    await db("webhooks").update({ deleted: db.raw("now()") });
-    expect(sum(await atOnce(3, () => cancelOfDeleted(db))) + (await cancelOfDeleted(db))).toBe(1_200);
-    expect(await db("deliveries").where({ reason: "webhook deleted" }).pluck("id")).toHaveLength(1_200);
   });
 });

@@ -65,8 +65,17 @@ const due = ({ id }: RunningReplay) =>
     .where({ replay_id: id })
     .update({ due: new Date(0), busy_at: null });
 
+/** Ends queued deliveries. */
 async function end(ids: readonly string[], state: "delivered" | "failed"): Promise<void> {
-  for (const id of ids) await changeDelivery(db, id, { state });
+  const columns = [
+    "id",
+    "event_id as eventId",
+    "webhook_id as webhookId",
+    "attempts",
+    "attempts as roundStart",
+  ];
+  const ended = await db("queue").whereIn("id", ids).delete().returning(columns);
+  await storeDeliveries(db, ended.map((each) => ({ ...(each as object), state })) as Stored[]);
 }
 
 describe("ended deliveries", () => {

@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import pino from "pino";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
+import { beforeEach, expect, test } from "vitest";
 import { readKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
 import {
   createSecretBox,
@@ -17,42 +16,35 @@ import {
   rotateWebhookSecret,
 } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { checkSecretKey, keepSealed, resealAll } from "../../../src/startup/secret-keys.ts";
-import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
-import { queue } from "../queue/queue.ts";
+import { openQueueDatabase, queue, queueMany } from "../queue/queue.ts";
 
-let database: TestDatabase;
-let db: Db;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 10 });
-});
-beforeEach(() => db.raw("truncate deliveries, events, webhooks, settings cascade"));
-afterAll(async () => {
-  await db.destroy();
-  await database.drop();
-});
+const db = await openQueueDatabase();
 
 /** A former key and a new one, and the boxes of processes at each step of the change. */
-function keys() {
-  const [former, next] = [randomBytes(32), randomBytes(32)];
-  return {
-    former: createSecretBox(former),
-    prepared: createSecretBox(former, [next]),
-    changed: createSecretBox(next, [former]),
-    next: createSecretBox(next),
-  };
-}
+let former: SecretBox;
+let prepared: SecretBox;
+let changed: SecretBox;
+let next: SecretBox;
+beforeEach(() => {
+  const keys: [Buffer, Buffer] = [randomBytes(32), randomBytes(32)];
+  former = createSecretBox(keys[0]);
+  prepared = createSecretBox(keys[0], [keys[1]]);
+  changed = createSecretBox(keys[1], [keys[0]]);
+  next = createSecretBox(keys[1]);
+});
 
 /** Webhooks whose secrets were sealed by this box. */
 async function webhooksSealedBy(box: SecretBox, count: number): Promise<bigint[]> {
   const ids: bigint[] = [];
   for (let n = 0; n < count; n += 1) {
     const id = await queue(db, 0);
-    await db.raw("update webhooks set secret = ? where id = ?", [newSealedSecret(box, id), String(id)]);
+    await store(id, newSealedSecret(box, id));
     ids.push(id);
   }
   return ids;
 }
+
+const store = (id: bigint, secret: Buffer) => db("webhooks").where({ id }).update({ secret });
 
 const secretsOf = async (box: SecretBox, ids: readonly bigint[]) =>
   Promise.all(
@@ -60,7 +52,6 @@ const secretsOf = async (box: SecretBox, ids: readonly bigint[]) =>
   );
 
 test("every secret is sealed anew under the current key, old ones too, and stays what it was", async () => {
-  const { former, changed, next } = keys();
   const ids = await webhooksSealedBy(former, 5);
   await rotateWebhookSecret(db, former, [ids[2] as bigint]);
   for (let n = 0; n < 2; n += 1) await rotateKeyPair(db, former, [ids[3] as bigint], false);
@@ -78,90 +69,61 @@ test("every secret is sealed anew under the current key, old ones too, and stays
 });
 
 test("processes that seal anew at once, while secrets are rotated, lose none", async () => {
-  const { former, changed, next } = keys();
   const ids = await webhooksSealedBy(former, 30);
   const before = await secretsOf(former, ids);
   const passes = [1, 2, 3].map(() => resealSecrets(db, changed));
   const rotations = ids.slice(10, 20).map((id) => rotateWebhookSecret(db, changed, [id]));
-  const done = await Promise.all(passes);
+  expect((await Promise.all(passes)).flatMap(({ unopenable }) => unopenable)).toEqual([]);
   await Promise.all(rotations);
-  expect(done.flatMap(({ unopenable }) => unopenable)).toEqual([]);
   await resealSecrets(db, changed);
-  const after = await secretsOf(next, ids);
-  for (const [index, secrets] of after.entries()) {
-    const rotated = index >= 10 && index < 20;
-    expect(secrets).toHaveLength(rotated ? 2 : 1);
+  for (const [index, secrets] of (await secretsOf(next, ids)).entries()) {
+    expect(secrets).toHaveLength(index >= 10 && index < 20 ? 2 : 1);
     expect(secrets?.at(-1)).toEqual(before[index]?.[0]);
   }
 });
 
-test("a process that has the new key among its previous ones reads what is sealed under it: nothing stops meanwhile", async () => {
-  const { former, prepared, changed } = keys();
+test("the former key is refused once all is sealed anew; until then, and with both keys, every process starts and reads", async () => {
   const ids = await webhooksSealedBy(former, 2);
   const before = await secretsOf(former, ids);
-  await checkSecretKey(db, former);
-  await checkSecretKey(db, prepared);
-  await resealAll(db, changed);
-  expect(await secretsOf(prepared, ids)).toEqual(before);
-  await expect(checkSecretKey(db, prepared)).resolves.toBeUndefined();
-});
-
-test("the former key is needed no more once all is sealed anew, and refused from then on", async () => {
-  const { former, changed, next } = keys();
-  await webhooksSealedBy(former, 3);
-  await checkSecretKey(db, former);
-  await checkSecretKey(db, changed);
+  for (const box of [former, prepared, changed]) await checkSecretKey(db, box);
   await expect(checkSecretKey(db, next)).rejects.toThrow("add it to SECRET_KEY_PREVIOUS");
   await resealAll(db, changed);
-  await expect(checkSecretKey(db, next)).resolves.toBeUndefined();
+  expect(await secretsOf(prepared, ids)).toEqual(before);
+  for (const box of [prepared, next]) await checkSecretKey(db, box);
   await expect(checkSecretKey(db, former)).rejects.toThrow("SECRET_KEY_PREVIOUS");
 });
 
 test("secrets that open with no key are named, left as they are, and keep the former key needed", async () => {
-  const { former, changed, next } = keys();
-  const [good, lost] = [
-    await webhooksSealedBy(former, 1),
-    await webhooksSealedBy(createSecretBox(randomBytes(32)), 2),
-  ];
+  const good = await webhooksSealedBy(former, 1);
+  const [gone, lost] = (await webhooksSealedBy(createSecretBox(randomBytes(32)), 2)) as [bigint, bigint];
   await checkSecretKey(db, former);
-  const [gone] = lost;
-  await db.raw("update webhooks set deleted = now() where id = ?", [String(gone)]);
-  expect(await resealAll(db, changed)).toEqual({ resealed: 1, unopenable: [lost[1]] });
+  await db("webhooks").where({ id: gone }).update({ deleted: new Date() });
+  expect(await resealAll(db, changed)).toEqual({ resealed: 1, unopenable: [lost] });
   expect(await secretsOf(next, good)).toHaveLength(1);
   await expect(checkSecretKey(db, next)).rejects.toThrow("SECRET_KEY");
-  await rotateWebhookSecret(db, changed, [lost[1] as bigint]);
+  await rotateWebhookSecret(db, changed, [lost]);
   expect((await resealAll(db, changed)).unopenable).toEqual([]);
-  await expect(checkSecretKey(db, next)).resolves.toBeUndefined();
+  await checkSecretKey(db, next);
 });
 
 test("a service says in its log that all is sealed under the current key, or which webhooks' secrets are lost", async () => {
-  const { former, changed } = keys();
-  await webhooksSealedBy(former, 2);
   const lines: { level: number; msg: string; webhooks?: string[] }[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(JSON.parse(line)) });
-  const untilSaid = () => expect.poll(() => lines.length, { interval: 10 }).toBe(1);
-
-  const stop = keepSealed(db, changed, { log, repeat: true });
-  await untilSaid();
-  await stop();
-  expect(lines.splice(0)).toEqual([
-    expect.objectContaining({
-      level: 30,
-      resealed: 2,
-      msg: "all signing secrets are encrypted with SECRET_KEY",
-    }),
-  ]);
-
+  const say = async (repeat: boolean) => {
+    const stop = keepSealed(db, changed, { log, repeat });
+    await expect.poll(() => lines.length).toBe(1);
+    await stop();
+    return lines.pop();
+  };
+  await webhooksSealedBy(former, 2);
+  const msg = "all signing secrets are encrypted with SECRET_KEY";
+  expect(await say(true)).toMatchObject({ level: 30, resealed: 2, msg });
   const [lost] = await webhooksSealedBy(createSecretBox(randomBytes(32)), 1);
-  const stopAgain = keepSealed(db, changed, { log, repeat: false });
-  await untilSaid();
-  await stopAgain();
-  expect(lines[0]).toMatchObject({ level: 50, webhooks: [String(lost)] });
-  expect(lines[0]?.msg).toContain("RotateWebhookSecret");
+  const said = { level: 50, webhooks: [String(lost)], msg: expect.stringContaining("RotateWebhookSecret") };
+  expect(await say(false)).toMatchObject(said);
 });
 
 test("a box opens what any of its keys sealed, seals under the current one, and says when none opens", () => {
-  const { former, changed, next } = keys();
   const sealed = former.seal("hush", "a");
   expect(changed.open(sealed, "a").toString()).toBe("hush");
   expect(next.open(changed.seal("hush", "a"), "a").toString()).toBe("hush");
@@ -169,47 +131,42 @@ test("a box opens what any of its keys sealed, seals under the current one, and 
   expect(next.open(anew as Buffer, "a").toString()).toBe("hush");
   expect(changed.reseal(anew as Buffer, "a")).toBeNull();
   expect(() => changed.reseal(sealed, "b")).toThrow(UnopenableError);
-  expect(() => next.open(sealed, "a")).toThrow(UnopenableError);
+  expect(() => changed.reseal(createSecretBox(randomBytes(32)).seal("hush", "a"), "a")).toThrow(
+    UnopenableError,
+  );
+  expect(() => former.open(changed.seal("hush", "a"), "a")).toThrow("SECRET_KEY_PREVIOUS");
 });
 
-test("the rows of a pass come in the order of their ids, however many pages they fill", async () => {
-  const { former, changed, next } = keys();
-  const [first] = await webhooksSealedBy(former, 1);
-  await db.raw(
-    `insert into webhooks (process, url, target_url, api_key_id, secret)
-      select 1, url || n, target_url || n, api_key_id, ?::bytea from webhooks, generate_series(1, 450) n where id = ?`,
-    [former.seal(randomBytes(32), "webhook-secret"), String(first)],
-  );
+test("more secrets than one transaction takes are sealed anew step by step", async () => {
+  await queueMany(db, {
+    urlPrefix: "https://example.com/",
+    webhooks: 451,
+    events: 0,
+    secret: former.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE),
+  });
   expect((await resealSecrets(db, changed)).resealed).toBe(451);
-  const sealed = await rows<{ id: bigint; secret: Buffer }>(db, "select id, secret from webhooks");
-  for (const { id, secret } of sealed) expect(next.open(secret, webhookSecretContext(id))).toHaveLength(32);
+  for (const { id, secret } of await db("webhooks").select("id", "secret"))
+    expect(next.open(secret, webhookSecretContext(id))).toHaveLength(32);
 });
 
 test("secrets that an earlier version sealed without their webhook's id are read, and sealed anew for it under the same key", async () => {
-  const { next } = keys();
-  const ids = await webhooksSealedBy(next, 3);
+  const ids = (await webhooksSealedBy(next, 3)) as [bigint, bigint, bigint];
   const legacy = next.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
-  await db.raw("update webhooks set secret = ? where id = ?", [legacy, String(ids[1])]);
+  await store(ids[1], legacy);
   const before = await secretsOf(next, ids);
   expect(before[1]).toEqual([next.open(legacy, WEBHOOK_SECRET_PURPOSE)]);
   expect(await resealSecrets(db, next)).toEqual({ resealed: 1, unopenable: [] });
   expect(await resealSecrets(db, next)).toEqual({ resealed: 0, unopenable: [] });
   expect(await secretsOf(next, ids)).toEqual(before);
-  const [row] = await rows<{ secret: Buffer }>(db, "select secret from webhooks where id = :id", {
-    id: ids[1],
-  });
-  expect(() => next.open(row?.secret as Buffer, webhookSecretContext(ids[0] as bigint))).toThrow(
-    UnopenableError,
-  );
+  const [secret] = await db("webhooks").where({ id: ids[1] }).pluck("secret");
+  expect(() => next.open(secret, webhookSecretContext(ids[0]))).toThrow(UnopenableError);
 });
 
 test("a secret that was moved to another webhook opens no more, whichever key is at hand, and is named", async () => {
-  const { former, changed } = keys();
   const [a, b, c] = (await webhooksSealedBy(changed, 3)) as [bigint, bigint, bigint];
-  await db.raw(
-    "update webhooks w set secret = other.secret from webhooks other where w.id in (:a, :b) and other.id in (:a, :b) and w.id <> other.id",
-    { a: String(a), b: String(b) },
-  );
+  const [ofA, ofB] = await db("webhooks").whereIn("id", [a, b]).orderBy("id").pluck("secret");
+  await store(a, ofB);
+  await store(b, ofA);
   for (const id of [a, b]) {
     const reading = readWebhookSecrets(db, changed, "everything", id);
     await expect(reading).rejects.toThrow(
@@ -219,11 +176,13 @@ test("a secret that was moved to another webhook opens no more, whichever key is
   }
   expect(await readWebhookSecrets(db, changed, "everything", c)).toHaveLength(1);
   expect(await resealSecrets(db, changed)).toEqual({ resealed: 0, unopenable: [a, b] });
+});
+
+test("a value that is sealed for a row opens for no other row, nor as one from before the binding", () => {
   const sealed = former.seal("hush", { purpose: "p", row: "1" });
   expect(changed.open(sealed, { purpose: "p", row: "1" }).toString()).toBe("hush");
   expect(() => changed.open(sealed, { purpose: "p", row: "2" })).toThrow("(p 2) cannot be opened");
   expect(() => changed.open(sealed, "p")).toThrow(UnopenableError);
-  // A value cannot be passed off as one from before the binding.
   const downgraded = Buffer.concat([Buffer.of(1), sealed.subarray(1)]);
   expect(() => changed.open(downgraded, { purpose: "p", row: "1" })).toThrow(UnopenableError);
 });
