@@ -19,6 +19,7 @@ import { startService } from "../../../src/service.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import { keyedTransport } from "../../support/test-service.ts";
+import { until } from "../../support/wait.ts";
 
 const ADMIN_KEY = "whk_an-administrators-key-for-tests-only";
 
@@ -60,7 +61,7 @@ async function speakTls(): Promise<void> {
   }
   await admin.raw("alter system set ssl = on");
   await admin.raw("select pg_reload_conf()");
-  await expect.poll(() => rows(admin, "show ssl")).toEqual([{ ssl: "on" }]);
+  await until(async () => (await rows<{ ssl: string }>(admin, "show ssl"))[0]?.ssl === "on");
 }
 
 /** Opens a pool for the test. */

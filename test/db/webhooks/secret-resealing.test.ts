@@ -159,12 +159,13 @@ test("secrets that an earlier version sealed without their webhook's id are read
   expect(await resealSecrets(db, next)).toEqual({ resealed: 0, unopenable: [] });
   expect(await secretsOf(next, ids)).toEqual(before);
   const [secret] = await db("webhooks").where({ id: ids[1] }).pluck("secret");
-  expect(() => next.open(secret, webhookSecretContext(ids[0]))).toThrow(UnopenableError);
+  expect(() => next.open(secret as Buffer, webhookSecretContext(ids[0]))).toThrow(UnopenableError);
 });
 
 test("a secret that was moved to another webhook opens no more, whichever key is at hand, and is named", async () => {
   const [a, b, c] = (await webhooksSealedBy(changed, 3)) as [bigint, bigint, bigint];
-  const [ofA, ofB] = await db("webhooks").whereIn("id", [a, b]).orderBy("id").pluck("secret");
+  const sealed = db("webhooks").whereIn("id", [a, b]).orderBy("id");
+  const [ofA, ofB] = (await sealed.pluck("secret")) as [Buffer, Buffer];
   await store(a, ofB);
   await store(b, ofA);
   for (const id of [a, b]) {
