@@ -182,7 +182,8 @@ describe("idempotency keys", () => {
   });
 
   test("are deleted in steps that read each event once, and once more to find that none is left", async () => {
-    const [created, keys] = [daysAgo(40), 20_000];
+    const keys = 20_000;
+    const created = daysAgo(40);
     await storeEvent(created);
     await storeKeys(created, keys - 1);
     const events = partitionOf("events", created);
