@@ -26,28 +26,20 @@ const STEPS = 240;
 /** Histories from which all of these must have happened. */
 const MANY_HISTORIES = 500;
 const HAPPENS = [
-  "queue → delivered",
-  "queue → retries",
-  "queue → filter not matched",
-  "queue → queue full",
-  "queue → payload erased",
-  "queue → interrupted",
-  "queue → expired",
-  "queue → webhook deleted",
-  "retries → delivered",
-  "retries → failed",
-  "retries → payload erased",
-  "retries → webhook deleted",
-  "delivered → queue",
-  "failed → queue",
-  "filter not matched → queue",
-  "probe claimed",
-  "breaker open",
-  "breaker closed",
-  "breaker disabled",
-  "resend completed",
-  "backfill completed",
-];
+  [
+    "delivered",
+    "retries",
+    "filter not matched",
+    "queue full",
+    "payload erased",
+    "interrupted",
+    "expired",
+  ].map((to) => `queue → ${to}`),
+  ["delivered", "failed", "payload erased", "webhook deleted"].map((to) => `retries → ${to}`),
+  ["delivered", "failed", "filter not matched"].map((from) => `${from} → queue`),
+  ["open", "closed", "disabled"].map((state) => `breaker ${state}`),
+  ["queue → webhook deleted", "probe claimed", "resend completed", "backfill completed"],
+].flat();
 /** How long a failing history is made shorter, in milliseconds. */
 const SHORTENING_MS = 60_000;
 /** Histories between two lines of progress. */

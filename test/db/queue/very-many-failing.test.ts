@@ -45,59 +45,57 @@ describe("with very many failing webhooks in a run, and statistics from before t
     return deliveries;
   };
   /** What is done before without counting; what is counted; and the pages that index, table, and writes take, and as many again. */
-  const queries: [
+  const queries: Record<
     string,
-    (trx: Db) => Promise<unknown>,
-    (trx: Db, before: never) => Promise<unknown>,
-    () => number,
-  ][] = [
-    ["claiming in a group", async () => {}, (trx) => claim(trx), () => 40 * members],
-    [
-      "looking at where a group stands",
-      async () => {},
-      (trx) => groupStatuses(trx, [{ runId: claimant.runId, group }]),
-      () => 10 * members,
-    ],
-    [
-      "recording what a group was answered",
-      (trx) => claim(trx),
-      (trx, claimed) => record(trx, claimed, 500),
-      () => 20 * AT_ONCE,
-    ],
-    [
-      "claiming again what a dead worker had claimed",
-      async (trx) => {
+    { prepare?(trx: Db): Promise<unknown>; query(trx: Db, before: never): Promise<unknown>; most(): number }
+  > = {
+    "claiming in a group": { query: (trx) => claim(trx), most: () => 40 * members },
+    "looking at where a group stands": {
+      query: (trx) => groupStatuses(trx, [{ runId: claimant.runId, group }]),
+      most: () => 10 * members,
+    },
+    "recording what a group was answered": {
+      prepare: (trx) => claim(trx),
+      query: (trx, claimed) => record(trx, claimed, 500),
+      most: () => 20 * AT_ONCE,
+    },
+    "claiming again what a dead worker had claimed": {
+      async prepare(trx) {
         await claim(trx);
         await trx("workers").update({ lease_until: new Date(0) });
         expect(await endExpiredWorkers(trx)).toHaveLength(1);
         return freshClaimant(trx);
       },
-      (trx, successor) => claim(trx, successor),
-      () => 40 * members,
-    ],
-    [
-      "adopting what a run has left",
-      async (trx) => {
+      query: (trx, successor) => claim(trx, successor),
+      most: () => 40 * members,
+    },
+    "adopting what a run has left": {
+      async prepare(trx) {
         await trx("runs").update({ closed: new Date() });
         return freshClaimant(trx);
       },
-      async (trx, next: Claimant) => expect(await adoptRetries(trx, next.runId)).toBe(FAILING),
+      query: async (trx, next: Claimant) => expect(await adoptRetries(trx, next.runId)).toBe(FAILING),
       // Each row is found, locked and written, with its entries of the indexes.
-      () => 30 * FAILING,
-    ],
-  ];
+      most: () => 30 * FAILING,
+    },
+  };
 
-  test.each(queries)("%s reads no more than its own", async (_what, prepare, query, bound) => {
-    const trx = await db.transaction();
-    try {
-      const before = (await prepare(trx)) as never;
-      const plans = await plansOf(trx, (inner) => query(inner, before), ["analyze", "buffers"]);
-      const pages = plans.map((plan) => (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0));
-      const read = pages.reduce((sum, some) => sum + some, 0);
-      expect(read).toBeGreaterThan(0);
-      expect(read).toBeLessThan(bound());
-    } finally {
-      await trx.rollback();
-    }
-  });
+  test.each(Object.entries(queries))(
+    "%s reads no more than its own",
+    async (_what, { prepare, query, most }) => {
+      const trx = await db.transaction();
+      try {
+        const before = (await prepare?.(trx)) as never;
+        const plans = await plansOf(trx, (inner) => query(inner, before), ["analyze", "buffers"]);
+        const pages = plans.map(
+          (plan) => (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0),
+        );
+        const read = pages.reduce((sum, some) => sum + some, 0);
+        expect(read).toBeGreaterThan(0);
+        expect(read).toBeLessThan(most());
+      } finally {
+        await trx.rollback();
+      }
+    },
+  );
 });
