@@ -12,6 +12,7 @@ import { endFiltered } from "../db/queue/endings.ts";
 import { PendingClaims } from "../db/queue/pending-claims.ts";
 import { leavePaused } from "../db/queue/retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
+import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import {
@@ -120,7 +121,15 @@ export function createDeliveryEngine(options: {
     handshakes,
   );
   const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
-  const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log, stopping);
+  const lease = new WorkerLease({
+    clock,
+    log,
+    leaseMs: dispatch.heartbeatTimeoutMs,
+    stopping,
+    add: (worker) => addWorker(db, worker),
+    renew: (id, leaseMs) => renewWorker(db, id, leaseMs),
+    remove: (id) => removeWorker(db, id),
+  });
   const maintenance = createMaintenance(
     db,
     lease,

@@ -1,15 +1,27 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Db } from "../../db/database.ts";
 import { untilAnswered } from "../../db/faults.ts";
 import type { ClaimedDelivery } from "../../db/queue/claims.ts";
-import { addWorker, removeWorker, renewWorker } from "../../db/queue/workers.ts";
-import { systemClock as clock, currentMoment, LONG_AGO, type Moment } from "../../process/clock.ts";
+import type { addWorker } from "../../db/queue/workers.ts";
+import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../process/clock.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;
+
+/** Dependencies of a lease. */
+export interface WorkerLeaseParts {
+  clock: Clock;
+  log: Logger;
+  /** The duration of a lease, in milliseconds. */
+  leaseMs: number;
+  /** Ends the wait for the database: no row is added from then on. */
+  stopping: AbortSignal;
+  /** Statements on `workers`, as in `db/queue/workers.ts`. */
+  add: (worker: Parameters<typeof addWorker>[1]) => Promise<number>;
+  renew: (id: number, leaseMs: number) => Promise<boolean>;
+  remove: (id: number) => Promise<void>;
+}
 
 /**
  * The process's row in `workers`. Its claims are valid while it renews that row. When the row expires, another
@@ -20,10 +32,8 @@ const RENEWALS_PER_LEASE = 4;
  * the machine is suspended. A wall clock that is set ahead costs a renewal.
  */
 export class WorkerLease {
-  readonly #db: Db;
-  readonly #log: Logger;
+  readonly #parts: WorkerLeaseParts;
   readonly #leaseMs: number;
-  readonly #stopping: AbortSignal;
   readonly #end = new AbortController();
   /** The number of unsettled claims by worker id, including retired ids. */
   readonly #claims = new Map<number, number>();
@@ -37,15 +47,9 @@ export class WorkerLease {
   #renewing: Promise<void> | undefined;
   #adding: Promise<number> | undefined;
 
-  /**
-   * @param leaseMs the duration of a lease, in milliseconds
-   * @param stopping ends the wait for the database: no row is added from then on
-   */
-  constructor(db: Db, leaseMs: number, log: Logger, stopping: AbortSignal) {
-    this.#db = db;
-    this.#leaseMs = leaseMs;
-    this.#log = log;
-    this.#stopping = stopping;
+  constructor(parts: WorkerLeaseParts) {
+    this.#parts = parts;
+    this.#leaseMs = parts.leaseMs;
   }
 
   /**
@@ -108,7 +112,7 @@ export class WorkerLease {
     if (left > 0 || id === this.#current) return;
     this.#claims.delete(id);
     // On failure the lease expires, because it is no longer renewed.
-    removeWorker(this.#db, id).catch(() => {});
+    this.#parts.remove(id).catch(() => {});
   }
 
   /** Adds the process's row, so that runs assign pumps to it. Retries until the database is available or the process stops. */
@@ -127,7 +131,7 @@ export class WorkerLease {
    * wall clock says that it has ended.
    */
   isValid(): boolean {
-    const { now, wall } = currentMoment(clock);
+    const { now, wall } = currentMoment(this.#parts.clock);
     if (now - this.#renewedAt.now >= this.#leaseMs) return false;
     if (wall - this.#renewedAt.wall < this.#leaseMs) return true;
     this.verify();
@@ -139,6 +143,7 @@ export class WorkerLease {
    * the database, all leases have expired, and others renew theirs within that time.
    */
   mayEndOthers(): boolean {
+    const { clock } = this.#parts;
     return this.isValid() && clock.now() - this.#validSince >= this.#leaseMs / 2;
   }
 
@@ -159,7 +164,7 @@ export class WorkerLease {
     await this.#adding?.catch(() => {});
     const ids = new Set(this.#claims.keys());
     if (this.#current !== undefined) ids.add(this.#current);
-    await Promise.allSettled([...ids].map((id) => removeWorker(this.#db, id)));
+    await Promise.allSettled([...ids].map((id) => this.#parts.remove(id)));
   }
 
   #add(): Promise<number> {
@@ -170,11 +175,12 @@ export class WorkerLease {
   }
 
   async #addOne(): Promise<number> {
+    const { add, clock, stopping } = this.#parts;
     const sent = currentMoment(clock);
     const name = `${hostname()}/${process.pid}`;
     const worker = { name, taskQueue: this.taskQueue, leaseMs: this.#leaseMs };
-    const signal = AbortSignal.any([this.#end.signal, this.#stopping]);
-    const id = await untilAnswered(() => addWorker(this.#db, worker), { signal });
+    const signal = AbortSignal.any([this.#end.signal, stopping]);
+    const id = await untilAnswered(() => add(worker), { signal });
     this.#current = id;
     this.#claims.set(id, 0);
     if (this.#claims.size === 1) this.#renewed(sent);
@@ -185,7 +191,7 @@ export class WorkerLease {
   async #renewAgainAndAgain(): Promise<void> {
     const { signal } = this.#end;
     while (!signal.aborted) {
-      await wait(this.#leaseMs / RENEWALS_PER_LEASE, undefined, { signal, ref: false }).catch(() => {});
+      await this.#parts.clock.wait(this.#leaseMs / RENEWALS_PER_LEASE, { signal, ref: false });
       if (signal.aborted) return;
       await this.#renewOrWarn();
     }
@@ -195,20 +201,21 @@ export class WorkerLease {
     try {
       await this.#renew();
     } catch (err) {
-      this.#log.warn({ err }, "renewing the worker lease failed");
+      this.#parts.log.warn({ err }, "renewing the worker lease failed");
     }
   }
 
   async #renew(): Promise<void> {
+    const { clock, log, renew, stopping } = this.#parts;
     const sent = currentMoment(clock);
     for (const id of this.#claims.keys()) {
-      if (await renewWorker(this.#db, id, this.#leaseMs)) continue;
+      if (await renew(id, this.#leaseMs)) continue;
       if (!this.#claims.delete(id)) continue;
       if (this.#current === id) this.#current = undefined;
-      this.#log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
+      log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
     }
     this.#renewed(sent);
-    if (this.#current === undefined && !this.#stopping.aborted) await this.#add();
+    if (this.#current === undefined && !stopping.aborted) await this.#add();
   }
 
   #renewed(sent: Moment): void {
