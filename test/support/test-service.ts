@@ -1,13 +1,11 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import tls from "node:tls";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { ConnectError, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
 import pRetry from "p-retry";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
-import { createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
@@ -29,7 +27,10 @@ import { createTestDatabase } from "./database.ts";
 import { startRun } from "./dispatch-runs.ts";
 import { part } from "./parts.ts";
 import { PATIENCE_MS } from "./patience.ts";
+import { trustedAuthority } from "./receivers.ts";
 import { eventually } from "./wait.ts";
+
+export { trustedAuthority };
 
 const LOG_LEVEL = process.env.TEST_LOG_LEVEL ?? "silent";
 /** Short times, so that four attempts take a second. */
@@ -255,15 +256,4 @@ let quiet = false;
 export function quietRuntime(): void {
   if (!quiet) installRuntime(createLogger(LOG_LEVEL));
   quiet = true;
-}
-
-let trusted: Promise<LocalAuthority> | undefined;
-
-/** The authority of this process's receivers; its clients trust it from the first call on. */
-export function trustedAuthority(): Promise<LocalAuthority> {
-  trusted ??= createLocalAuthority().then((authority) => {
-    tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
-    return authority;
-  });
-  return trusted;
 }

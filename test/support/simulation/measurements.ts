@@ -76,6 +76,9 @@ const perBehaviour = <T>(make: () => T): Record<Behaviour, T> => ({
   recovering: make(),
 });
 
+/** Receives the events of deliveries. */
+export type Measuring = Pick<Measurements, "arrived" | "started" | "recorded" | "exceeded">;
+
 /** Counts the events of deliveries. */
 export class Measurements {
   readonly arrivals = perBehaviour(() => ({ count: 0 }));

@@ -1,7 +1,7 @@
 import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
 import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
 import { type Random, weighted } from "../random.ts";
-import type { Measurements } from "./measurements.ts";
+import type { Measuring } from "./measurements.ts";
 import type { SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
@@ -138,7 +138,7 @@ export interface Arrivals {
 export class QueueTable {
   readonly #webhooks: readonly SimulatedWebhook[];
   readonly #database: SimulatedDatabase;
-  readonly #measurements: Measurements;
+  readonly #measurements: Measuring;
   readonly #random: Random;
   readonly #draw: () => number;
   readonly #gapMs: number;
@@ -157,7 +157,7 @@ export class QueueTable {
     webhooks: readonly SimulatedWebhook[],
     { perSecond, untilMs }: Arrivals,
     database: SimulatedDatabase,
-    measurements: Measurements,
+    measurements: Measuring,
     random: Random,
   ) {
     this.#webhooks = webhooks;
@@ -202,13 +202,17 @@ export class QueueTable {
   arrive(): void {
     const until = Math.min(this.#database.now, this.#untilMs);
     while (this.#nextArrival <= until) {
-      const number = this.#draw();
-      (this.#free[number] as Rows).push(this.#nextArrival, this.#arrived);
-      this.#addRow(number);
-      this.#measurements.arrived(this.#nextArrival, this.#webhooks[number] as SimulatedWebhook);
-      this.#arrived += 1;
+      this.add(this.#draw(), this.#nextArrival);
       this.#nextArrival += this.#gap();
     }
+  }
+
+  /** Adds a delivery of a webhook that arrives at a time, by default now. */
+  add(number: number, time = this.#database.now): void {
+    (this.#free[number] as Rows).push(time, this.#arrived);
+    this.#addRow(number);
+    this.#measurements.arrived(time, this.#webhooks[number] as SimulatedWebhook);
+    this.#arrived += 1;
   }
 
   claim(

@@ -1,5 +1,5 @@
 import { type ClaimedWebhook, parseTarget } from "../../../src/db/queue/webhooks.ts";
-import type { Outcome } from "../../../src/delivery/request/outcome.ts";
+import type { FailureOf, Outcome } from "../../../src/delivery/request/outcome.ts";
 import { type Random, shuffled } from "../random.ts";
 import { latencyOf } from "./latencies.ts";
 
@@ -13,13 +13,18 @@ export interface Answer {
   outcome: Outcome;
 }
 
+/** A request, by the webhook and the number of attempts before. */
+export interface Asked {
+  of: SimulatedWebhook;
+  attempts: number;
+}
+
 /** A receiving host. */
 export interface Host {
   number: number;
   behaviour: Behaviour;
-  answer: Answer;
-  /** The outcome during an outage. */
-  silence: Answer;
+  /** The outcome of a request that starts at a time, in milliseconds. */
+  answer: (asked: Asked, at: number) => Answer;
 }
 
 /** A webhook and its target. */
@@ -60,53 +65,64 @@ export function createReceivers(options: ReceiversOptions, random: Random): Simu
   const healthy = options.hosts - hanging - failing;
   const silence = silenceOf(options.timeoutMs);
   const hosts = Array.from({ length: options.hosts }, (_, number): Host => {
-    const common = { number, silence };
-    if (number < healthy) {
-      const behaviour = number < options.outage.hosts ? "recovering" : "healthy";
-      return { ...common, behaviour, answer: answerOf(200, latencyOf(number, healthy)) };
+    if (number < options.outage.hosts && number < healthy) {
+      const [from, until] = [options.outage.fromSecond * 1_000, options.outage.untilSecond * 1_000];
+      const answer = answerOf(200, latencyOf(number, healthy));
+      const behave = (_asked: Asked, at: number) => (at >= from && at < until ? silence : answer);
+      return { number, behaviour: "recovering", answer: behave };
     }
+    const always = (behaviour: Behaviour, answer: Answer) => ({ number, behaviour, answer: () => answer });
+    if (number < healthy) return always("healthy", answerOf(200, latencyOf(number, healthy)));
     const nth = number - healthy;
-    if (nth >= failing) return { ...common, behaviour: "hanging", answer: silence };
-    return { ...common, behaviour: "failing", answer: answerOf(503, latencyOf(nth, failing)) };
+    if (nth >= failing) return always("hanging", silence);
+    return always("failing", answerOf(503, latencyOf(nth, failing)));
   });
   const places = shuffled(
     Array.from({ length: options.webhooks }, (_, n) => n),
     random,
   );
-  return places.map((place, number) => {
-    const host = hosts[place % hosts.length] as Host;
-    return {
-      number,
-      host,
-      weight: (number + 1) ** -options.skew,
-      webhook: {
-        id: BigInt(number + 1),
-        revision: 1n,
-        process: 1,
-        target: parseTarget(`https://host-${host.number}.example/webhooks/${number + 1}`),
-        secrets: [],
-        installedAppId: null,
-      },
-    };
-  });
+  return places.map((place, number) =>
+    webhookAt(hosts[place % hosts.length] as Host, number, (number + 1) ** -options.skew),
+  );
 }
 
-const COMMON = { started: new Date(0), responseStart: null, responseHeaders: null, retryAfterMs: null };
-
-function answerOf(status: number, durationMs: number): Answer {
-  const delivered = status === 200;
-  return { durationMs, outcome: { ...COMMON, delivered, status, durationMs, error: null, failure: null } };
-}
-
-function silenceOf(durationMs: number): Answer {
-  const error = `no response within ${durationMs / 1_000} s`;
-  const outcome: Outcome = {
-    ...COMMON,
-    delivered: false,
-    status: null,
-    durationMs,
-    error,
-    failure: "webhook timeout",
+/** A webhook of a host. @param number from 0 */
+export function webhookAt(host: Host, number: number, weight = 1): SimulatedWebhook {
+  const target = parseTarget(`https://host-${host.number}.example/webhooks/${number + 1}`);
+  const webhook = {
+    id: BigInt(number + 1),
+    revision: 1n,
+    process: 1,
+    target,
+    secrets: [],
+    installedAppId: null,
   };
-  return { durationMs, outcome };
+  return { number, host, weight, webhook };
+}
+
+const NO_RESPONSE: Outcome = {
+  delivered: false,
+  started: new Date(0),
+  durationMs: 0,
+  status: null,
+  error: null,
+  responseStart: null,
+  responseHeaders: null,
+  retryAfterMs: null,
+  failure: null,
+};
+
+/** A response after a time, in milliseconds. */
+export function answerOf(status: number, durationMs: number): Answer {
+  return { durationMs, outcome: { ...NO_RESPONSE, delivered: status < 300, status, durationMs } };
+}
+
+/** A failure without a response, after a time in milliseconds. */
+export function faultOf(failure: FailureOf, durationMs: number, error: string | null = null): Answer {
+  return { durationMs, outcome: { ...NO_RESPONSE, durationMs, error, failure } };
+}
+
+/** No response within the timeout, in milliseconds. */
+export function silenceOf(timeoutMs: number): Answer {
+  return faultOf("webhook timeout", timeoutMs, `no response within ${timeoutMs / 1_000} s`);
 }

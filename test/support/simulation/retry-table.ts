@@ -69,8 +69,8 @@ export class RetryTable {
     for (const { webhooks } of this.#runs.values()) yield* webhooks.values();
   }
 
-  /** Adds a retry after a failed attempt. */
-  add({ of, runId, attempts, number }: SimulatedDelivery): void {
+  /** Adds a retry after a failed attempt. @param runId the run that made the attempt */
+  add({ of, attempts, number }: SimulatedDelivery, runId: number): void {
     const waiting = this.#waitingOf(this.#closed.has(runId) ? NO_RUN : runId, of);
     const { initialDelayMs, coefficient } = this.#spacing;
     const due = this.#database.now + initialDelayMs * coefficient ** attempts;
@@ -160,6 +160,13 @@ export class RetryTable {
       else run.groups.set(waiting.group, [waiting]);
     });
     return [...run.groups.keys()].filter((group) => this.status(runId, group).open > 0);
+  }
+
+  /** Puts all failing webhooks of a run into one group, 1. */
+  assignOneGroup(runId: number): void {
+    const { webhooks, groups } = this.#run(runId);
+    for (const waiting of webhooks.values()) waiting.group = 1;
+    groups.set(1, [...webhooks.values()]);
   }
 
   /** Closes a run without open deliveries. @returns whether it is closed */

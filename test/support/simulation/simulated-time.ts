@@ -19,6 +19,7 @@ export class SimulatedTime {
   #size = 0;
   #planned = 0;
   #now = 0;
+  #suspendedMs = 0;
   /** Calls to make before time advances. */
   #soon: (() => void)[] = [];
   #mustSettle = false;
@@ -30,7 +31,7 @@ export class SimulatedTime {
   /** The clock for the delivery engine. */
   readonly clock: Clock = {
     now: () => this.#now,
-    wall: () => this.#now,
+    wall: () => this.#now + this.#suspendedMs,
     after: (ms, call) => {
       const planned = new Call(call, this);
       this.plan(this.#now + ms, planned);
@@ -60,6 +61,11 @@ export class SimulatedTime {
         signal?.addEventListener("abort", end, { once: true });
       }),
   };
+
+  /** Advances the wall clock alone, as on a machine that was suspended. */
+  suspend(ms: number): void {
+    this.#suspendedMs += ms;
+  }
 
   /** Settles promises before the next event. */
   settle(): void {

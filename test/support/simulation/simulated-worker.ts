@@ -3,13 +3,14 @@ import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
 import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
 import { InFlightLimit } from "../../../src/delivery/limits/in-flight-limit.ts";
+import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../../src/delivery/recorder.ts";
 import { RetryPasses } from "../../../src/delivery/retry-pass.ts";
 import { EXEMPT_MS, Sender, type SenderParts } from "../../../src/delivery/sender.ts";
-import type { Measurements } from "./measurements.ts";
+import type { Measuring } from "./measurements.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
-import type { Answer, Outage } from "./receivers.ts";
+import type { Answer } from "./receivers.ts";
 import type { RetryTable } from "./retry-table.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 import type { Occurrence, SimulatedTime } from "./simulated-time.ts";
@@ -31,15 +32,16 @@ export interface WorkerSurroundings {
   database: SimulatedDatabase;
   queue: QueueTable;
   retryTable: RetryTable;
-  measurements: Measurements;
+  measurements: Measuring;
   delivery: DeliveryConfig;
   /** Thread time per delivery, in microseconds: half when it is sent, half when its response arrives. */
   deliveryUs: number;
   payloadBytes: number;
-  outage: Outage;
   hosts: number;
   webhooks: number;
   workers: number;
+  /** The utilization of the thread. Defaults to that by the work of deliveries. */
+  utilization?: () => number;
 }
 
 /**
@@ -63,7 +65,8 @@ export class SimulatedWorker {
   /** Requests in flight per host, without probes of single webhooks, and per webhook. */
   readonly #toHost: Uint16Array;
   readonly #toWebhook: Uint16Array;
-  /** Webhooks whose last outcome was a timeout. */
+  /** Hosts and webhooks whose last outcome was a timeout. */
+  readonly #hungHosts: Uint8Array;
   readonly #hung: Uint8Array;
   /** Responses that wait for the thread. */
   readonly #backlog: Request[] = [];
@@ -81,9 +84,10 @@ export class SimulatedWorker {
     this.#halfMs = around.deliveryUs / 2_000;
     this.#toHost = new Uint16Array(around.hosts);
     this.#toWebhook = new Uint16Array(around.webhooks);
+    this.#hungHosts = new Uint8Array(around.hosts);
     this.#hung = new Uint8Array(around.webhooks);
     this.#recorder = new SimulatedRecorder(around);
-    this.limit = new InFlightLimit(delivery.maxInFlight, () => this.#utilization());
+    this.limit = new InFlightLimit(delivery.maxInFlight, around.utilization ?? (() => this.#utilization()));
     const lease = {
       claim: <T>(work: (id: number) => Promise<T>) => work(workerId),
       isValid: () => true,
@@ -194,26 +198,27 @@ export class SimulatedWorker {
       return;
     }
     const { host, number } = delivery.of;
-    const isProbe = this.#hung[number] === 1;
-    const { outage, time } = this.#around;
+    const role = this.#roleOf(delivery);
+    const { time } = this.#around;
     const at = time.now;
     this.#exempt(at - EXEMPT_MS);
-    this.#check(delivery, isProbe);
+    this.#check(delivery, role);
     this.inFlight += 1;
     this.#toWebhook[number] = (this.#toWebhook[number] as number) + 1;
-    if (isProbe) this.probes += 1;
-    else this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
+    if (role !== "usual") this.probes += 1;
+    if (role !== "webhook probe") this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
     const started = this.#workHalf();
     this.#around.measurements.started(delivery, started);
-    const isOut =
-      host.behaviour === "recovering" &&
-      started >= outage.fromSecond * 1_000 &&
-      started < outage.untilSecond * 1_000;
-    const answer = isOut ? host.silence : host.answer;
-    const request = new Request(this, delivery, answer, outcome, isProbe, at);
+    const answer = host.answer(delivery, started);
+    const request = new Request(this, delivery, answer, outcome, role, at);
     this.#recent.add(request);
-    if (isProbe) this.#recentProbes += 1;
-    time.plan(started + answer.durationMs, request);
+    if (role !== "usual") this.#recentProbes += 1;
+    if (answer.durationMs < Number.POSITIVE_INFINITY) time.plan(started + answer.durationMs, request);
+  }
+
+  #roleOf({ of: { host, number } }: SimulatedDelivery): Role {
+    if (this.#hungHosts[host.number] === 1) return "host probe";
+    return this.#hung[number] === 1 ? "webhook probe" : "usual";
   }
 
   /** Forgets requests that started before a time: they may no longer count in the budget. */
@@ -225,11 +230,12 @@ export class SimulatedWorker {
   }
 
   #forgetRecent(request: Request): void {
-    if (this.#recent.delete(request) && request.isProbe) this.#recentProbes -= 1;
+    if (this.#recent.delete(request) && request.role !== "usual") this.#recentProbes -= 1;
   }
 
   /** Checks the limits for one more request. */
-  #check({ of: { host, number } }: SimulatedDelivery, isProbe: boolean): void {
+  #check({ of: { host, number } }: SimulatedDelivery, role: Role): void {
+    const isProbe = role !== "usual";
     const { delivery, measurements } = this.#around;
     const { max, value: budget } = this.limit;
     if (this.inFlight >= max) measurements.exceeded(`${this.inFlight + 1} in flight, limit ${max}`);
@@ -242,8 +248,11 @@ export class SimulatedWorker {
       measurements.exceeded("a quarter of the budget by probes");
     if (isProbe && this.probes >= Math.max(1, max / 4))
       measurements.exceeded("a quarter of the limit by probes");
-    if (isProbe && (this.#toWebhook[number] as number) > 0) measurements.exceeded("one probe of a webhook");
-    if (!isProbe && (this.#toHost[host.number] as number) >= delivery.maxPerHost)
+    if (role === "webhook probe" && (this.#toWebhook[number] as number) > 0)
+      measurements.exceeded("one probe of a webhook");
+    if (role === "host probe" && (this.#toHost[host.number] as number) > 0)
+      measurements.exceeded("one probe of a host");
+    if (role === "usual" && (this.#toHost[host.number] as number) >= delivery.maxPerHost)
       measurements.exceeded("a host's limit");
   }
 
@@ -268,18 +277,23 @@ export class SimulatedWorker {
   }
 
   #end(request: Request): void {
-    const { delivery, answer, outcome, isProbe } = request;
+    const { delivery, answer, outcome, role } = request;
     this.#forgetRecent(request);
     const { host, number } = delivery.of;
     this.#workHalf();
     this.inFlight -= 1;
     this.#toWebhook[number] = (this.#toWebhook[number] as number) - 1;
-    if (isProbe) this.probes -= 1;
-    else this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
-    this.#hung[number] = answer === host.silence ? 1 : 0;
+    if (role !== "usual") this.probes -= 1;
+    if (role !== "webhook probe") this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
+    const verdict = verdictOf(answer.outcome);
+    if (verdict.webhook !== "none") this.#hung[number] = Number(verdict.webhook === "timeout");
+    if (verdict.host !== "none") this.#hungHosts[host.number] = Number(verdict.host === "timeout");
     outcome(answer.outcome);
   }
 }
+
+/** How a request counts: as a probe of a host or webhook whose last outcome was a timeout, or not. */
+type Role = "usual" | "host probe" | "webhook probe";
 
 /** A request in flight. */
 class Request implements Occurrence {
@@ -287,7 +301,7 @@ class Request implements Occurrence {
   readonly delivery: SimulatedDelivery;
   readonly answer: Answer;
   readonly outcome: Parameters<SenderParts["post"]>[1];
-  readonly isProbe: boolean;
+  readonly role: Role;
   /** The time of its start, in simulated milliseconds. */
   readonly started: number;
 
@@ -296,14 +310,14 @@ class Request implements Occurrence {
     delivery: SimulatedDelivery,
     answer: Answer,
     outcome: Request["outcome"],
-    isProbe: boolean,
+    role: Role,
     started: number,
   ) {
     this.worker = worker;
     this.delivery = delivery;
     this.answer = answer;
     this.outcome = outcome;
-    this.isProbe = isProbe;
+    this.role = role;
     this.started = started;
   }
 
@@ -356,12 +370,12 @@ class SimulatedRecorder implements Pick<Recorder, "unrecorded" | "record"> {
     });
   }
 
-  #store({ token, delivered }: AttemptResult): ReturnType<Measurements["recorded"]> {
+  #store({ token, delivered, runId }: AttemptResult): ReturnType<Measuring["recorded"]> {
     const { queue, retryTable, measurements } = this.#around;
     const delivery = token as SimulatedDelivery;
     const state = measurements.recorded(delivery, delivered);
     (delivery.table === "queue" ? queue : retryTable).remove(delivery);
-    if (state === "retrying") retryTable.add(delivery);
+    if (state === "retrying") retryTable.add(delivery, runId as number);
     return state;
   }
 }
