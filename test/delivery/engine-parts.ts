@@ -1,22 +1,22 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import pino from "pino";
+import { onTestFinished } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
-import { type Db, openDatabase } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/db/database.ts";
+import { assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { openRuns } from "../../src/db/queue/runs.ts";
 import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import type { Pacer } from "../../src/delivery/http/pacer.ts";
+import type { PassResult } from "../../src/delivery/retry-pass.ts";
 import type { PumpResult } from "../../workflows/activities.ts";
 import { queueMany } from "../db/queue/queue.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { useDatabase } from "../support/database.ts";
 
-/** A delivery engine on a database of its own. */
+/** A delivery engine on the database that the files of a worker share. */
 export interface EngineParts {
   db: Db;
-  /** Address of the database. */
-  url: string;
   engine: DeliveryEngine;
   secrets: SecretBox;
   /** An engine as another process on the same database has it; closed with the first. */
@@ -28,64 +28,74 @@ export interface EngineParts {
 export interface EngineOptions {
   /** Looks names up. Defaults to the system's resolver. */
   resolver?: Resolver;
-  /** Paces new connections. Defaults to the service's pace. */
-  handshakes?: Pacer;
-  /** The database as the engines see it, faults included. Defaults to the database as it is. */
-  wrap?: (db: Db) => Db;
+  /** The database as the engines see it, faults included; by their number, from 0. Defaults to the database as it is. */
+  wrap?: (db: Db, engine: number) => Db;
   /** The address over which the engines read changes of webhooks. Defaults to the database's own address. */
-  changesUrl?: (databaseUrl: string) => string | Promise<string>;
+  changesUrl?: (databaseUrl: string) => Promise<string>;
   /** Aborted when the first engine's process stops. Defaults to never. */
   stopping?: AbortSignal;
 }
 
-/** @param settings over the defaults, beside leave to deliver to this machine */
+const NEVER = new AbortController().signal;
+
+/** Starts an engine on empty tables. @param settings over the defaults, beside leave to deliver to this machine */
 export async function startEngine(
   settings: Record<string, string> = {},
-  { resolver, handshakes, wrap = (db) => db, changesUrl = (url) => url, stopping }: EngineOptions = {},
+  { resolver, wrap = (db) => db, changesUrl = async (url) => url, stopping = NEVER }: EngineOptions = {},
 ): Promise<EngineParts> {
-  const database = await createTestDatabase();
-  const directUrl = await changesUrl(database.url);
-  const db = openDatabase(database.url, { max: 10, indexesOnly: true });
+  const db = await useDatabase();
+  const { connectionString } = db.client.config.connection as { connectionString: string };
+  const directUrl = await changesUrl(connectionString);
   const secrets = createSecretBox(randomBytes(32));
-  const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
-  const never = new AbortController().signal;
+  const config = readConfig({
+    DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+    DELIVERY_TIMEOUT: "60s",
+    ...settings,
+  });
   const engines: DeliveryEngine[] = [];
   function another(): DeliveryEngine {
     const engine = createDeliveryEngine({
-      db: wrap(db),
+      db: wrap(db, engines.length),
       directDb: db,
       directUrl,
       secrets,
       log: pino({ level: "silent" }),
       ...config,
-      stopping: engines.length === 0 ? (stopping ?? never) : never,
+      stopping: engines.length === 0 ? stopping : NEVER,
       ...(resolver ? { resolver } : {}),
-      ...(handshakes ? { handshakes } : {}),
     });
     engines.push(engine);
     return engine;
   }
-  return {
-    db,
-    url: database.url,
-    engine: another(),
-    secrets,
-    another,
-    async end() {
-      await Promise.all(engines.map((engine) => engine.close()));
-      await db.destroy();
-      await database.drop();
-    },
-  };
+  const engine = another();
+  const end = async () => void (await Promise.all(engines.map((each) => each.close())));
+  return { db, engine, secrets, another, end };
+}
+
+/** The same, until the end of the test. */
+export async function useEngine(...given: Parameters<typeof startEngine>): Promise<EngineParts> {
+  const parts = await startEngine(...given);
+  onTestFinished(parts.end);
+  // As publishing and registering would have it.
+  await parts.db("processes").insert({ process: 1, revision: 1n, live: 1 });
+  return parts;
 }
 
 /** Sends what is pending, until nothing is left or the pump is stopped. */
-export function pump(
-  { pumps }: DeliveryEngine,
-  runId: number,
-  stop: AbortSignal = new AbortController().signal,
-): Promise<PumpResult> {
+export function pump({ pumps }: DeliveryEngine, runId: number, stop = NEVER): Promise<PumpResult> {
   return pumps.run(runId, { lingers: false, forMs: 600_000 }, stop);
+}
+
+/** Makes all retries of a run that has one failing webhook due, and a pass over them. */
+export async function passDue(
+  db: Db,
+  { retries }: DeliveryEngine,
+  runId: number,
+  stop = NEVER,
+): Promise<PassResult> {
+  await db.raw("update retries set due = now()");
+  await assignGroups(db, runId);
+  return retries.run({ runId, group: 1 }, { horizonMs: 1_000, forMs: 60_000 }, stop);
 }
 
 /** Registers webhooks at a receiver, and queues each event for each of them; the bodies are `{"N":1}` and on. */
@@ -93,9 +103,23 @@ export async function queueFor(
   { db, secrets }: EngineParts,
   receiverUrl: string,
   wanted: { webhooks: number; events: number },
-): Promise<void> {
+): Promise<bigint[]> {
   const secret = secrets.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
-  await queueMany(db, { ...wanted, urlPrefix: `${receiverUrl}/`, secret });
+  return queueMany(db, { ...wanted, urlPrefix: `${receiverUrl}/`, secret });
+}
+
+/** The number of deliveries that live workers have claimed. */
+export async function claimed({ db }: EngineParts): Promise<number> {
+  return (await rows(db, "select from all_deliveries where state = 'delivering'")).length;
+}
+
+/** The number of deliveries by state, attempts and reason: `delivered 1`. */
+export async function states({ db }: EngineParts): Promise<Record<string, number>> {
+  const found = await rows<{ state: string; n: number }>(
+    db,
+    `select concat_ws(' ', state, attempts, reason) as state, count(*)::int as n from all_deliveries group by 1`,
+  );
+  return Object.fromEntries(found.map(({ state, n }) => [state, n]));
 }
 
 /** The id of a fresh run. */
@@ -105,6 +129,11 @@ export async function freshRun(db: Db): Promise<number> {
   ]);
   return runId as number;
 }
+
+/** Statements, by their beginning. */
+export const FIRST_CLAIM = /^\s*with recursive waiting/;
+export const RETRY_CLAIM = /^\s*with members/;
+export const RELEASE = /^update queue set claims = claims - 1/;
 
 /** What becomes of a statement: it is not run, or it is run and its answer is lost. */
 export type Fault = "refused" | "answer lost";

@@ -1,43 +1,36 @@
 import pino from "pino";
+import { onTestFinished } from "vitest";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
-import { parseTarget } from "../../src/db/queue/webhooks.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
-import type { Owner, SenderParts } from "../../src/delivery/sender.ts";
+import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import type { Clock } from "../../src/process/clock.ts";
+import { answerOf, type Host, webhookAt } from "../support/simulation/receivers.ts";
 
 /** What tests of the sender alone give it, without a database or receivers. */
-export const DELIVERED: Outcome = {
-  delivered: true,
-  started: new Date(0),
-  durationMs: 1,
-  status: 200,
-  error: null,
-  responseStart: null,
-  responseHeaders: null,
-  retryAfterMs: null,
-  failure: null,
-};
-export const FAILED: Outcome = { ...DELIVERED, delivered: false, status: 503 };
+export const DELIVERED: Outcome = answerOf(200, 1).outcome;
+export const FAILED: Outcome = answerOf(503, 1).outcome;
 export const OWNER: Owner = { runId: 1, recorded: () => {}, returned: () => {} };
 
-/** Claimed deliveries of the webhook with this number, which has a host of its own. */
-export function claimsOf(number: number, deliveries: number): ClaimedDelivery[] {
-  const webhook = {
-    id: BigInt(number),
-    revision: 1n,
-    process: 1,
-    target: parseTarget(`https://host-${number}.example/`),
-    secrets: [],
-    installedAppId: null,
-  };
-  const token = { workerId: 1, attempts: 0, table: "queue" as const };
+/** Claimed deliveries of the webhook with this id, which has a host of its own. */
+export function claimsOf(
+  id: number,
+  deliveries: number,
+  { revision = 1n, workerId = 1 } = {},
+): ClaimedDelivery[] {
+  const host: Host = { number: id, behaviour: "healthy", answer: () => answerOf(200, 1) };
+  const webhook = { ...webhookAt(host, id - 1).webhook, revision };
+  const token = { workerId, attempts: 0, table: "queue" as const };
   return Array.from({ length: deliveries }, (_, n) => ({ id: String(n), eventId: "e", webhook, token }));
 }
 
-/** All that a sender needs but what sends: everything may be sent, and each result is recorded at once. */
-export function senderParts(clock: Clock): Omit<SenderParts, "post"> {
-  return {
+/** A sender of which everything may be sent, and each result is recorded at once, but for what the test gives. */
+export function startSender(
+  clock: Clock,
+  parts: Partial<SenderParts> & Pick<SenderParts, "post">,
+  limits: { perHost: number; perWebhook: number } = { perHost: 4, perWebhook: 4 },
+): Sender {
+  const usual: Omit<SenderParts, "post"> = {
     clock,
     log: pino({ level: "silent" }),
     sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
@@ -57,4 +50,7 @@ export function senderParts(clock: Clock): Omit<SenderParts, "post"> {
     limit: new InFlightLimit(64, () => 0),
     handshakes: { backlogMs: 0 },
   };
+  const sender = new Sender({ ...usual, ...parts }, limits);
+  onTestFinished(() => sender.close());
+  return sender;
 }

@@ -1,0 +1,378 @@
+import { Webhook } from "standardwebhooks";
+import { expect, onTestFinished, test } from "vitest";
+import type { ReceivedRequest } from "../../demo/receiver.ts";
+import { type Db, rows } from "../../src/db/database.ts";
+import { createEndpoint } from "../../src/db/endpoints/endpoints.ts";
+import { revokeApiKey } from "../../src/db/keys/key-revocation.ts";
+import { deleteKeyPairs, rotateKeyPair } from "../../src/db/webhooks/key-pairs.ts";
+import { writeRequestSettings } from "../../src/db/webhooks/request-settings.ts";
+import { readWebhookSecrets, rotateWebhookSecret } from "../../src/db/webhooks/webhook-secrets.ts";
+import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
+import { deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
+import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
+import { aKey } from "../support/builders.ts";
+import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
+import { aReceiver, heldReplies } from "../support/receivers.ts";
+import { until } from "../support/wait.ts";
+import {
+  claimed,
+  type EngineOptions,
+  type EngineParts,
+  freshRun,
+  intercepted,
+  observed,
+  passDue,
+  pump,
+  queueFor,
+  RELEASE,
+  states,
+  useEngine,
+} from "./engine-parts.ts";
+
+/** The requests to a webhook that start at once. */
+const WINDOW = 4;
+const DELIVERIES = 10;
+
+test("the pumps of two processes deliver each event once, with its own payload; those that fail are retried by a pass", async () => {
+  const parts = await useEngine();
+  const { db, engine } = parts;
+  const { url, received } = await aReceiver(({ path, attempt }) =>
+    path === "/1" && attempt === 1 ? 503 : 200,
+  );
+  await queueFor(parts, url, { webhooks: 3, events: 4 });
+  // An event with more recipients than one statement queues: these are queued by the pumps.
+  await db.raw("update events set recipients = recipients + 3 where idempotency_key = '4'");
+  await db.raw("delete from queue where event_id = (select id from events where idempotency_key = '4')");
+  await db.raw(`insert into fan_out (event_id, process, revision, remaining, after_webhook_id)
+    select id, process, 1, 3, 0 from events where idempotency_key = '4'`);
+  const runId = await freshRun(db);
+  const results = await Promise.all([engine, parts.another()].map((each) => pump(each, runId)));
+  expect(results.map(({ end }) => end)).toEqual(["done", "done"]);
+  expect(received.map(({ path, body }) => `${path} ${body}`).toSorted()).toEqual(
+    [1, 2, 3].flatMap((webhook) => [1, 2, 3, 4].map((n) => `/${webhook} {"N":${n}}`)),
+  );
+  expect(await states(parts)).toEqual({ "delivered 1": 8, "retrying 1": 4 });
+  expect(await passDue(db, engine, runId)).toMatchObject({ delivered: 4, status: { open: 0 } });
+  expect(await states(parts)).toEqual({ "delivered 1": 8, "delivered 2": 4 });
+});
+
+test.each(["pump", "retry pass"])(
+  "a %s that is stopped records what is in flight and gives back the rest, which another process sends",
+  async (what) => {
+    const parts = await useEngine();
+    const { db, engine } = parts;
+    const held = heldReplies();
+    const isRetry = what === "retry pass";
+    const { url, received } = await aReceiver((request, response) =>
+      isRetry && request.attempt === 1 ? 503 : held.reply(request, response),
+    );
+    await queueFor(parts, url, { webhooks: 1, events: DELIVERIES });
+    const runId = await freshRun(db);
+    if (isRetry) await pump(engine, runId);
+    const inFlight = isRetry ? 1 : WINDOW;
+    const stop = new AbortController();
+    const stopped = isRetry ? passDue(db, engine, runId, stop.signal) : pump(engine, runId, stop.signal);
+    await until(() => held.waiting === inFlight);
+    stop.abort();
+    await until(async () => (await claimed(parts)) + (await claimedRetries(db)) === inFlight);
+    held.answer();
+    expect(await stopped).toMatchObject({ sent: inFlight, delivered: inFlight });
+    const other = parts.another();
+    const rest = isRetry ? passDue(db, other, runId) : pump(other, runId);
+    expect(await rest).toMatchObject({ delivered: DELIVERIES - inFlight });
+    expect(received).toHaveLength(isRetry ? 2 * DELIVERIES : DELIVERIES);
+  },
+);
+
+const claimedRetries = async (db: Db) => (await db("retries").whereNotNull("claimed_by")).length;
+
+/** Counts what engines release, and how often they look for changed webhooks. */
+function counting(): { counts: { released: number; looked: number }; options: EngineOptions } {
+  const counts = { released: 0, looked: 0 };
+  const wrap = (db: Db) =>
+    observed(db, (sql) => {
+      if (RELEASE.test(sql)) counts.released += 1;
+      if (sql.includes("w.revision <> k.revision")) counts.looked += 1;
+    });
+  return { counts, options: { wrap } };
+}
+
+const bearer = (token: string) => ({
+  headers: [],
+  authentication: { kind: "bearer" as const, token },
+  tls: null,
+});
+
+/** A change of a webhook by another process, and what becomes of the deliveries that wait for it. */
+interface Change {
+  before?: (parts: EngineParts, id: bigint) => Promise<unknown>;
+  change: (parts: EngineParts, id: bigint) => Promise<unknown>;
+  /** Their state; undefined if they are sent. */
+  left?: string;
+  /** Whether a request shows the state after the change. */
+  isNew?: (parts: EngineParts, id: bigint) => Promise<(request: ReceivedRequest) => boolean>;
+}
+
+const CHANGES: [string, Change][] = [
+  [
+    "it was paused",
+    { change: ({ db }, id) => updateWebhook(db, "everything", id, { paused: true }), left: "pending 0" },
+  ],
+  ["it was deleted", { change: ({ db }, id) => deleteWebhook(db, id), left: "cancelled 0 webhook deleted" }],
+  [
+    "its key was revoked",
+    {
+      async change({ db }, id) {
+        const [key] = await db("webhooks").where("id", String(id)).pluck("api_key_id");
+        await revokeApiKey(db, "everything", key as string, "delete");
+      },
+      left: "cancelled 0 webhook deleted",
+    },
+  ],
+  [
+    "it was moved",
+    {
+      async change({ db }, id) {
+        const [url] = (await db("webhooks").where("id", String(id)).pluck("url")) as [string];
+        const moved = url.replace("localhost", "127.0.0.1");
+        await updateWebhook(db, "everything", id, { address: { url: moved, targetUrl: moved } });
+      },
+      isNew: async () => (request) => String(request.headers.host).startsWith("127.0.0.1"),
+    },
+  ],
+  [
+    "its secret was revoked",
+    {
+      change: ({ db, secrets }, id) => rotateWebhookSecret(db, secrets, [id], true),
+      async isNew({ db, secrets }, id) {
+        const [newest] = (await readWebhookSecrets(db, secrets, "everything", id)) ?? [];
+        const webhook = new Webhook(newest?.secret.toString("base64") as string);
+        return ({ body, headers }) => {
+          try {
+            return webhook.verify(body, headers as Record<string, string>) !== undefined;
+          } catch {
+            return false;
+          }
+        };
+      },
+    },
+  ],
+  [
+    "its key pairs were deleted",
+    {
+      before: ({ db, secrets }, id) => rotateKeyPair(db, secrets, [id], false),
+      change: ({ db }, id) => db.transaction((trx) => deleteKeyPairs(trx, [id])),
+      isNew:
+        async () =>
+        ({ headers }) =>
+          !String(headers["webhook-signature"]).includes("v1a,"),
+    },
+  ],
+  [
+    "its credentials were replaced",
+    {
+      before: ({ db, secrets }, id) => writeRequestSettings(db, secrets, [id], bearer("old")),
+      change: ({ db, secrets }, id) =>
+        db.transaction((trx) => writeRequestSettings(trx, secrets, [id], bearer("new"))),
+      isNew:
+        async () =>
+        ({ headers }) =>
+          headers.authorization === "Bearer new",
+    },
+  ],
+];
+
+test.each(CHANGES)(
+  "what waits for a webhook is given back once %s elsewhere, and is sent at most in its new state",
+  async (_what, { before, change, left, isNew }) => {
+    const { counts, options } = counting();
+    const parts = await useEngine({}, options);
+    const held = heldReplies();
+    const { url, received } = await aReceiver(held.reply);
+    const [id] = (await queueFor(parts, url, { webhooks: 1, events: DELIVERIES })) as [bigint];
+    await before?.(parts, id);
+    const pumped = pump(parts.engine, await freshRun(parts.db));
+    await until(async () => held.waiting === WINDOW && (await claimed(parts)) === DELIVERIES);
+    await change(parts, id);
+    // By then, the engine knows.
+    await until(() => counts.released > 0);
+    held.answer();
+    const rest = DELIVERIES - WINDOW;
+    await pumped;
+    if (left === undefined) {
+      expect(await states(parts)).toEqual({ "delivered 1": DELIVERIES });
+      const isOfNew = (await isNew?.(parts, id)) ?? (() => false);
+      expect(received.map(isOfNew)).toEqual([...Array(WINDOW).fill(false), ...Array(rest).fill(true)]);
+    } else {
+      await until(async () => (await states(parts))[left] === rest);
+      expect(received).toHaveLength(WINDOW);
+    }
+  },
+);
+
+/** Lookups of names that are answered, with this machine, when the test says so. */
+function heldLookups(): { resolver: Resolver; lookups: (() => void)[] } {
+  const lookups: (() => void)[] = [];
+  const address = [{ address: "127.0.0.1", family: 4 }];
+  const resolve = () => new Promise<typeof address>((found) => lookups.push(() => found(address)));
+  return { resolver: { resolve, close() {} }, lookups };
+}
+
+test("nothing is sent to a webhook that is paused while the lookup of its host's name takes its time", async () => {
+  const { resolver, lookups } = heldLookups();
+  const { counts, options } = counting();
+  const parts = await useEngine({}, { ...options, resolver });
+  const { url, received } = await aReceiver();
+  const [id] = (await queueFor(parts, url, { webhooks: 1, events: DELIVERIES })) as [bigint];
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await until(() => lookups.length === WINDOW);
+  await updateWebhook(parts.db, "everything", id, { paused: true });
+  await until(() => counts.released > 0);
+  for (const answer of lookups) answer();
+  expect(await pumped).toMatchObject({ sent: 0, end: "done" });
+  expect(received).toEqual([]);
+  expect(await rows(parts.db, "select distinct claimed_by, claims from queue")).toEqual([
+    { claimed_by: null, claims: 0 },
+  ]);
+});
+
+test("a paused webhook's test delivery is sent, though other webhooks change while its connection is established", async () => {
+  const { resolver, lookups } = heldLookups();
+  const { counts, options } = counting();
+  const parts = await useEngine({}, { ...options, resolver });
+  const { url, received } = await aReceiver();
+  await queueFor(parts, url, { webhooks: 1, events: 2 });
+  await parts.db.raw(
+    "update webhooks set paused = now(), test_delivery = (select id from queue order by id limit 1)",
+  );
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await until(() => lookups.length === 1);
+  for (let n = 0; n < 2; n += 1) {
+    const { looked } = counts;
+    await parts.db("processes").increment("revision", 1);
+    await until(() => counts.looked > looked);
+  }
+  for (const answer of lookups) answer();
+  await pumped;
+  expect([received.length, counts.released, lookups.length]).toEqual([1, 0, 1]);
+});
+
+test("what a change of its webhook released is sent by the same pump, though that found nothing to claim just then", async () => {
+  const [waits, foundNothing] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let isChanged = false;
+  /** Releases claims once a claim has found nothing since the change. */
+  const wrap = (db: Db) =>
+    intercepted(db, (sql, _bindings, query) => {
+      if (RELEASE.test(sql)) return foundNothing.promise.then(() => query);
+      if (!sql.includes("with recursive waiting(webhook_id, first_id, n)")) return undefined;
+      return query.then((answer) => {
+        const found = (answer.rows as { id: string | null }[]).some(({ id }) => id !== null);
+        if (!found) waits.resolve();
+        if (!found && isChanged) foundNothing.resolve();
+        return answer;
+      });
+    });
+  const parts = await useEngine({}, { wrap });
+  const held = heldReplies();
+  const { url } = await aReceiver(held.reply);
+  const [id] = (await queueFor(parts, url, { webhooks: 1, events: DELIVERIES })) as [bigint];
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await until(() => held.waiting === WINDOW);
+  await waits.promise;
+  await rotateWebhookSecret(parts.db, parts.secrets, [id], true);
+  isChanged = true;
+  await foundNothing.promise;
+  held.answer();
+  expect(await pumped).toMatchObject({ sent: DELIVERIES, delivered: DELIVERIES, end: "done" });
+});
+
+test("all is sent after the change connection was cut, once it is back", async () => {
+  let gateway: DatabaseGateway | undefined;
+  const parts = await useEngine(
+    {},
+    {
+      async changesUrl(url) {
+        gateway = await startDatabaseGateway(url);
+        return gateway.url;
+      },
+    },
+  );
+  const { set, close } = gateway as unknown as DatabaseGateway;
+  onTestFinished(close);
+  const held = heldReplies();
+  const { url, received } = await aReceiver(held.reply);
+  await queueFor(parts, url, { webhooks: 1, events: DELIVERIES });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await until(() => held.waiting === WINDOW);
+  await set("hang up");
+  held.answer();
+  await set("pass");
+  expect(await pumped).toMatchObject({ sent: DELIVERIES, delivered: DELIVERIES, end: "done" });
+  expect(received).toHaveLength(DELIVERIES);
+});
+
+test("the event types of an endpoint share its requests in flight and take turns, and are released together when one is paused", async () => {
+  const { counts, options } = counting();
+  const parts = await useEngine({}, options);
+  const { db, secrets } = parts;
+  await db("processes").insert({ process: 2, revision: 1n, live: 1 });
+  const held = heldReplies();
+  const { url, received } = await aReceiver(held.reply);
+  const { id: apiKeyId } = await aKey().in(db);
+  const wanted = { processes: [1, 2], url: `${url}/`, targetUrl: `${url}/`, apiKeyId };
+  const { webhooks } = await createEndpoint(db, secrets, "everything", wanted, 100);
+  await db.raw(`with e as (
+      insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+      select new_event_id(), w.api_key_id, w.id || '/' || n, w.process, 'u', now(), 1, '{}'
+      from generate_series(1, 8) n, webhooks w returning id, process
+    )
+    insert into queue (id, event_id, webhook_id)
+    select new_delivery_id(e.id), e.id, w.id from e join webhooks w on w.process = e.process`);
+  const pumped = pump(parts.engine, await freshRun(db));
+  await until(async () => held.waiting === WINDOW && (await claimed(parts)) === 16);
+  const types = received.map(({ headers }) => headers["x-service-webhook-process"]).toSorted();
+  expect(types).toEqual(["DocumentCreated", "DocumentCreated", "OrderDispatched", "OrderDispatched"]);
+  await updateWebhook(db, "everything", webhooks[0]?.id as bigint, { paused: true });
+  await until(async () => (await claimed(parts)) === WINDOW);
+  held.answer();
+  await pumped;
+  expect(await states(parts)).toEqual({ "delivered 1": WINDOW, "pending 0": 16 - WINDOW });
+  expect(counts.released).toBeGreaterThan(0);
+});
+
+const BREAKER = {
+  failures: 5,
+  failingSeconds: 1,
+  probeSeconds: 1,
+  disableSeconds: 432_000,
+  disableOnGone: false,
+  resendFailed: false,
+};
+
+test("a run looks for a probe that the filter matches, one after the other, and ends when none is left", async () => {
+  const parts = await useEngine();
+  const { db, engine } = parts;
+  const { url, received } = await aReceiver();
+  const events = 3;
+  const [id] = (await queueFor(parts, url, { webhooks: 1, events })) as [bigint];
+  await db.raw(`update events set payload = replace(payload, '"N"', '"OrderId"')`);
+  await updateWebhook(db, "everything", id, { breaker: BREAKER, filter: `event.order_id == ${events}` });
+  await db("webhooks").update({ paused: new Date() });
+  await db.raw(
+    "update webhook_breakers set state = 'open', outage_since = now(), next_probe = now(), due = now()",
+  );
+  await until(async () => (await rows(db, "select from webhooks where test_delivery is not null")).length);
+  expect(await pump(engine, await freshRun(db))).toMatchObject({ delivered: 1, end: "done" });
+  expect(received.map(({ body }) => body)).toEqual([`{"OrderId":${events}}`]);
+  expect(await rows(db, "select from deliveries where outcome = 'filtered'")).toHaveLength(events - 1);
+});
+
+test("a webhook that answers 410 Gone is disabled, where that was chosen", async () => {
+  const parts = await useEngine();
+  const { db, engine } = parts;
+  const { url } = await aReceiver(() => 410);
+  const [id] = (await queueFor(parts, url, { webhooks: 1, events: 1 })) as [bigint];
+  await updateWebhook(db, "everything", id, { breaker: { ...BREAKER, disableOnGone: true } });
+  await pump(engine, await freshRun(db));
+  await expect.poll(() => rows(db, "select state from webhook_breakers")).toEqual([{ state: "disabled" }]);
+});

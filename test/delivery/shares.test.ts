@@ -1,0 +1,217 @@
+import { expect, test } from "vitest";
+import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
+import { FAILING_MS } from "../../src/delivery/sender.ts";
+import { answerOf, faultOf, silenceOf } from "../support/simulation/receivers.ts";
+import { type Group, Scenario, type ScenarioOptions } from "../support/simulation/scenario.ts";
+
+const TIMEOUT_MS = 1_000;
+const SETTINGS = { DELIVERY_TIMEOUT: "1s", RETRY_INITIAL_DELAY: "10s", RETRY_BACKOFF_COEFFICIENT: "100" };
+const hangs = () => silenceOf(TIMEOUT_MS);
+const closes = () => faultOf("webhook", 1);
+const refuses = () => faultOf("host", 1);
+/** As where the name of the host is not found in time. */
+const isUnreachable = () => faultOf("host timeout", TIMEOUT_MS);
+const after =
+  (ms: number, status = 200) =>
+  () =>
+    answerOf(status, ms);
+
+/** What each scenario must keep to. */
+function start(groups: Record<string, Group>, options: ScenarioOptions = {}): Scenario {
+  return new Scenario(groups, { ...options, settings: { ...SETTINGS, ...options.settings } });
+}
+
+/** The most attempts to a group in flight at once, if each takes so long, in milliseconds. */
+function mostAtOnce(scenario: Scenario, group: string, ms: number): number {
+  const times = scenario.startedOf(group).map(({ at }) => at);
+  return Math.max(...times.map((at) => times.filter((other) => other > at - ms && other <= at).length));
+}
+
+test("the many webhooks of a host that never answers hold up no other host's, however much waits for them", async () => {
+  const scenario = start({ silent: { webhooks: 300, answer: hangs }, well: { webhooks: 50 } });
+  scenario.add("silent", 20);
+  scenario.add("well", 20);
+  void scenario.pump();
+  await scenario.run(TIMEOUT_MS - 1);
+  expect(scenario.startedOf("well")).toHaveLength(50 * 20);
+  expect(scenario.startedOf("silent")).toHaveLength(INITIAL_WINDOW);
+});
+
+test("in a busy process, slow receivers that have all requests in flight leave some to others before they answer", async () => {
+  // Four requests to each at first: more than the process has in flight at first.
+  const slow = { webhooks: 20, hosts: 20, answer: after(60_000) };
+  const scenario = start({ slow, well: {} }, { settings: { DELIVERY_TIMEOUT: "60s" }, isBusy: true });
+  scenario.add("slow", 20);
+  void scenario.pump(1, { lingers: true });
+  await scenario.run(100);
+  expect(scenario.started).toHaveLength(64);
+  scenario.add("well", 20);
+  await scenario.run(2_000);
+  expect(scenario.startedOf("well")).toHaveLength(20);
+});
+
+test("a webhook that answers after more than a second is healthy: its window grows with its responses", async () => {
+  const scenario = start({ slow: { answer: after(1_200) } }, { settings: { DELIVERY_TIMEOUT: "60s" } });
+  scenario.add("slow", 60);
+  const pumped = scenario.pump();
+  expect(await scenario.until(pumped)).toMatchObject({ delivered: 60, retrying: 0 });
+  expect(mostAtOnce(scenario, "slow", 1_200)).toBeGreaterThan(16);
+});
+
+test("one response after more than a second among fast ones leaves its webhook as many requests in flight as before", async () => {
+  let ms = 10;
+  const settings = { DELIVERY_MAX_PER_WEBHOOK: "50", DELIVERY_TIMEOUT: "60s" };
+  const scenario = start({ one: { answer: () => answerOf(200, ms) } }, { settings });
+  scenario.add("one", 400);
+  void scenario.pump(1, { lingers: true });
+  await scenario.run(1_000);
+  ms = 1_200;
+  scenario.add("one", 1);
+  await scenario.run(2_000);
+  expect(scenario.started).toHaveLength(401);
+  ms = 5_000;
+  scenario.add("one", 100);
+  await scenario.run(2_000);
+  expect(scenario.started).toHaveLength(401 + 50);
+});
+
+/** The paths of one host. */
+const SHARED_HOST: Record<string, Group> = {
+  hang: { host: "shared", answer: hangs },
+  close: { host: "shared", answer: closes },
+  fail: { host: "shared", answer: after(1, 500) },
+  well: { host: "shared", webhooks: 8 },
+};
+const LONG_AFTER_MS = 20 * TIMEOUT_MS;
+
+test("of one host, a path that hangs, one that closes the connection and one that fails hold up neither eight healthy ones nor each other", async () => {
+  const scenario = start(SHARED_HOST);
+  scenario.add("hang", 20);
+  void scenario.pump(1, { lingers: true });
+  await scenario.run(TIMEOUT_MS + 100);
+  for (const group of ["close", "fail"]) scenario.add(group, 20);
+  scenario.add("well", 60);
+  await scenario.run(TIMEOUT_MS);
+  expect(scenario.startedOf("well")).toHaveLength(8 * 60);
+  for (const group of ["close", "fail"]) expect(scenario.startedOf(group)).toHaveLength(20);
+  // One at a time, each until its timeout.
+  expect(scenario.startedOf("hang").length).toBeLessThan(8);
+  await scenario.run(LONG_AFTER_MS);
+  expect(scenario.startedOf("hang")).toHaveLength(20);
+  expect(scenario.faults).toEqual([]);
+});
+
+test("of one host, retries of a path that hangs, one that closes the connection and one that fails hold up no other retries", async () => {
+  const scenario = start(SHARED_HOST);
+  for (const group of ["hang", "close", "fail"]) scenario.addFailed(group, 20, 1);
+  scenario.addFailed("well", 60, 1);
+  await scenario.run(9_000);
+  void scenario.pass();
+  await scenario.run(1_000 + 2 * TIMEOUT_MS);
+  expect(scenario.startedOf("well")).toHaveLength(8 * 60);
+  for (const group of ["close", "fail"]) expect(scenario.startedOf(group)).toHaveLength(20);
+  expect(scenario.startedOf("hang").length).toBeLessThan(8);
+  expect(scenario.faults).toEqual([]);
+});
+
+test("seventy webhooks on as many hosts that hang do not delay another one of their retry group", async () => {
+  const hanging = { webhooks: 70, hosts: 70, answer: () => silenceOf(60_000) };
+  const scenario = start({ hanging, well: {} }, { settings: { DELIVERY_TIMEOUT: "60s" } });
+  scenario.addFailed("hanging", 3, 1);
+  scenario.addFailed("well", 50, 1);
+  await scenario.run(9_000);
+  void scenario.pass();
+  await scenario.run(1_000 + 10_000);
+  expect(scenario.startedOf("well")).toHaveLength(50);
+});
+
+test("due retries are made while first attempts go on at full speed, and have a fifth of the requests in flight", async () => {
+  const scenario = start({ recovering: {}, well: { webhooks: 10, answer: after(100) } }, { isBusy: true });
+  scenario.addFailed("recovering", 200, 1);
+  scenario.add("well", 2_000);
+  void scenario.pump(2);
+  await scenario.run(10_000);
+  const before = scenario.startedOf("well").length;
+  void scenario.pass();
+  await scenario.run(2_000);
+  expect(scenario.startedOf("recovering")).toHaveLength(200);
+  // 64 at a time at first, of which retries have 12.
+  expect(scenario.startedOf("well").length - before).toBeGreaterThan(2 * 52 * 10);
+  expect(scenario.startedOf("well").length).toBeLessThan(10 * 2_000);
+});
+
+test("the retries of a webhook that always fails keep up with its first attempts, which never end", async () => {
+  const settings = { RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "1" };
+  const scenario = start({ failing: { answer: after(1, 503) } }, { settings });
+  scenario.addFailed("failing", 100, 1);
+  scenario.add("failing", 4_000);
+  void scenario.pump();
+  const passes = async () => {
+    for (;;) await scenario.pass(1, { horizonMs: 1_000 });
+  };
+  void passes();
+  await scenario.run(30_000);
+  const retries = scenario.started.filter(({ attempt }) => attempt > 1).length;
+  expect(retries).toBeGreaterThan(200);
+  // Each delivery has three retries. Before the first ones are due, only first attempts are made.
+  expect(scenario.started.length - retries).toBeLessThan(retries + 100);
+});
+
+test.each([
+  ["a webhook that fails at once", { failing: { host: "shared", answer: after(1, 503) } }, true],
+  ["a webhook that closes each connection", { failing: { host: "shared", answer: closes } }, true],
+  [
+    "a host that refuses connections, for whichever of its webhooks",
+    { failing: { webhooks: 5, answer: refuses } },
+    false,
+  ],
+])("attempts to %s pause in between, and those to others do not", async (_what, failing, isOfHost) => {
+  const scenario = start({ ...failing, well: isOfHost ? { host: "shared" } : {} });
+  scenario.add("failing", 20);
+  scenario.add("well", 60);
+  void scenario.pump();
+  await scenario.run(250);
+  expect(scenario.startedOf("well")).toHaveLength(60);
+  await scenario.run(10_000);
+  const times = scenario.startedOf("failing").map(({ at }) => at);
+  expect(times).toHaveLength(isOfHost ? 20 : 100);
+  // The first ones are in flight together.
+  const pauses = times.slice(INITIAL_WINDOW).map((at, n) => at - (times[n + INITIAL_WINDOW - 1] as number));
+  expect(Math.min(...pauses)).toBeGreaterThanOrEqual(FAILING_MS);
+});
+
+test.each<[string, Group, number]>([
+  ["webhook", { answer: hangs }, 1_000],
+  ["host", { webhooks: 20, answer: isUnreachable }, 50],
+])(
+  "a %s that hangs soon leaves a worker's payload memory to others, and few of its deliveries stay claimed",
+  async (_what, hanging, each) => {
+    // More deliveries than fit into the memory.
+    const options = { settings: { DELIVERY_MEMORY: "1MiB" }, payloadBytes: 5_000 };
+    const scenario = start({ hanging, well: {} }, options);
+    const [worker] = scenario.workers;
+    scenario.add("hanging", each);
+    void scenario.pump(1, { lingers: true });
+    await scenario.run(100);
+    expect(worker?.held).toBeGreaterThan(100);
+    scenario.add("well", 20);
+    await scenario.run(2 * TIMEOUT_MS);
+    expect(scenario.startedOf("well")).toHaveLength(20);
+    for (let n = 0; n < 100; n += 1) {
+      await scenario.run(TIMEOUT_MS / 10);
+      expect(worker?.held).toBeLessThanOrEqual(10);
+    }
+  },
+);
+
+test("a webhook that hung gets all of its deliveries once it responds again", async () => {
+  const answer = (_attempt: number, at: number) => (at < 10_000 ? hangs() : answerOf(200, 10));
+  const scenario = start({ recovering: { answer } });
+  scenario.add("recovering", 1_000);
+  const pumped = scenario.pump();
+  await scenario.run(10_000);
+  expect(scenario.workers[0]?.held).toBeLessThan(10);
+  const { delivered, retrying, end } = await scenario.until(pumped);
+  expect([delivered + retrying, end]).toEqual([1_000, "done"]);
+  expect(retrying).toBe(scenario.started.filter(({ at }) => at < 10_000).length);
+});
