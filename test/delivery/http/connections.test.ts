@@ -1,320 +1,279 @@
-import { once } from "node:events";
-import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
-import { createServer, type TLSSocket } from "node:tls";
-import { buildConnector } from "undici";
-import { afterEach, beforeAll, expect, test } from "vitest";
-import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
+import { type Duplex, duplexPair } from "node:stream";
+import fc from "fast-check";
+import type { buildConnector } from "undici";
+import { expect, onTestFinished, test } from "vitest";
 import { Connections } from "../../../src/delivery/http/connections.ts";
-import type { Outcome } from "../../../src/delivery/request/outcome.ts";
-import { post } from "../../../src/delivery/request/post.ts";
+import { until } from "../../support/wait.ts";
+import { send } from "../http-parts.ts";
 
+/** What the service promises: a connection takes no request that begins later in its life, in milliseconds. */
+const MAX_AGE_MS = 300_000;
 const OK = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const END_OF_REQUEST = "\r\n\r\n{}";
+const ORIGIN = "https://receiver.example";
 
-let authority: string;
-let certificate: Certificate;
-const ends: (() => unknown)[] = [];
-
-beforeAll(async () => {
-  const local = await createLocalAuthority();
-  authority = local.cert;
-  certificate = await local.issue(["localhost"]);
-});
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
-/** A request as a receiver sees it. */
+/** A request as its receiver sees it. */
 interface Seen {
-  socket: TLSSocket;
-  /** Which connection of the receiver it came over, from 1. */
+  host: string;
+  /** Which connection it came over, from 1. */
   connection: number;
   /** Which request of its connection it is, from 1. */
   request: number;
+  /** The age of its connection, in milliseconds. */
+  ageMs: number;
+  socket: Duplex;
+  /** Ends the connection with such an error of the client's socket. */
+  breakWith: (code: string) => void;
 }
 
-interface RawReceiver {
-  origin: string;
-  seen: Seen[];
-  /** Connections that are open. */
-  open: Set<Socket>;
-}
+const answer = ({ socket }: Seen) => void socket.write(OK);
 
-/** A receiver that writes what it likes to its connections. */
-async function startRaw(reply: (seen: Seen) => void): Promise<RawReceiver> {
+/** Connections over sockets in memory, to receivers that do what the test says, under a clock that only the test moves. */
+function start(
+  reply: (seen: Seen) => void,
+  { maxConnections = 100, keepAliveTimeout = 60_000, connects = true } = {},
+) {
+  const time = { now: 0 };
   const seen: Seen[] = [];
-  const open = new Set<Socket>();
-  let connections = 0;
-  const server = createServer({ ...certificate }, (socket) => {
-    connections += 1;
-    const connection = connections;
-    let [requests, text] = [0, ""];
-    socket.on("error", () => {});
-    socket.on("data", (chunk) => {
-      text += chunk;
-      // The body of each request is two bytes long.
-      for (let end = text.indexOf("\r\n\r\n{}"); end !== -1; end = text.indexOf("\r\n\r\n{}")) {
-        text = text.slice(end + 6);
-        requests += 1;
-        const request = { socket, connection, request: requests };
-        seen.push(request);
-        reply(request);
-      }
-    });
-  }).on("connection", (socket) => {
-    open.add(socket);
-    socket.once("close", () => open.delete(socket));
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  ends.push(() => {
-    for (const socket of open) socket.destroy();
-    return new Promise((resolve) => server.close(resolve));
-  });
-  return { origin: `https://localhost:${(server.address() as AddressInfo).port}`, seen, open };
-}
-
-function connect(options: { keepAliveTimeout?: number; connectTimeoutMs?: number } = {}): Connections {
-  const connector = buildConnector({
-    ca: authority,
-    timeout: options.connectTimeoutMs ?? 60_000,
-    allowH2: false,
-  });
+  /** The receivers' ends of the connections that are open. */
+  const open = new Set<Duplex>();
+  let [opened, cancelled] = [0, 0];
   const connections = new Connections({
-    maxConnections: 1_000,
-    keepAliveTimeout: options.keepAliveTimeout ?? 60_000,
-    keepAliveMaxTimeout: 60_000,
-    connect(target, callback) {
-      const socket = connector(target, callback) as unknown as Socket;
-      return () => socket.destroy();
-    },
+    maxConnections,
+    keepAliveTimeout,
     allowH2: false,
+    now: () => time.now,
+    connect({ hostname }, callback) {
+      opened += 1;
+      const [ours, theirs] = duplexPair();
+      const methods = {
+        setNoDelay: () => ours,
+        setKeepAlive: () => ours,
+        ref: () => ours,
+        unref: () => ours,
+      };
+      // The client calls what sockets have beside streams.
+      const socket = Object.assign(ours, methods) as unknown as Parameters<buildConnector.Callback>[1];
+      serve(hostname, theirs, opened, (code) => ours.destroy(Object.assign(new Error(code), { code })));
+      if (connects) queueMicrotask(() => (callback as (error: null, socket: unknown) => void)(null, socket));
+      return () => {
+        cancelled += 1;
+        ours.destroy();
+      };
+    },
   });
-  ends.push(() => connections.destroy());
-  return connections;
+  function serve(host: string, socket: Duplex, connection: number, breakWith: Seen["breakWith"]): void {
+    const since = time.now;
+    let [text, request] = ["", 0];
+    open.add(socket);
+    socket.on("error", () => {}).once("close", () => open.delete(socket));
+    socket.on("data", (chunk: Buffer) => {
+      text += chunk.toString("latin1");
+      if (!text.endsWith(END_OF_REQUEST)) return;
+      text = "";
+      request += 1;
+      const one = { host, connection, request, ageMs: time.now - since, socket, breakWith };
+      seen.push(one);
+      reply(one);
+    });
+  }
+  return {
+    connections,
+    seen,
+    time,
+    open,
+    cancelled: () => cancelled,
+    places: () => seen.map(({ connection, request }) => [connection, request]),
+  };
 }
 
-function send(via: Connections, origin: string, timeoutMs = 60_000): Promise<Outcome> {
-  return new Promise((outcome) =>
-    post(via, { origin, path: "/", headers: [], body: "{}" }, timeoutMs, outcome),
+/** The same, until the end of the test. */
+function startHere(...given: Parameters<typeof start>) {
+  const started = start(...given);
+  onTestFinished(() => started.connections.destroy());
+  return started;
+}
+
+/** What a receiver does with a request: answers, closes before it answers, or closes within its answer. */
+type Reply = "answer" | "close" | "break off";
+
+const steps = fc.array(
+  fc.record({
+    /** Time that passes before it, in milliseconds. */
+    afterMs: fc.oneof(fc.nat({ max: 4_000 }), fc.nat({ max: MAX_AGE_MS * 1.2 })),
+    host: fc.nat({ max: 1 }),
+    /** Requests at the same time. */
+    requests: fc.integer({ min: 1, max: 4 }),
+    reply: fc.constantFrom<Reply>("answer", "answer", "answer", "close", "break off"),
+  }),
+  { minLength: 1, maxLength: 15 },
+);
+
+test("no request begins on a connection older than five minutes, and one is repeated once where a reused connection was dead", async () => {
+  let [reused, repeated] = [0, 0];
+  await fc.assert(
+    fc.asyncProperty(steps, async (story) => {
+      let reply: Reply = "answer";
+      const { connections, seen, time } = start((one) => {
+        if (reply === "answer") answer(one);
+        else one.socket.end(reply === "break off" ? OK.slice(0, 30) : undefined);
+      });
+      for (const step of story) {
+        time.now += step.afterMs;
+        reply = step.reply;
+        const before = seen.length;
+        const outcomes = await Promise.all(
+          Array.from({ length: step.requests }, () => send(connections, `https://host-${step.host}.example`)),
+        );
+        const now = seen.slice(before);
+        for (const each of now) expect(each.ageMs).toBeLessThanOrEqual(MAX_AGE_MS);
+        // Only what a reused connection closed without an answer is sent again, and only once: over a new one.
+        const again = step.reply === "close" ? now.filter((each) => each.request > 1).length : 0;
+        expect(now).toHaveLength(step.requests + again);
+        expect(now.filter(({ request }) => request === 1).length).toBeGreaterThanOrEqual(again);
+        for (const { delivered } of outcomes) expect(delivered).toBe(step.reply === "answer");
+        reused += now.filter(({ request }) => request > 1).length;
+        repeated += again;
+      }
+      await connections.destroy();
+    }),
+    { numRuns: 60 },
   );
-}
+  expect(reused).toBeGreaterThan(0);
+  expect(repeated).toBeGreaterThan(0);
+});
 
-const places = ({ seen }: RawReceiver) => seen.map(({ connection, request }) => [connection, request]);
-
-test("a request goes over the connection that was used last", async () => {
-  const held: Seen[] = [];
-  let isHolding = true;
-  const receiver = await startRaw((seen) => {
-    if (isHolding) held.push(seen);
-    else seen.socket.write(OK);
-  });
-  const connections = connect();
-  const sent = [send(connections, receiver.origin), send(connections, receiver.origin)];
-  await expect.poll(() => held.length).toBe(2);
+test("a connection carries one request at a time, and a request goes over the one that was used last", async () => {
+  const { connections, seen } = startHere((one) => seen.length > 2 && answer(one));
+  const sent = [1, 2].map(() => send(connections, ORIGIN));
+  await until(() => seen.length === 2);
   expect(connections.size).toEqual({ connections: 2, idleHosts: 0 });
-  const [first, last] = held as [Seen, Seen];
-  first.socket.write(OK);
-  await Promise.race(sent);
-  last.socket.write(OK);
-  await Promise.all(sent);
-  isHolding = false;
-  for (let n = 0; n < 5; n += 1) await send(connections, receiver.origin);
-  expect(receiver.seen.slice(2).map(({ connection }) => connection)).toEqual(Array(5).fill(last.connection));
+  const [first, last] = seen as [Seen, Seen];
+  answer(first);
+  await sent[0];
+  answer(last);
+  await sent[1];
+  for (let n = 0; n < 3; n += 1) await send(connections, ORIGIN);
+  expect(seen.slice(2).map(({ connection }) => connection)).toEqual(Array(3).fill(last.connection));
   expect(connections.size).toEqual({ connections: 2, idleHosts: 1 });
 });
 
-test("a connection carries one request at a time", async () => {
-  const receiver = await startRaw(() => {});
-  const connections = connect();
-  for (let n = 0; n < 10; n += 1) void send(connections, receiver.origin);
-  await expect.poll(() => receiver.seen.length).toBe(10);
-  expect(new Set(receiver.seen.map(({ connection }) => connection)).size).toBe(10);
-});
-
-test("a request on a reused connection that the receiver closes before its response is sent once more, over a new one", async () => {
-  const receiver = await startRaw(({ socket, request }) => {
-    if (request === 1) socket.write(OK);
-    else socket.destroy();
-  });
-  const connections = connect();
-  await send(connections, receiver.origin);
-  expect(await send(connections, receiver.origin)).toMatchObject({
-    delivered: true,
-    status: 200,
-    error: null,
-  });
-  expect(places(receiver)).toEqual([
-    [1, 1],
-    [1, 2],
-    [2, 1],
-  ]);
-});
+const RESENT = [
+  [1, 1],
+  [1, 2],
+  [2, 1],
+];
+test.each<[string, (seen: Seen) => void]>([
+  ["closed", ({ socket }) => void socket.end()],
+  ["reset", ({ breakWith }) => breakWith("ECONNRESET")],
+  ["broken", ({ breakWith }) => breakWith("EPIPE")],
+])(
+  "a request whose reused connection is %s before its response is sent once more, over a new one",
+  async (_what, end) => {
+    const { connections, places } = startHere((one) => (one.request === 1 ? answer(one) : end(one)));
+    await send(connections, ORIGIN);
+    expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true, status: 200, error: null });
+    expect(places()).toEqual(RESENT);
+  },
+);
 
 test("a request is sent once more only once, also when the new connection is closed too", async () => {
-  const receiver = await startRaw(({ socket, connection, request }) => {
-    if (connection === 1 && request === 1) socket.write(OK);
-    else socket.destroy();
+  const { connections, places } = startHere((one) => {
+    if (one.connection === 1 && one.request === 1) answer(one);
+    else one.socket.end();
   });
-  const connections = connect();
-  await send(connections, receiver.origin);
-  expect(await send(connections, receiver.origin)).toMatchObject({
-    delivered: false,
-    status: null,
-    failure: "webhook",
-  });
-  expect(places(receiver)).toEqual([
-    [1, 1],
-    [1, 2],
-    [2, 1],
-  ]);
-  await expect.poll(() => connections.size).toEqual({ connections: 0, idleHosts: 0 });
-});
-
-test("a request is not repeated when the connection that is closed was new", async () => {
-  const receiver = await startRaw(({ socket }) => socket.destroy());
-  expect(await send(connect(), receiver.origin)).toMatchObject({ delivered: false, failure: "webhook" });
-  expect(places(receiver)).toEqual([[1, 1]]);
+  await send(connections, ORIGIN);
+  expect(await send(connections, ORIGIN)).toMatchObject({ status: null, failure: "webhook" });
+  expect(places()).toEqual(RESENT);
+  await until(() => connections.size.connections === 0);
 });
 
 test.each(["H", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\ncontent-le"])(
   "a request is not repeated when the reused connection is closed after %j of the response",
   async (part) => {
-    const receiver = await startRaw(({ socket, request }) => {
-      if (request === 1) socket.write(OK);
-      else socket.end(part);
-    });
-    const connections = connect();
-    await send(connections, receiver.origin);
-    expect(await send(connections, receiver.origin)).toMatchObject({ delivered: false, status: null });
-    expect(places(receiver)).toEqual([
-      [1, 1],
-      [1, 2],
-    ]);
+    const { connections, places } = startHere((one) =>
+      one.request === 1 ? answer(one) : void one.socket.end(part),
+    );
+    await send(connections, ORIGIN);
+    expect(await send(connections, ORIGIN)).toMatchObject({ delivered: false, status: null });
+    expect(places()).toEqual(RESENT.slice(0, 2));
   },
 );
 
-test("a request that times out on a reused connection is not repeated", async () => {
-  const receiver = await startRaw(({ socket, request }) => {
-    if (request === 1) socket.write(OK);
-  });
-  const connections = connect();
-  await send(connections, receiver.origin);
-  expect(await send(connections, receiver.origin, 200)).toMatchObject({ failure: "webhook timeout" });
-  await expect.poll(() => receiver.open.size).toBe(0);
-  expect(places(receiver)).toEqual([
-    [1, 1],
-    [1, 2],
-  ]);
+test("a request that times out on a reused connection is not repeated, and the connection is closed", async () => {
+  const { connections, places, open } = startHere((one) => one.request === 1 && answer(one));
+  await send(connections, ORIGIN);
+  expect(await send(connections, ORIGIN, { timeoutMs: 50 })).toMatchObject({ failure: "webhook timeout" });
+  await until(() => open.size === 0);
+  expect(places()).toEqual(RESENT.slice(0, 2));
 });
 
 test("idle connections are closed after a while, and their hosts are forgotten", async () => {
-  const receivers = await Promise.all([1, 2].map(() => startRaw(({ socket }) => socket.write(OK))));
-  const connections = connect({ keepAliveTimeout: 50 });
-  for (const { origin } of receivers) await send(connections, origin);
-  await expect.poll(() => connections.size).toEqual({ connections: 0, idleHosts: 0 });
-  await expect.poll(() => receivers.map(({ open }) => open.size)).toEqual([0, 0]);
+  const { connections, open } = startHere(answer, { keepAliveTimeout: 50 });
+  for (const n of [1, 2]) await send(connections, `https://${n}.example`);
+  await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
+  await until(() => open.size === 0);
 });
 
 test("an idle connection that the receiver closes is forgotten, and the next request goes over a new one", async () => {
-  const receiver = await startRaw(({ socket }) => socket.write(OK));
-  const connections = connect();
-  await send(connections, receiver.origin);
-  for (const socket of receiver.open) socket.destroy();
-  await expect.poll(() => connections.size).toEqual({ connections: 0, idleHosts: 0 });
-  expect(await send(connections, receiver.origin)).toMatchObject({ delivered: true });
-  expect(places(receiver)).toEqual([
+  const { connections, open, places } = startHere(answer);
+  await send(connections, ORIGIN);
+  for (const socket of open) socket.end();
+  await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
+  expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true });
+  expect(places()).toEqual([
     [1, 1],
     [2, 1],
   ]);
 });
 
 test("a connection that the receiver closes with its response is not used again", async () => {
-  const receiver = await startRaw(({ socket }) =>
-    socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
+  const { connections, places } = startHere(
+    ({ socket }) => void socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
   );
-  const connections = connect();
-  for (let n = 1; n <= 3; n += 1)
-    expect(await send(connections, receiver.origin)).toMatchObject({ delivered: true });
-  expect(places(receiver)).toEqual([
+  for (let n = 1; n <= 2; n += 1) expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true });
+  expect(places()).toEqual([
     [1, 1],
     [2, 1],
-    [3, 1],
   ]);
-  await expect.poll(() => connections.size).toEqual({ connections: 0, idleHosts: 0 });
+  await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
 });
 
-test("at most 1,000 idle connections are kept; the one that is idle for longest is closed for another", async () => {
-  const waiting: TLSSocket[] = [];
-  let isHolding = true;
-  const answerAll = () => {
-    for (const socket of waiting.splice(0)) socket.write(OK);
-  };
-  const receiver = await startRaw(({ socket }) => {
-    if (isHolding) waiting.push(socket);
-    else socket.write(OK);
+test("beyond the limit of connections, the one that is idle for longest is closed for another", async () => {
+  const { connections, seen, open } = startHere((one) => one.host === "first.example" && answer(one), {
+    maxConnections: 3,
   });
-  const other = await startRaw(({ socket }) => socket.write(OK));
-  const connections = connect();
-  await send(connections, other.origin);
-  const sent = Array.from({ length: 1_010 }, () => send(connections, receiver.origin));
-  await expect.poll(() => waiting.length, { timeout: 60_000 }).toBe(1_010);
-  expect(connections.size).toEqual({ connections: 1_011, idleHosts: 1 });
-  answerAll();
+  await send(connections, "https://first.example");
+  const sent = Array.from({ length: 4 }, () => send(connections, ORIGIN));
+  await until(() => seen.length === 5);
+  expect(connections.size).toEqual({ connections: 5, idleHosts: 1 });
+  for (const one of seen.slice(1)) answer(one);
   await Promise.all(sent);
-  await expect.poll(() => connections.size).toEqual({ connections: 1_000, idleHosts: 1 });
-  await expect.poll(() => [receiver.open.size, other.open.size]).toEqual([1_000, 0]);
-  isHolding = false;
-  expect(await send(connections, other.origin)).toMatchObject({ delivered: true });
-  expect(other.seen).toHaveLength(2);
-  await expect.poll(() => connections.size).toEqual({ connections: 1_000, idleHosts: 2 });
-}, 120_000);
+  await until(() => connections.size.connections === 3 && open.size === 3);
+  // The first host's one was idle for longest.
+  expect(connections.size.idleHosts).toBe(1);
+  expect(await send(connections, "https://first.example")).toMatchObject({ delivered: true });
+  expect(seen.at(-1)).toMatchObject({ connection: 6, request: 1 });
+  await until(() => connections.size.connections === 3);
+  expect(connections.size.idleHosts).toBe(2);
+});
 
-/** A request is given up while its connection has begun and not come to TLS; resolves to the open connections. */
-async function giveUpWhileConnecting(connectTimeoutMs: number): Promise<Set<Socket>> {
-  const open = new Set<Socket>();
-  let opened = 0;
-  // Accepts connections and never begins with TLS.
-  const silent = createTcpServer((socket) => {
-    opened += 1;
-    open.add(socket);
-    socket
-      .on("error", () => {})
-      .once("close", () => open.delete(socket))
-      .resume();
-  }).listen(0, "127.0.0.1");
-  await once(silent, "listening");
-  ends.push(() => {
-    for (const socket of open) socket.destroy();
-    return new Promise((resolve) => silent.close(resolve));
-  });
-  const connections = connect({ connectTimeoutMs });
-  const { port } = silent.address() as AddressInfo;
-  const late = send(connections, `https://localhost:${port}`, 200);
-  // It may be closed again before it is looked for.
-  await expect.poll(() => opened).toBe(1);
-  expect(await late).toMatchObject({
+test("the connection of a request that is given up while it connects is closed at once", async () => {
+  const { connections, cancelled } = startHere(answer, { connects: false });
+  expect(await send(connections, ORIGIN, { timeoutMs: 50 })).toMatchObject({
     failure: "host timeout",
     error: expect.stringMatching(/^no connection/),
   });
-  expect(connections.size).toEqual({ connections: 0, idleHosts: 0 });
-  return open;
-}
-
-test("the connection of a request that is given up while it connects is closed at once", async () => {
-  const open = await giveUpWhileConnecting(60_000);
-  await expect.poll(() => open.size, { timeout: 2_000 }).toBe(0);
+  expect([connections.size.connections, cancelled()]).toEqual([0, 1]);
 });
 
 test("all connections are closed in the end, those in use included", async () => {
-  const receiver = await startRaw(({ socket, connection }) => {
-    if (connection === 1) socket.write(OK);
-  });
-  const connections = connect();
-  await send(connections, receiver.origin);
-  const sent = [send(connections, receiver.origin), send(connections, receiver.origin)];
-  await expect.poll(() => receiver.seen.length).toBe(3);
+  const { connections, seen, open } = start((one) => one.connection === 1 && answer(one));
+  await send(connections, ORIGIN);
+  const sent = [send(connections, ORIGIN), send(connections, ORIGIN)];
+  await until(() => seen.length === 3);
   await connections.destroy();
   for (const outcome of await Promise.all(sent)) expect(outcome.status ?? 200).toBe(200);
-  await expect.poll(() => receiver.open.size).toBe(0);
+  await until(() => open.size === 0);
   expect(connections.size).toEqual({ connections: 0, idleHosts: 0 });
 });

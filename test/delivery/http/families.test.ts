@@ -4,28 +4,22 @@ import { readFileSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { connect } from "node:net";
 import os, { type NetworkInterfaceInfo } from "node:os";
-import tls from "node:tls";
 import { Worker } from "node:worker_threads";
-import ipaddr from "ipaddr.js";
 import pino from "pino";
-import { afterEach, beforeAll, expect, onTestFinished, test, vi } from "vitest";
-import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
-import type { Network } from "../../../src/config/values.ts";
+import { afterEach, expect, onTestFinished, test, vi } from "vitest";
 import { withoutMissingFamily } from "../../../src/delivery/http/families.ts";
-import { createHttpClient } from "../../../src/delivery/http/http-client.ts";
-import type { Resolver } from "../../../src/delivery/http/name-resolver.ts";
 import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import { ProxyState } from "../../../src/delivery/proxy/proxy-state.ts";
-import { createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
-import type { Outcome } from "../../../src/delivery/request/outcome.ts";
-import { post } from "../../../src/delivery/request/post.ts";
+import { trustedAuthority } from "../../support/receivers.ts";
+import { until } from "../../support/wait.ts";
+import { aClient, LOOPBACK, namesAt, networkOf, send } from "../http-parts.ts";
 
 const V4: LookupAddress = { address: "192.0.2.77", family: 4 };
 const V6: LookupAddress = { address: "2001:db8::77", family: 6 };
 const V4_LO: LookupAddress = { address: "127.0.0.1", family: 4 };
 const V6_LO: LookupAddress = { address: "::1", family: 6 };
 /** A host name with an address that this machine can reach, and one of the family that it lacks. */
-const RESOLVER: Resolver = { resolve: async () => [V4_LO, V6], close() {} };
+const RESOLVER = namesAt(V4_LO.address, V6.address);
 
 const LOOPBACK_INTERFACE = [
   { address: "127.0.0.1", family: "IPv4", internal: true },
@@ -42,13 +36,7 @@ function setInterfaces(...interfaces: object[]): void {
   syncBuiltinESMExports();
 }
 
-let certificate: Certificate;
-
-beforeAll(async () => {
-  const authority = await createLocalAuthority();
-  certificate = await authority.issue(["receiver.example"]);
-  tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
-});
+const certificate = await (await trustedAuthority()).issue(["receiver.example"]);
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -93,25 +81,18 @@ async function startBusyServer(createServer: string): Promise<{ port: number; re
 /** Waits until a connection to the port has sent its first packet, without an answer. */
 async function firstPacketLost(port: number): Promise<void> {
   const sent = ` 0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} 02 `;
-  await expect
-    .poll(() => readFileSync("/proc/net/tcp", "latin1").includes(sent), { interval: 10 })
-    .toBe(true);
+  await until(() => readFileSync("/proc/net/tcp", "latin1").includes(sent));
 }
 
 test.skipIf(process.platform !== "linux")(
   "a receiver whose handshake takes a second gets its delivery if its other address is of a missing family",
   async () => {
     setInterfaces(OWN_V4, LINK_LOCAL);
-    const allowed = ["127.0.0.0/8", "2001:db8::/32"].map((network) => ipaddr.parseCIDR(network) as Network);
-    const client = createHttpClient(createAddressGuard(allowed, { resolver: RESOLVER }), 10);
-    onTestFinished(() => client.destroy());
+    const client = aClient({ networks: [LOOPBACK, networkOf("2001:db8::/32")], resolver: RESOLVER });
     const server = await startBusyServer(
       `require("node:https").createServer(certificate, (request, response) => response.end("noted"))`,
     );
-    const origin = `https://receiver.example:${server.port}`;
-    const sent = new Promise<Outcome>((outcome) =>
-      post(client, { origin, path: "/", headers: [], body: "{}" }, 20_000, outcome),
-    );
+    const sent = send(client, `https://receiver.example:${server.port}`);
     await firstPacketLost(server.port);
     server.relieve();
     expect(await sent).toMatchObject({ delivered: true, error: null });

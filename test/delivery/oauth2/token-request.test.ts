@@ -1,40 +1,19 @@
-import tls from "node:tls";
-import ipaddr from "ipaddr.js";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
-import { type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
-import type { Network } from "../../../src/config/values.ts";
+import { expect, test } from "vitest";
+import type { Reply } from "../../../demo/receiver.ts";
 import type { OAuth2Client } from "../../../src/contract/target-rules.ts";
-import type { Connections } from "../../../src/delivery/http/connections.ts";
-import { createHttpClient } from "../../../src/delivery/http/http-client.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { fetchToken, TokenError } from "../../../src/delivery/oauth2/token-request.ts";
-import { createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
 import { notBuilt } from "../../../src/delivery/request/not-built.ts";
 import { anyPort } from "../../support/any-port.ts";
+import { aReceiver } from "../../support/receivers.ts";
+import { aClient } from "../http-parts.ts";
 
-const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8") as Network;
 /** With characters that must be encoded in Basic credentials (RFC 6749, 2.3.1). */
 const SECRET = "s3cret: +%/";
-let certificate: Certificate;
-let connections: Connections;
-const servers: Receiver[] = [];
-
-beforeAll(async () => {
-  const authority = await createLocalAuthority();
-  certificate = await authority.issue(["localhost", "127.0.0.1"]);
-  tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
-  connections = createHttpClient(createAddressGuard([LOOPBACK]), 10);
-});
-afterAll(async () => {
-  await connections.destroy();
-  await Promise.all(servers.map((server) => server.close()));
-});
 
 /** A token endpoint, and its client. */
 async function endpoint(reply: Reply, more: Partial<OAuth2Client> = {}) {
-  const server = await startReceiver(certificate, reply);
-  servers.push(server);
+  const server = await aReceiver(reply);
   const client: OAuth2Client = {
     tokenUrl: `${server.url}/oauth2/token?tenant=1`,
     clientId: "shop",
@@ -57,7 +36,7 @@ const json =
   };
 
 /** The message of the error. */
-async function failureOf(client: OAuth2Client, via = connections, timeoutMs?: number): Promise<string> {
+async function failureOf(client: OAuth2Client, via = aClient(), timeoutMs?: number): Promise<string> {
   const error = await fetchToken(via, client, timeoutMs).then(
     () => undefined,
     (each: unknown) => each,
@@ -71,7 +50,7 @@ async function failureOf(client: OAuth2Client, via = connections, timeoutMs?: nu
 test("a token is asked for with the client's credentials in the header, and its lifetime is known", async () => {
   const answer = json({ access_token: "abc.def", token_type: "Bearer", expires_in: 120 });
   const { server, client } = await endpoint(answer, { scope: "a b", audience: "https://api.example" });
-  expect(await fetchToken(connections, client)).toEqual({ value: "abc.def", lifetimeMs: 120_000 });
+  expect(await fetchToken(aClient(), client)).toEqual({ value: "abc.def", lifetimeMs: 120_000 });
   const [request] = server.received;
   expect(request?.path).toBe("/oauth2/token?tenant=1");
   const [scheme, credentials = ""] = request?.headers.authorization?.split(" ") ?? [];
@@ -91,7 +70,7 @@ test("the credentials go into the body where that is chosen", async () => {
   const { server, client } = await endpoint(json({ access_token: "t", token_type: "bearer" }), {
     secretInBody: true,
   });
-  expect(await fetchToken(connections, client)).toEqual({ value: "t", lifetimeMs: 300_000 });
+  expect(await fetchToken(aClient(), client)).toEqual({ value: "t", lifetimeMs: 300_000 });
   const [request] = server.received;
   expect(request?.headers.authorization).toBeUndefined();
   expect(Object.fromEntries(new URLSearchParams(request?.body))).toEqual({
@@ -146,9 +125,7 @@ test.each(BAD)(
 
 test("a token endpoint that does not answer, or cannot be reached, is an error with its host", async () => {
   const { client, host } = await endpoint(() => new Promise<number>(() => {}));
-  expect(await failureOf(client, connections, 100)).toBe(
-    `token endpoint ${host} did not answer within 0.1 s`,
-  );
+  expect(await failureOf(client, aClient(), 100)).toBe(`token endpoint ${host} did not answer within 0.1 s`);
   const port = await anyPort();
   const dead = { ...client, tokenUrl: `https://localhost:${port}/token` };
   expect(await failureOf(dead)).toBe(
@@ -158,7 +135,7 @@ test("a token endpoint that does not answer, or cannot be reached, is an error w
 
 test("the address guard covers token endpoints", async () => {
   const { server, client, host } = await endpoint(json({ access_token: "t", token_type: "bearer" }));
-  const strict = createHttpClient(createAddressGuard([]), 10);
+  const strict = aClient({ networks: [] });
   const named = await failureOf(client, strict);
   expect(named).toContain(
     `token endpoint ${host} cannot be reached: address refused: localhost does not resolve`,
@@ -168,7 +145,6 @@ test("the address guard covers token endpoints", async () => {
   const blocked = { ...client, tokenUrl: "https://localhost:25/token" };
   expect(await failureOf(blocked)).toContain("address refused: port 25 belongs to another protocol");
   expect(server.received).toEqual([]);
-  await strict.destroy();
 });
 
 test("a failed token request says nothing about the receiver: it changes no window", () => {

@@ -1,420 +1,428 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer } from "node:net";
-import { setTimeout as wait } from "node:timers/promises";
+import { createServer as createHttpServer } from "node:http";
+import { connect, createServer, type Server } from "node:net";
 import tls from "node:tls";
 import { Worker } from "node:worker_threads";
-import ipaddr from "ipaddr.js";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../../demo/certificates.ts";
-import { type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
-import type { Network } from "../../../src/config/values.ts";
-import type { Connections } from "../../../src/delivery/http/connections.ts";
-import { createHttpClient } from "../../../src/delivery/http/http-client.ts";
-import { NameResolver, type Resolver } from "../../../src/delivery/http/name-resolver.ts";
-import { createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
-import { describeFault, type Outcome, parseRetryAfter } from "../../../src/delivery/request/outcome.ts";
-import { post } from "../../../src/delivery/request/post.ts";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { createLocalAuthority } from "../../../demo/certificates.ts";
+import type { Reply } from "../../../demo/receiver.ts";
+import { lookupError } from "../../../src/delivery/http/lookup-error.ts";
+import { NameResolver } from "../../../src/delivery/http/name-resolver.ts";
+import { Pacer } from "../../../src/delivery/http/pacer.ts";
+import { describeFault, parseRetryAfter } from "../../../src/delivery/request/outcome.ts";
 import { setTrapOnBlockedPort } from "../../faults/trap.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { startNameServer } from "../../support/name-server.ts";
+import { aReceiver, localCertificate, trustedAuthority } from "../../support/receivers.ts";
+import { SimulatedTime } from "../../support/simulation/simulated-time.ts";
+import { until } from "../../support/wait.ts";
+import { aClient, deliver, holdTime, listening, namesAt, send } from "../http-parts.ts";
 
-let authority: LocalAuthority;
-let certificate: Certificate;
-let client: Connections;
-const receivers: Receiver[] = [];
-const TIMEOUT_MS = 1_000;
-const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8") as Network;
+const certificate = await localCertificate();
+const authority = await trustedAuthority();
+const aStranger = async () => (await createLocalAuthority()).issue(["localhost"]);
 
-beforeAll(async () => {
-  authority = await createLocalAuthority();
-  certificate = await authority.issue(["localhost", "127.0.0.1"]);
-  tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
-  client = createHttpClient(createAddressGuard([LOOPBACK]), 1_000);
+test("the path, the body and the names of headers reach the receiver as given", async () => {
+  const { url, received } = await aReceiver();
+  const headers = ["X-Service-Webhook-Id", "id-1"];
+  await send(aClient(), url, { path: "/hooks?a=1", headers, body: '{"A":1}' });
+  expect(received).toMatchObject([{ path: "/hooks?a=1", body: '{"A":1}' }]);
+  expect(received[0]?.rawHeaders).toContain("X-Service-Webhook-Id");
 });
 
-afterAll(async () => {
-  await client.destroy();
-  await Promise.all(receivers.map((receiver) => receiver.close()));
+test.each([
+  [200, { "retry-after": "120" }, null],
+  [201, {}, null],
+  [204, {}, null],
+  [299, {}, null],
+  [302, { location: "/elsewhere" }, "redirects are not followed"],
+  [308, { location: "/elsewhere", "retry-after": "9" }, "redirects are not followed"],
+  [400, {}, null],
+  [404, {}, null],
+  [410, {}, null],
+  [429, { "retry-after": "120" }, "Retry-After: 120 s"],
+  [429, { "retry-after": "soon" }, null],
+  [500, {}, null],
+  [503, { "retry-after": "999999" }, "Retry-After: 3600 s, the maximum"],
+])("status %i with %o is recorded with what it does not say itself: %s", async (status, headers, error) => {
+  const { url, received } = await aReceiver((_request, response) => {
+    response.writeHead(status, headers).end();
+    return undefined;
+  });
+  expect(await send(aClient(), url)).toMatchObject({ delivered: status < 300, status, error, failure: null });
+  expect(received).toHaveLength(1);
 });
 
-async function receiver(reply?: Reply, own = certificate): Promise<Receiver> {
-  const started = await startReceiver(own, reply);
-  receivers.push(started);
-  return started;
-}
+test("the first 1 KiB of a response is kept, and what is over 64 KiB cut off; the status decides", async () => {
+  let sent = 0;
+  const { url } = await aReceiver((_request, response) => {
+    response.writeHead(200);
+    const more = () => {
+      while (!response.destroyed && sent < 1e9 && response.write("x".repeat(16_384))) sent += 16_384;
+    };
+    response.on("drain", more);
+    more();
+    return undefined;
+  });
+  const outcome = await send(aClient(), url);
+  expect(outcome).toMatchObject({ delivered: true, status: 200, responseStart: "x".repeat(1_024) });
+  expect(sent).toBeLessThan(50_000_000);
+});
 
-function send(origin: string, via = client, timeoutMs = TIMEOUT_MS) {
-  const request = { origin, path: "/hooks?a=1", headers: ["X-Service-Webhook-Id", "id-1"], body: '{"A":1}' };
-  return new Promise<Outcome>((outcome) => post(via, request, timeoutMs, outcome));
-}
+test("the headers of a response that is no success are kept, without cookies and up to 2 KiB", async () => {
+  const { url } = await aReceiver(({ path }, response) => {
+    const cookies = ["session=s3cret", "b=2"];
+    const headers = { "retry-after": "5", "set-cookie": cookies, "x-long": "x".repeat(3_000), date: "d" };
+    response.writeHead(path === "/fail" ? 503 : 200, headers).end();
+    return undefined;
+  });
+  const client = aClient();
+  const { responseHeaders } = await send(client, url, { path: "/fail" });
+  const kept = JSON.parse(responseHeaders ?? "[]") as string[];
+  expect(kept.slice(0, 4)).toEqual(["retry-after", "5", "date", "d"]);
+  expect(responseHeaders).not.toMatch(/s3cret|x-long|cookie/);
+  expect((await send(client, url)).responseHeaders).toBeNull();
+});
 
-/** A receiver that answers while this thread stands still. @returns its origin */
-async function receiverInThread(answerMs: number): Promise<string> {
-  const program = `
-    const { parentPort, workerData } = require("node:worker_threads");
-    const { certificate, answerMs } = workerData;
-    const server = require("node:https").createServer(certificate, (request, response) => {
-      setTimeout(() => response.end("noted"), answerMs);
-    });
-    server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));`;
-  const thread = new Worker(program, { eval: true, workerData: { certificate, answerMs } });
-  onTestFinished(async () => void (await thread.terminate()));
-  const [port] = await once(thread, "message");
-  return `https://localhost:${port}`;
-}
+test("a compressed response is not unpacked", async () => {
+  const { url, received } = await aReceiver((_request, response) => {
+    response.writeHead(200, { "content-encoding": "gzip" }).end(Buffer.from([0x1f, 0x8b, 0, 0]));
+    return undefined;
+  });
+  expect(await send(aClient(), url)).toMatchObject({ delivered: true, status: 200 });
+  expect(received).toHaveLength(1);
+});
+
+test("an attempt without a response is charged to the webhook when its time is over", async () => {
+  const { pass } = holdTime();
+  const { url, until: has } = await aReceiver(() => {
+    pass(1_000);
+    return undefined;
+  });
+  const sent = send(aClient(), url, { timeoutMs: 1_000 });
+  await has((received) => received.length === 1);
+  expect(await sent).toMatchObject({
+    delivered: false,
+    status: null,
+    error: "no response within 1 s",
+    failure: "webhook timeout",
+  });
+});
+
+const half = (headers: Record<string, string> = {}) => ({ "content-length": "100", ...headers });
+const hangs: Reply = ({ path }, response) => {
+  response.writeHead(Number(path.slice(1)), half()).write("half");
+  return undefined;
+};
+const breaksOff: Reply = ({ path }, response) => {
+  response.writeHead(Number(path.slice(1)), half({ "retry-after": "7" })).write("half");
+  setImmediate(() => response.socket?.destroy());
+  return undefined;
+};
+
+test.each([
+  [200, true],
+  [500, false],
+])("status %i decides when the body does not end in time", async (status, delivered) => {
+  const { url } = await aReceiver(hangs);
+  const { url: other } = await aReceiver();
+  const client = aClient();
+  const { pass } = holdTime();
+  const sent = send(client, url, { path: `/${status}`, timeoutMs: 1_000 });
+  // By the second of these, what came before has been read.
+  for (let n = 0; n < 2; n += 1) await send(client, other);
+  pass(1_000);
+  expect(await sent).toMatchObject({ delivered, status, error: null, responseStart: "half", failure: null });
+});
+
+test.each([
+  [201, true, null],
+  [429, false, "Retry-After: 7 s"],
+])("status %i decides when the connection breaks off amid the body", async (status, delivered, error) => {
+  const { url } = await aReceiver(breaksOff);
+  const outcome = await send(aClient(), url, { path: `/${status}` });
+  expect(outcome).toMatchObject({ delivered, status, error, retryAfterMs: 7_000, failure: null });
+});
 
 /** Nothing runs in this thread meanwhile, as in a process that is stopped. */
 const standStill = (ms: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
-describe("one POST", () => {
-  test.each([200, 201, 202, 204, 299])("is delivered by %i", async (status) => {
-    const { url } = await receiver(() => status);
-    expect(await send(url)).toMatchObject({ delivered: true, status, error: null });
-  });
-
-  test.each([400, 404, 410, 429, 500, 503])("is not delivered by %i", async (status) => {
-    const { url } = await receiver(() => status);
-    expect(await send(url)).toMatchObject({ delivered: false, status, error: null });
-  });
-
-  test("keeps the header names in their case, the path and the body as given", async () => {
-    const { url, received } = await receiver();
-    await send(url);
-    expect(received[0]).toMatchObject({ path: "/hooks?a=1", body: '{"A":1}' });
-    expect(received[0]?.rawHeaders).toContain("X-Service-Webhook-Id");
-  });
-
-  test("follows no redirect: the target is not visited and the status is recorded", async () => {
-    const target = await receiver();
-    const { url } = await receiver((_request, response) => {
-      response.writeHead(308, { location: target.url }).end();
-      return undefined;
-    });
-    expect(await send(url)).toMatchObject({ delivered: false, status: 308 });
-    expect(target.received).toHaveLength(0);
-  });
-
-  test("keeps the first 1 KiB of the response and cuts off what is over 64 KiB; the status decides", async () => {
-    let sent = 0;
-    const { url } = await receiver((_request, response) => {
-      response.writeHead(200);
-      const more = () => {
-        while (!response.destroyed && sent < 1e9 && response.write("x".repeat(16_384))) sent += 16_384;
-      };
-      response.on("drain", more);
-      more();
-      return undefined;
-    });
-    const outcome = await send(url);
-    expect(outcome).toMatchObject({ delivered: true, status: 200, responseStart: "x".repeat(1_024) });
-    expect(sent).toBeLessThan(50_000_000);
-  });
-
-  test("keeps the headers of a response that is no success, without cookies and up to 2 KiB", async () => {
-    const { url } = await receiver((request, response) => {
-      const status = request.attempt === 1 ? 503 : 200;
-      response.writeHead(status, {
-        "retry-after": "5",
-        "set-cookie": ["session=s3cret", "b=2"],
-        "x-long": "x".repeat(3_000),
-      });
-      response.end();
-      return undefined;
-    });
-    const { responseHeaders } = await send(url);
-    const kept = JSON.parse(responseHeaders ?? "[]") as string[];
-    expect(kept.slice(0, 2)).toEqual(["retry-after", "5"]);
-    expect(kept.filter((_, n) => n % 2 === 0)).toEqual([
-      "retry-after",
-      "date",
-      "connection",
-      "keep-alive",
-      "transfer-encoding",
-    ]);
-    expect(responseHeaders).not.toContain("s3cret");
-    expect((await send(url)).responseHeaders).toBeNull();
-  });
-
-  test("does not unpack a compressed response", async () => {
-    const { url, received } = await receiver((_request, response) => {
-      response.writeHead(200, { "content-encoding": "gzip" }).end(Buffer.from([0x1f, 0x8b, 0, 0]));
-      return undefined;
-    });
-    expect(await send(url)).toMatchObject({ delivered: true, status: 200 });
-    expect(received).toHaveLength(1);
-  });
-
-  test("is late when no response comes within the time-out", async () => {
-    const { url } = await receiver(() => undefined);
-    expect(await send(url)).toMatchObject({
-      delivered: false,
-      status: null,
-      error: "no response within 1 s",
-      failure: "webhook timeout",
-    });
-  });
-
-  test("is answered in time by a response that came while this process stood still beyond the time-out", async () => {
-    const request = { origin: await receiverInThread(50), path: "/", headers: [], body: "{}" };
-    const outcome = await new Promise<Outcome>((resolve) =>
-      post(client, request, TIMEOUT_MS, resolve, {
-        maySend() {
-          setImmediate(() => standStill(TIMEOUT_MS + 200));
-          return true;
-        },
-        withdrawn: () => {},
-      }),
-    );
-    expect(outcome).toMatchObject({ delivered: true, status: 200, error: null, failure: null });
-  });
-
-  test("charges no host with a connection that was not made since this process stood still", async () => {
-    const silent = createServer().listen(0, "127.0.0.1");
-    await once(silent, "listening");
-    onTestFinished(() => void silent.close());
-    const sending = send(`https://localhost:${(silent.address() as AddressInfo).port}`, client, 100);
-    standStill(1_500);
-    expect(await sending).toMatchObject({
-      delivered: false,
-      error: "no connection within 0.1 s, DNS lookup included",
-      failure: "ours",
-    });
-  });
-
-  test.each([
-    [200, true],
-    [500, false],
-  ])(
-    "is decided by the status %i when the body does not end within the time-out",
-    async (status, delivered) => {
-      const { url } = await receiver((_request, response) => {
-        response.writeHead(status).write("and then nothing");
-        return undefined;
-      });
-      expect(await send(url)).toMatchObject({
-        delivered,
-        status,
-        error: null,
-        responseStart: "and then nothing",
-        failure: null,
-      });
+test("a response that came while this process stood still beyond the timeout is in time", async () => {
+  const program = `
+    const { parentPort, workerData } = require("node:worker_threads");
+    const server = require("node:https").createServer(workerData, (request, response) => response.end("noted"));
+    server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));`;
+  const thread = new Worker(program, { eval: true, workerData: certificate });
+  onTestFinished(async () => void (await thread.terminate()));
+  const [port] = await once(thread, "message");
+  const client = aClient();
+  const timeoutMs = 3_000;
+  const outcome = await deliver(client, `https://localhost:${port}`, {
+    timeoutMs,
+    maySend() {
+      setImmediate(() => standStill(timeoutMs + 200));
+      return true;
     },
-  );
-
-  test.each([
-    [201, true, null],
-    [429, false, "Retry-After: 7 s"],
-  ])(
-    "is decided by the status %i when the connection breaks off amid the response",
-    async (status, delivered, error) => {
-      const { url } = await receiver((_request, response) => {
-        response.writeHead(status, { "content-length": "100", "retry-after": "7" }).write("half");
-        setImmediate(() => response.socket?.destroy());
-        return undefined;
-      });
-      expect(await send(url)).toMatchObject({
-        delivered,
-        status,
-        error,
-        retryAfterMs: 7_000,
-        failure: null,
-      });
-    },
-  );
-
-  test("is charged to the webhook when the connection ends without a response", async () => {
-    const { url, received } = await receiver((_request, response) => {
-      response.socket?.destroy();
-      return undefined;
-    });
-    expect(await send(url)).toMatchObject({
-      delivered: false,
-      status: null,
-      error: expect.stringMatching(/connection/),
-      failure: "webhook",
-    });
-    expect(received).toHaveLength(1);
   });
+  expect(outcome).toMatchObject({ delivered: true, status: 200, error: null, failure: null });
+});
 
-  test("tells of a refused connection", async () => {
-    expect(await send(`https://127.0.0.1:${await anyPort()}`)).toMatchObject({
-      error: "connection refused (ECONNREFUSED)",
-      failure: "host",
-    });
+test("a connection that was not made since this process stood still is not charged to its host", async () => {
+  const silent = await listening(createServer((socket) => void socket.resume()));
+  const sending = send(aClient(), silent.origin, { timeoutMs: 100 });
+  standStill(1_500);
+  const error = "no connection within 0.1 s, DNS lookup included";
+  expect(await sending).toMatchObject({ delivered: false, error, failure: "ours" });
+  await until(() => silent.open.size === 0);
+});
+
+test("each request goes over the connection of the one before", async () => {
+  const ports = new Set<unknown>();
+  const { url } = await aReceiver((_request, response) => {
+    ports.add(response.socket?.remotePort);
+    return 200;
   });
+  const client = aClient();
+  for (let n = 0; n < 5; n += 1) await send(client, url);
+  expect(ports.size).toBe(1);
+});
 
-  test("tells of a name that does not resolve", async () => {
-    expect(await send("https://no-such-host.invalid")).toMatchObject({
-      error: expect.stringMatching(/does not resolve|could not be looked up/),
-    });
-  });
+/** A server that reads the start of the TLS handshake and writes bytes of its own. */
+const answering = (bytes: Buffer | string) =>
+  createServer((socket) => socket.once("data", () => socket.write(bytes)));
 
-  test("tells of an expired certificate", async () => {
-    const day = 86_400_000;
-    const expired = await authority.issue(["localhost"], {
-      notBefore: new Date(Date.now() - 3 * day),
-      notAfter: new Date(Date.now() - day),
-    });
-    const { url, received } = await receiver(undefined, expired);
-    expect(await send(url)).toMatchObject({ error: "certificate has expired (CERT_HAS_EXPIRED)" });
-    expect(received).toHaveLength(0);
-  });
+/** A server that reads a request over TLS and writes bytes of its own. */
+const answeringOverTls = (bytes: string) =>
+  tls.createServer(certificate, (socket) => socket.once("data", () => socket.write(bytes)));
 
-  test("tells of a certificate for another host, and of an unknown authority", async () => {
-    const other = await receiver(undefined, await authority.issue(["other.example"]));
-    expect(await send(other.url)).toMatchObject({
-      error: expect.stringMatching(/certificate is for another host/),
-    });
-    const stranger = await receiver(undefined, await (await createLocalAuthority()).issue(["localhost"]));
-    expect(await send(stranger.url)).toMatchObject({ error: expect.stringMatching(/certificate/) });
-  });
+/** The ServerHello of a server from before TLS 1.3, which chooses its own highest version. */
+function serverHello(minor: number): Buffer {
+  const hello = Buffer.concat([Buffer.from([3, minor]), Buffer.alloc(32), Buffer.from([0, 0, 0x2f, 0])]);
+  const handshake = Buffer.concat([Buffer.from([2, 0, 0, hello.length]), hello]);
+  return Buffer.concat([Buffer.from([22, 3, minor, 0, handshake.length]), handshake]);
+}
 
-  test("verifies certificates whatever NODE_TLS_REJECT_UNAUTHORIZED says", async () => {
-    const stranger = await receiver(undefined, await (await createLocalAuthority()).issue(["localhost"]));
-    const other = await receiver(undefined, await authority.issue(["other.example"]));
-    vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
-    try {
-      expect(await send(stranger.url)).toMatchObject({ error: expect.stringMatching(/certificate/) });
-      expect(await send(other.url)).toMatchObject({ error: expect.stringMatching(/for another host/) });
-    } finally {
-      vi.unstubAllEnvs();
-    }
-    expect([...stranger.received, ...other.received]).toEqual([]);
-  });
+const alert = (description: number) => Buffer.from([21, 3, 3, 0, 2, 2, description]);
+const of = (other: tls.TlsOptions) =>
+  tls.createServer({ ...certificate, ...other }, (socket) => socket.end());
+const old = (maxVersion: tls.SecureVersion) =>
+  of({ minVersion: "TLSv1", maxVersion, ciphers: "ALL:@SECLEVEL=0" });
+const expired = {
+  notBefore: new Date(Date.now() - 3 * 86_400_000),
+  notAfter: new Date(Date.now() - 86_400_000),
+};
+const NOT_TLS = "this port does not speak TLS; it may speak plain HTTP (ERR_SSL_WRONG_VERSION_NUMBER)";
+const OLD_TLS = "the receiver only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required";
 
-  test("tells of a receiver that does not speak HTTP", async () => {
-    const server = tls
-      .createServer({ ...certificate }, (socket) => socket.end("220 mail.example ESMTP\r\n"))
-      .listen(0, "127.0.0.1");
-    await new Promise((resolve) => server.once("listening", resolve));
-    const { port } = server.address() as { port: number };
-    expect(await send(`https://localhost:${port}`)).toMatchObject({
-      delivered: false,
-      error: expect.stringMatching(/not HTTP/),
-    });
-    server.close();
-  });
-
-  test("is not sent to a private address, by literal or by name", async () => {
-    const { url, received } = await receiver();
-    const guarded = createHttpClient(createAddressGuard([]), 1_000);
-    expect(await send(url, guarded)).toMatchObject({ error: expect.stringMatching(/address refused/) });
-    expect(await send(url.replace("localhost", "127.0.0.1"), guarded)).toMatchObject({
-      error: expect.stringMatching(/address refused/),
-    });
-    expect(received).toHaveLength(0);
-    await guarded.destroy();
-  });
-
-  test.each(["localhost", "127.0.0.1"])("opens no socket to a blocked port of %s", async (host) => {
-    const blocked = await setTrapOnBlockedPort();
-    const { port } = blocked;
-    expect(await send(`https://${host}:${port}`)).toMatchObject({
-      error: expect.stringMatching(new RegExp(`^address refused: port ${port} .*DELIVERY_ALLOWED_PORTS`)),
-      failure: "host",
-    });
-    expect(blocked.connections()).toBe(0);
-    const guard = createAddressGuard([LOOPBACK], { allowedPorts: [port] });
-    const lenient = createHttpClient(guard, 1_000);
-    await send(`https://${host}:${port}`, lenient);
-    expect(blocked.connections()).toBe(1);
-    await lenient.destroy();
-    await blocked.close();
-  });
-
-  test("has the whole time-out of a connection after the lookup of its name", async () => {
-    const { url, port } = await receiver();
-    // Together more than the five seconds that a connection has.
-    const names: Resolver = {
-      async resolve() {
-        await wait(2_600);
-        return [{ address: "127.0.0.1", family: 4 }];
-      },
-      close() {},
-    };
-    const slow = createServer(async (socket) => {
-      await wait(2_600);
-      socket.on("error", () => {});
-      const onward = connect(port, "127.0.0.1").on("error", () => {});
-      socket.pipe(onward).pipe(socket);
-    }).listen(0, "127.0.0.1");
-    await once(slow, "listening");
-    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }), 1_000);
-    const origin = url.replace(String(port), String((slow.address() as AddressInfo).port));
-    expect(await send(origin, patient, 60_000)).toMatchObject({ delivered: true, status: 200 });
-    await patient.destroy();
-    slow.close();
-  });
-
-  test("goes to the next address of a name where the first one refuses, and tells of a refusal where all do", async () => {
-    const { port, received } = await receiver();
-    const names: Resolver = {
-      resolve: async (name) => [
-        { address: "127.0.0.2", family: 4 },
-        { address: name === "localhost" ? "127.0.0.1" : "127.0.0.3", family: 4 },
-      ],
-      close() {},
-    };
-    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }), 1_000);
-    expect(await send(`https://localhost:${port}`, patient)).toMatchObject({ delivered: true });
-    expect(received).toHaveLength(1);
-    expect(await send(`https://other.example:${port}`, patient)).toMatchObject({
-      error: "connection refused (ECONNREFUSED)",
-    });
-    await patient.destroy();
-  });
-
-  test("tells of what happened at an address that could be tried, not of one without a route", () => {
-    const coded = (code: string) => Object.assign(new Error(code), { code });
-    const all = new AggregateError([coded("ENETUNREACH"), coded("ECONNREFUSED")]);
-    expect(describeFault(all)).toBe("connection refused (ECONNREFUSED)");
-    expect(describeFault(new AggregateError([coded("ENETUNREACH")]))).toMatch(/^network unreachable/);
-  });
-
-  test("ends its lookup when it is late, and says so", async () => {
-    const nameServer = await startNameServer(() => undefined);
-    const resolver = new NameResolver({ servers: [nameServer.address], timeoutMs: TIMEOUT_MS });
-    const waiting = createHttpClient(createAddressGuard([], { resolver }), 1_000);
-    expect(await send("https://slow.example", waiting)).toMatchObject({
-      error: expect.stringMatching(
-        /^(no connection within 1 s, DNS lookup included|DNS lookup .* timed out)/,
+test.each<[string, () => Server | Promise<Server>, string]>([
+  ["a port that speaks plain HTTP", () => createHttpServer((_, response) => response.end()), NOT_TLS],
+  [
+    "a port that speaks another protocol",
+    () => createServer((socket) => socket.end("220 mail\r\n")),
+    NOT_TLS,
+  ],
+  ["a receiver with TLS 1.0 only", () => old("TLSv1"), `${OLD_TLS} (ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION)`],
+  ["a receiver with TLS 1.1 only", () => old("TLSv1.1"), `${OLD_TLS} (ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION)`],
+  [
+    "a receiver that chooses TLS 1.0",
+    () => answering(serverHello(1)),
+    `${OLD_TLS} (ERR_SSL_UNSUPPORTED_PROTOCOL)`,
+  ],
+  [
+    "a receiver without a common cipher suite",
+    () => of({ maxVersion: "TLSv1.2", ciphers: "NULL-SHA:@SECLEVEL=0" }),
+    "TLS handshake refused: the receiver shares no cipher suite with this service, or demands a client certificate (ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE)",
+  ],
+  [
+    "a receiver that demands a client certificate",
+    () => answering(alert(116)),
+    "the receiver demands a client certificate, or refuses the webhook's; set it with SetWebhookRequestSettings (ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED)",
+  ],
+  [
+    "a receiver without a certificate for the name",
+    () => answering(alert(112)),
+    "TLS handshake refused: the receiver has no certificate for this host name (ERR_SSL_TLSV1_UNRECOGNIZED_NAME)",
+  ],
+  [
+    "another TLS error",
+    () => answering(alert(50)),
+    "TLS error: tlsv1 alert decode error (ERR_SSL_TLSV1_ALERT_DECODE_ERROR)",
+  ],
+  [
+    "a receiver that hangs up amid the handshake",
+    () => createServer((socket) => socket.once("data", () => socket.end())),
+    "the receiver closed the connection during the TLS handshake (ECONNRESET)",
+  ],
+  [
+    "an expired certificate",
+    async () => of(await authority.issue(["localhost"], expired)),
+    "certificate has expired (CERT_HAS_EXPIRED)",
+  ],
+  [
+    "a certificate for another host",
+    async () => of(await authority.issue(["other.example"])),
+    "certificate is for another host (ERR_TLS_CERT_ALTNAME_INVALID)",
+  ],
+  [
+    "a certificate of an unknown authority",
+    async () => of(await aStranger()),
+    "certificate is from an unknown authority, or the receiver does not send the intermediate certificates (UNABLE_TO_VERIFY_LEAF_SIGNATURE)",
+  ],
+  [
+    "a receiver that does not speak HTTP",
+    () => answeringOverTls("220 mail.example ESMTP\r\n"),
+    "response is not HTTP (HTTPParserError)",
+  ],
+  [
+    "a receiver that sends an unrequested 100 Continue",
+    () => answeringOverTls("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    "the receiver sent 100 Continue, which the request did not ask for (UND_ERR_SOCKET)",
+  ],
+  [
+    "a receiver that switches to another protocol",
+    () =>
+      answeringOverTls(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
       ),
-      failure: "host timeout",
-    });
-    await expect.poll(() => resolver.size.running).toBe(0);
-    await waiting.destroy();
-    await nameServer.close();
-  });
+    "the receiver sent 101 Switching Protocols, which the request did not ask for (UND_ERR_SOCKET)",
+  ],
+])("an attempt says what is wrong with %s", async (_, server, error) => {
+  const { origin } = await listening(await server());
+  expect(await send(aClient(), origin)).toMatchObject({ delivered: false, status: null, error });
+});
 
-  test("goes over the connection of the one before", async () => {
-    const connections = new Set<unknown>();
-    const { url } = await receiver((_request, response) => {
-      connections.add(response.socket?.remotePort);
-      return 200;
-    });
-    for (let i = 0; i < 20; i += 1) await send(url);
-    expect(connections.size).toBe(1);
+test("a connection that ends without a response is charged to the webhook, and one that is refused to the host", async () => {
+  const { url, received } = await aReceiver((_request, response) => {
+    response.socket?.destroy();
+    return undefined;
+  });
+  const error = expect.stringMatching(/connection/);
+  expect(await send(aClient(), url)).toMatchObject({ status: null, error, failure: "webhook" });
+  expect(received).toHaveLength(1);
+  expect(await send(aClient(), `https://127.0.0.1:${await anyPort()}`)).toMatchObject({
+    error: "connection refused (ECONNREFUSED)",
+    failure: "host",
   });
 });
 
-describe("Retry-After", () => {
-  const now = Date.parse("2026-01-01T00:00:00Z");
+test("certificates are verified whatever NODE_TLS_REJECT_UNAUTHORIZED says", async () => {
+  vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  for (const wrong of [await aStranger(), await authority.issue(["other.example"])]) {
+    const { url, received } = await aReceiver(() => 200, wrong);
+    expect(await send(aClient(), url)).toMatchObject({ error: expect.stringMatching(/certificate/) });
+    expect(received).toEqual([]);
+  }
+});
 
-  test.each([
-    ["120", 120_000],
-    ["35.9", 35_900],
-    ["1.5", 1_500],
-    ["40.12", 40_120],
-    ["40;", null],
-    ["Thu, 01 Jan 2026 00:02:00 GMT", 120_000],
-    ["999999", 3_600_000],
-    ["Fri, 01 Jan 2027 00:00:00 GMT", 3_600_000],
-    ["0", null],
-    ["-5", null],
-    ["soon", null],
-    ["Wed, 31 Dec 2025 00:00:00 GMT", null],
-    [undefined, null],
-  ])("%s asks for a wait of %s ms", (header, expected) => {
-    expect(parseRetryAfter(header, now)).toBe(expected);
+test("nothing is sent to a private address, by literal or by name", async () => {
+  const { url, port, received } = await aReceiver();
+  const strict = aClient({ networks: [] });
+  for (const origin of [url, `https://127.0.0.1:${port}`])
+    expect((await send(strict, origin)).error).toMatch(/address refused/);
+  expect(received).toEqual([]);
+});
+
+test.each(["localhost", "127.0.0.1"])("no socket is opened to a blocked port of %s", async (host) => {
+  const { port, connections, close } = await setTrapOnBlockedPort();
+  onTestFinished(close);
+  expect(await send(aClient(), `https://${host}:${port}`)).toMatchObject({
+    error: expect.stringMatching(new RegExp(`^address refused: port ${port} .*DELIVERY_ALLOWED_PORTS`)),
+    failure: "host",
   });
+  expect(connections()).toBe(0);
+  await send(aClient({ allowedPorts: [port] }), `https://${host}:${port}`);
+  expect(connections()).toBe(1);
+});
+
+test("the next address of a name is tried where the first one refuses, and the refusal told where all do", async () => {
+  const { port, received } = await aReceiver();
+  const second = aClient({ resolver: namesAt("127.0.0.2", "127.0.0.1") });
+  expect(await send(second, `https://localhost:${port}`)).toMatchObject({ delivered: true });
+  expect(received).toHaveLength(1);
+  const none = aClient({ resolver: namesAt("127.0.0.2", "127.0.0.3") });
+  const { error } = await send(none, `https://other.example:${port}`);
+  expect(error).toBe("connection refused (ECONNREFUSED)");
+});
+
+test("an error tells of an address that could be tried, not of one without a route", () => {
+  const coded = (code: string) => Object.assign(new Error(code), { code });
+  const all = new AggregateError([coded("ENETUNREACH"), coded("ECONNREFUSED")]);
+  expect(describeFault(all)).toBe("connection refused (ECONNREFUSED)");
+  expect(describeFault(new AggregateError([coded("ENETUNREACH")]))).toMatch(/^network unreachable/);
+});
+
+test("the timeout of a connection begins after the lookup of its name and its turn", async () => {
+  const { pass } = holdTime();
+  const { port } = await aReceiver();
+  const lookedUp = Promise.withResolvers<void>();
+  const [address] = await namesAt("127.0.0.1").resolve("");
+  const resolver = { resolve: () => lookedUp.promise.then(() => (address ? [address] : [])), close() {} };
+  const opened = Promise.withResolvers<void>();
+  const slow = await listening(
+    createServer((socket) => {
+      opened.resolve();
+      // Together more than the five seconds that a connection has.
+      pass(2_600);
+      const onward = connect(port, "127.0.0.1").on("error", () => {});
+      socket.pipe(onward).pipe(socket);
+    }),
+  );
+  const sent = send(aClient({ resolver }), slow.origin, { timeoutMs: 60_000 });
+  pass(2_600);
+  lookedUp.resolve();
+  await opened.promise;
+  expect(await sent).toMatchObject({ delivered: true, status: 200 });
+});
+
+test("an attempt that is late ends its lookup, and says so", async () => {
+  const nameServer = await startNameServer(() => undefined);
+  onTestFinished(nameServer.close);
+  const resolver = new NameResolver({ servers: [nameServer.address], timeoutMs: 200 });
+  const outcome = await send(aClient({ resolver }), "https://slow.example", { timeoutMs: 10_000 });
+  expect(outcome).toMatchObject({ failure: "host timeout" });
+  expect(outcome.error).toMatch(/^DNS lookup of slow\.example timed out/);
+  await until(() => resolver.size.running === 0);
+});
+
+test("connections take turns at a limited rate, and requests whose names do not exist take none", async () => {
+  const time = new SimulatedTime();
+  const opened: number[] = [];
+  // Answers no handshake, so that no connection is reused.
+  const { port } = await listening(createServer(() => void opened.push(time.now)));
+  const resolve = async (name: string) => {
+    if (name.endsWith("missing.example")) throw lookupError(name, "ENOTFOUND");
+    return [{ address: "127.0.0.1", family: 4 }];
+  };
+  const handshakes = new Pacer({ atOnce: 2, perSecond: 1 }, time.clock);
+  const client = aClient({ resolver: { resolve, close() {} }, handshakes });
+  for (let n = 0; n < 5; n += 1) {
+    const { error } = await send(client, `https://${n}.missing.example:${port}`);
+    expect(error).toContain("does not exist (NXDOMAIN)");
+  }
+  for (let n = 0; n < 4; n += 1) void send(client, `https://${n}.example:${port}`);
+  await until(() => opened.length === 2);
+  await time.run(1_000);
+  await until(() => opened.length === 3);
+  await time.run(2_000);
+  await until(() => opened.length === 4);
+  expect(opened).toEqual([0, 0, 1_000, 2_000]);
+});
+
+test.each([
+  ["120", 120_000],
+  ["35.9", 35_900],
+  ["1.5", 1_500],
+  ["40.12", 40_120],
+  ["40;", null],
+  ["Thu, 01 Jan 2026 00:02:00 GMT", 120_000],
+  ["999999", 3_600_000],
+  ["Fri, 01 Jan 2027 00:00:00 GMT", 3_600_000],
+  ["0", null],
+  ["-5", null],
+  ["soon", null],
+  ["Wed, 31 Dec 2025 00:00:00 GMT", null],
+  [undefined, null],
+])("Retry-After: %s asks for a wait of %s ms", (header, expected) => {
+  expect(parseRetryAfter(header, Date.parse("2026-01-01T00:00:00Z"))).toBe(expected);
 });

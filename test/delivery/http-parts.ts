@@ -1,0 +1,109 @@
+import { once } from "node:events";
+import { type AddressInfo, isIP, type Server, type Socket } from "node:net";
+import ipaddr from "ipaddr.js";
+import { onTestFinished, vi } from "vitest";
+import type { Network } from "../../src/config/values.ts";
+import type { TlsSettings } from "../../src/contract/target-rules.ts";
+import type { Connections } from "../../src/delivery/http/connections.ts";
+import { createHttpClient } from "../../src/delivery/http/http-client.ts";
+import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
+import type { Pacer } from "../../src/delivery/http/pacer.ts";
+import { tlsIdentity } from "../../src/delivery/http/tls-identity.ts";
+import type { OutboundProxy } from "../../src/delivery/proxy/outbound-proxy.ts";
+import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
+import type { Outcome } from "../../src/delivery/request/outcome.ts";
+import { type Gate, post } from "../../src/delivery/request/post.ts";
+import { PATIENCE_MS } from "../support/patience.ts";
+
+export const networkOf = (cidr: string) => ipaddr.parseCIDR(cidr) as Network;
+export const LOOPBACK = networkOf("127.0.0.0/8");
+
+/** Looks every name up as these addresses. */
+export function namesAt(...addresses: string[]): Resolver {
+  const found = addresses.map((address) => ({ address, family: isIP(address) }));
+  return { resolve: async () => found, close() {} };
+}
+
+/** A client that may deliver to this machine, until the end of the test. */
+export function aClient({
+  networks = [LOOPBACK],
+  proxy,
+  handshakes,
+  ...guard
+}: {
+  networks?: Network[];
+  resolver?: Resolver;
+  allowedPorts?: number[];
+  proxy?: OutboundProxy;
+  handshakes?: Pacer;
+} = {}): Connections {
+  const client = createHttpClient(createAddressGuard(networks, guard), 1_000, proxy, handshakes);
+  onTestFinished(() => client.destroy());
+  return client;
+}
+
+/** What a POST differs in from the usual one. */
+export interface Differences {
+  path?: string;
+  headers?: string[];
+  body?: string;
+  tls?: TlsSettings | null;
+  /** Defaults to more than any receiver takes. */
+  timeoutMs?: number;
+  maySend?: () => boolean;
+}
+
+/** Makes a POST. @returns what became of it, or that it was withdrawn, as when `maySend` says no */
+export function deliver(
+  via: Pick<Connections, "dispatch">,
+  origin: string,
+  { tls = null, timeoutMs = PATIENCE_MS, maySend = () => true, ...more }: Differences = {},
+): Promise<Outcome | "withdrawn"> {
+  return new Promise((resolve) => {
+    const gate: Gate = { maySend, withdrawn: () => resolve("withdrawn") };
+    post(via, requestTo(origin, more, tls), timeoutMs, resolve, gate);
+  });
+}
+
+/** Makes a POST that nothing withdraws. */
+export function send(
+  via: Pick<Connections, "dispatch">,
+  origin: string,
+  { tls = null, timeoutMs = PATIENCE_MS, ...more }: Omit<Differences, "maySend"> = {},
+): Promise<Outcome> {
+  return new Promise((outcome) => post(via, requestTo(origin, more, tls), timeoutMs, outcome));
+}
+
+function requestTo(origin: string, more: Omit<Differences, "tls">, settings: TlsSettings | null) {
+  const tls = tlsIdentity(settings);
+  return { origin, path: "/", headers: [], body: "{}", ...more, ...(tls ? { tls } : {}) };
+}
+
+/** Timers and the monotonic clock of this process stand still until the test lets time pass, in milliseconds. */
+export function holdTime(): { pass: (ms: number) => void } {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  return { pass: (ms) => void vi.advanceTimersByTime(ms) };
+}
+
+/** Has a server listen on 127.0.0.1 until the end of the test. */
+export async function listening(
+  server: Server,
+): Promise<{ port: number; origin: string; open: Set<Socket> }> {
+  const open = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    open.add(socket);
+    socket.on("error", () => {}).once("close", () => open.delete(socket));
+  });
+  // Clients end handshakes that they do not like.
+  server.on("tlsClientError", () => {});
+  server.on("secureConnection", (socket: Socket) => socket.on("error", () => {}));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    for (const socket of open) socket.destroy();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { port, origin: `https://localhost:${port}`, open };
+}
