@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { latencyOf } from "../../test/support/simulation/latencies.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
 import { triggerFor, warmUp } from "../parts/dispatching.ts";
 import { assertPending, keepPending } from "../parts/keep-pending.ts";
+import { latencyOf } from "../parts/latencies.ts";
 import { watchMemory } from "../parts/memory.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";

@@ -1,5 +1,5 @@
-import type { Sample } from "../../test/support/simulation/simulation.ts";
 import { BLUE, GREY, ORANGE, type Panel } from "../parts/chart.ts";
+import type { Sample } from "./simulation.ts";
 
 const MIB = 2 ** 20;
 

@@ -3,14 +3,9 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { readConfig } from "../../src/config/config.ts";
-import {
-  type Sample,
-  type SimulationOptions,
-  type SimulationResult,
-  simulate,
-} from "../../test/support/simulation/simulation.ts";
 import { toChart } from "../parts/chart.ts";
 import { SIMULATION_PANELS } from "./chart.ts";
+import { type Sample, type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 
 const BILLION_A_DAY = 1e9 / 86_400;
 

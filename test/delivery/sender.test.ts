@@ -181,3 +181,22 @@ test("nothing starts while new connections wait for long, and a closed sender lo
   await time.run(2_000);
   expect(posted).toBe(0);
 });
+
+test("once a result matches no claim, nothing starts before the lease has been read again", async () => {
+  const time = new SimulatedTime();
+  let [posted, isValid] = [0, true];
+  const verify = () => {
+    isValid = false;
+  };
+  const sender = startSender(time.clock, {
+    post(_request, outcome) {
+      posted += 1;
+      time.clock.after(1, () => outcome(DELIVERED));
+    },
+    recorder: { unrecorded: 0, record: (_result, recorded) => time.clock.soon(() => recorded(undefined)) },
+    lease: { isValid: () => isValid, hasLost: () => false, settle: () => {}, verify },
+  });
+  await sender.take(claimsOf(1, 20), "first", OWNER, 0n);
+  await time.run(1_000);
+  expect(posted).toBe(INITIAL_WINDOW);
+});

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { optionsOf } from "../../bench/simulation/main.ts";
-import { type Sample, type SimulationResult, simulate } from "../support/simulation/simulation.ts";
+import { type Sample, type SimulationResult, simulate } from "../../bench/simulation/simulation.ts";
 
 /** A minute of two workers, with timeouts and retries that come within it, and limits that are reached. */
 const SIZE = { seconds: 60, workers: 2, "per-second": 500, hosts: 200, webhooks: 2_000, hanging: 0.2 };

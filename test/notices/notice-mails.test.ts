@@ -1,34 +1,165 @@
 import type { AddressInfo } from "node:net";
 import pino from "pino";
 import { SMTPServer, type SMTPServerOptions } from "smtp-server";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { rows } from "../../src/db/database.ts";
+import { beforeEach, expect, onTestFinished, test } from "vitest";
+import { type Db, rows } from "../../src/db/database.ts";
 import { deleteOldRollups } from "../../src/db/deliveries/rollups.ts";
-import { type NoticeDigest, readNoticeDigest } from "../../src/db/webhooks/notice-digest.ts";
-import { forgetHealthy } from "../../src/db/webhooks/webhook-health.ts";
+import {
+  keepNoticeDigest,
+  type NoticeDigest,
+  readNoticeDigest,
+} from "../../src/db/webhooks/notice-digest.ts";
 import { digestMail } from "../../src/notices/digest-mail.ts";
 import { startNoticeMails } from "../../src/notices/notice-mails.ts";
-import { openQueueDatabase, queueMany } from "../db/queue/queue.ts";
+import { openQueueDatabase } from "../db/queue/queue.ts";
 import { observed } from "../delivery/engine-parts.ts";
-import { trustedAuthority } from "../support/test-service.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
-
-/** How long a test waits for what comes within seconds, on a busy machine too, in milliseconds. */
-const PATIENCE_MS = 30_000;
+import { aWebhook } from "../support/builders.ts";
+import { localCertificate } from "../support/receivers.ts";
+import { until } from "../support/wait.ts";
 
 const db = await openQueueDatabase();
 let lines: Record<string, unknown>[] = [];
 const log = pino({ base: null }, { write: (line: string) => void lines.push(JSON.parse(line)) });
-const ends: (() => Promise<unknown>)[] = [];
-beforeEach(async () => {
+beforeEach(() => {
   lines = [];
-  await db.raw("delete from settings where name in ('notice digest', 'notices e-mailed')");
-});
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
 });
 
+/** A webhook with this health, as folding statistics stores it. */
+async function failing(name: string): Promise<bigint> {
+  const id = await aWebhook({ name }).at(`https://${name}.example/?token=s3cret-`).in(db);
+  await db.raw(
+    `insert into webhook_health (webhook_id, health, since, last_failure, last_error)
+      values (?, 'failing', now(), now(), 'HTTP status 503')`,
+    [String(id)],
+  );
+  return id;
+}
+
+/** Counts of a webhook so long ago, as folding statistics stores them, all others 0. */
+async function counted(
+  id: bigint,
+  ago: string,
+  { attempts = 2, failedAttempts = 0, failed = 0 },
+  unit: "minute" | "hour" = "minute",
+): Promise<void> {
+  await db.raw(
+    `insert into rollup_${unit}s
+        (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
+      values (?, date_trunc('${unit}', now() - ?::interval), ?, ?, 0, ?, 0, 0, 0, '{}')`,
+    [String(id), ago, attempts, failedAttempts, failed],
+  );
+}
+
+/** Stores the latest digest: the webhooks that it reported as failing, and the minute until which it counted, so long ago. */
+async function reportedBefore(ids: readonly bigint[], ago: string): Promise<void> {
+  await db.raw(
+    `insert into settings (name, value) select 'notice digest', json_build_object('failing', ?::json,
+      'disabled', '[]'::json, 'until', date_trunc('minute', now() - ?::interval))`,
+    [JSON.stringify(ids.map(String)), ago],
+  );
+}
+
+/** The mail of the next digest, which counts as sent; undefined without news. */
+async function nextMail(): Promise<string | undefined> {
+  const digest = await readNoticeDigest(db);
+  await keepNoticeDigest(db, digest);
+  const mail = digestMail(digest);
+  return mail && `${mail.subject}\n${mail.text}`;
+}
+
+test("a digest names what fails, by name and host, what has recovered, and nothing without news", async () => {
+  const [shop, store] = [await failing("shop"), await failing("store")];
+  const first = await nextMail();
+  expect(first).toContain("Webhook service: 2 webhooks failing\n");
+  expect(first).toMatch(
+    new RegExp(`webhook ${shop} "shop", shop\\.example: since .* UTC; last error: HTTP status 503`),
+  );
+  expect(first).toContain(`webhook ${store} "store"`);
+  expect(first).not.toContain("s3cret");
+  expect(await nextMail()).toBeUndefined();
+  await counted(shop, "0", { failedAttempts: 1 });
+  await db.raw("delete from webhook_health where webhook_id = ?", [String(shop)]);
+  const second = await nextMail();
+  expect(second).toContain("Webhook service: 1 webhook recovered\n");
+  expect(second).toMatch(new RegExp(`Recovered:\n- webhook ${shop} `));
+  expect(second).toMatch(new RegExp(`Still failing:\n- webhook ${store} `));
+});
+
+test("a webhook that answered until it began to fail, and that nothing was sent to since, has not recovered", async () => {
+  const webhook = await failing("shop");
+  await counted(webhook, "0", { failedAttempts: 2 });
+  await counted(webhook, "1 minute", { failedAttempts: 1 });
+  expect(await nextMail()).toContain("1 webhook failing");
+  await db.raw("delete from webhook_health");
+  expect(await nextMail()).toBeUndefined();
+});
+
+test("failed deliveries are counted per webhook since the latest digest, and disabled webhooks have their reason", async () => {
+  const webhook = await aWebhook().at("https://shop.example/").paused().in(db);
+  for (const minutes of [2, 3, 4]) await counted(webhook, `${minutes} minutes`, { failed: minutes });
+  // The latest digest reported up to three minutes ago.
+  await reportedBefore([], "3 minutes");
+  await db.raw(
+    `insert into webhook_breakers
+        (webhook_id, max_failures, failing_s, probe_s, disable_s, disable_on_gone, resend, state, reason)
+      values (?, 10, 1800, 60, 432000, true, false, 'disabled', 'the endpoint answered 410 Gone')`,
+    [String(webhook)],
+  );
+  const mail = await nextMail();
+  expect(mail).toMatch(/Webhook service: 1 webhook disabled, [25] deliveries failed/);
+  expect(mail).toContain("; the endpoint answered 410 Gone");
+  expect(mail).toMatch(new RegExp(`webhook ${webhook}, shop.example: [25]\n`));
+});
+
+test("failed deliveries and recovered webhooks are reported for the whole time since the latest digest, however long", async () => {
+  const [recovered, quiet] = [await aWebhook().in(db), await aWebhook().in(db)];
+  for (const unit of ["minute", "hour"] as const) {
+    for (const hours of [62, 40, 2])
+      await counted(recovered, `${hours} hours`, { failedAttempts: 1, failed: 1 }, unit);
+    for (const [hours, failed] of [
+      [60, 1],
+      [40, 2],
+    ])
+      await counted(quiet, `${hours} hours`, { failedAttempts: failed ?? 0, failed: failed ?? 0 }, unit);
+  }
+  await reportedBefore([recovered, quiet], "60 hours");
+  await deleteOldRollups(db, new Date(0));
+  const digest = await readNoticeDigest(db);
+  expect(digest.failed.map(({ id, deliveries }) => [id, deliveries])).toEqual([
+    [quiet, 3],
+    [recovered, 2],
+  ]);
+  expect(digest.recovered.map(({ id }) => id)).toEqual([recovered]);
+  // Its minutes are gone, so the hour of the latest digest is counted from its beginning.
+  const [hour] = await rows(db, "select date_trunc('hour', now() - interval '60 hours') as start");
+  expect(hour).toEqual({ start: digest.from });
+});
+
+test("texts of others stay on their line, and long lists end with a count", () => {
+  const date = new Date("2026-11-21T09:30:00Z");
+  const webhook = { id: 1n, name: "a\r\nb\u2028c", targetUrl: "https://shop.example/x", appName: "App\n1" };
+  const failing = { ...webhook, since: date, lastError: "x".repeat(500), isNew: true };
+  const nothing: NoticeDigest = {
+    failing: [],
+    disabled: [],
+    recovered: [],
+    failed: [],
+    from: date,
+    until: date,
+    state: "",
+  };
+  const mail = digestMail({ ...nothing, failing: Array.from({ length: 52 }, () => failing) });
+  const [title, line, ...rest] = mail?.text.trimEnd().split("\n") ?? [];
+  expect(title).toBe("Failing now:");
+  expect(line).toMatch(
+    /^- webhook 1 "a b c" of App 1, shop\.example: since 2026-11-21 09:30 UTC; last error: x{199}…$/,
+  );
+  expect(rest.at(-1)).toBe("- and 2 more");
+  expect(rest).toHaveLength(50);
+  expect(digestMail(nothing)).toBeUndefined();
+});
+
+/** A message as the server got it. */
 interface Received {
   from: string;
   to: string[];
@@ -37,12 +168,11 @@ interface Received {
   secure: boolean;
 }
 
-/** A real SMTP server; answers its port and what it has accepted. */
+/** A real SMTP server until the end of the test; answers its port and what it has accepted. */
 async function startSmtp(options: SMTPServerOptions = {}): Promise<{ port: number; mails: Received[] }> {
   const mails: Received[] = [];
-  const certificate = await (await trustedAuthority()).issue(["localhost"]);
   const server = new SMTPServer({
-    ...certificate,
+    ...(await localCertificate()),
     disabledCommands: ["AUTH"],
     onData(stream, { envelope, user, secure }, done) {
       const chunks: Buffer[] = [];
@@ -50,7 +180,7 @@ async function startSmtp(options: SMTPServerOptions = {}): Promise<{ port: numbe
       stream.on("end", () => {
         const from = envelope.mailFrom === false ? "" : envelope.mailFrom.address;
         const to = envelope.rcptTo.map(({ address }) => address);
-        mails.push({ from, to, text: decoded(Buffer.concat(chunks).toString()), user, secure });
+        mails.push({ from, to, text: Buffer.concat(chunks).toString(), user, secure });
         done();
       });
     },
@@ -59,170 +189,59 @@ async function startSmtp(options: SMTPServerOptions = {}): Promise<{ port: numbe
   // A client that refuses to go on is an error of its connection.
   server.on("error", () => {});
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  ends.push(() => new Promise<void>((resolve) => server.close(() => resolve())));
+  onTestFinished(() => new Promise<void>((resolve) => server.close(() => resolve())));
   return { port: (server.server.address() as AddressInfo).port, mails };
 }
 
-/** A message whose quoted-printable lines are joined. */
-const decoded = (message: string) =>
-  message
-    .replaceAll("=\r\n", "")
-    .replaceAll(/=([0-9A-F]{2})/g, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
+/** The interval between questions of a process whether it is its turn, and between digests, in milliseconds. */
+const INTERVAL_MS = 20;
+const DAY_MS = 24 * 3_600_000;
 
-function start(smtpUrl: string, processes = 1, { on = db, intervalMs = 1_000 } = {}): void {
-  const config = {
-    smtpUrl,
-    from: "webhooks@example.com",
-    to: ["ops@example.com", "dev@example.com"],
-    intervalMs,
-  };
-  for (let n = 0; n < processes; n += 1) ends.push(startNoticeMails(on, config, log));
+/** E-mails digests until the end of the test. @returns ends them before */
+function start(smtpUrl: string, { on = db, intervalMs = INTERVAL_MS } = {}): () => Promise<void> {
+  const to = ["ops@example.com", "dev@example.com"];
+  const end = startNoticeMails(on, { smtpUrl, from: "webhooks@example.com", to, intervalMs }, log);
+  onTestFinished(end);
+  return end;
 }
 
-/** A webhook with this health, as folding statistics stores it. */
-async function failing(name: string): Promise<bigint> {
-  const [id] = await queueMany(db, {
-    urlPrefix: `https://${name}.example/?token=s3cret-`,
-    webhooks: 1,
-    events: 0,
-  });
-  await db.raw("update webhooks set name = ? where id = ?", [name, String(id)]);
-  await db.raw(
-    `insert into webhook_health (webhook_id, health, since, last_failure, last_error)
-      values (?, 'failing', now(), now(), 'HTTP status 503')`,
-    [String(id)],
-  );
-  return id as bigint;
-}
+const setting = async (name: string) => (await db("settings").where({ name }).pluck("value"))[0];
 
-/** The webhooks that the latest digest reported as failing. */
-const reported = async () =>
+/** Waits until a digest has been kept, and the next turn is known. */
+const kept = () => until(async () => (await setting("notice digest")) && (await turnIsOver()));
+const turnIsOver = async () =>
   (
-    await rows<{ failing: string[] }>(
+    await rows(
       db,
-      "select value::json->'failing' as failing from settings where name = 'notice digest'",
+      "select from settings where name = 'notices e-mailed' and value::timestamptz < now() + interval '8 minutes'",
     )
-  )[0]?.failing;
+  ).length > 0;
 
-test("of several processes one e-mails each digest: what fails, what has recovered, and nothing without news", async () => {
+/** Makes the next turn due, and waits until it has been taken and is over. */
+async function takeTurn(): Promise<void> {
+  const [made] = await rows<{ due: string }>(
+    db,
+    "update settings set value = now()::text where name = 'notices e-mailed' returning value as due",
+  );
+  await until(async () => (await setting("notices e-mailed")) !== made?.due && (await turnIsOver()));
+}
+
+test("of several processes one e-mails each digest, and none without news", async () => {
   const { port, mails } = await startSmtp();
-  const [shop, store] = [await failing("shop"), await failing("store")];
-  start(`smtp://localhost:${port}`, 3);
-  await expect.poll(() => mails.length, { timeout: PATIENCE_MS }).toBe(1);
-  const [first] = mails;
-  expect(first).toMatchObject({
-    from: "webhooks@example.com",
-    to: ["ops@example.com", "dev@example.com"],
-    // The server offers STARTTLS.
-    secure: true,
-  });
-  expect(first?.text).toContain("Subject: Webhook service: 2 webhooks failing");
-  expect(first?.text).toMatch(
-    new RegExp(`webhook ${shop} "shop", shop\\.example: since .* UTC; last error: HTTP status 503`),
-  );
-  expect(first?.text).toContain(`webhook ${store} "store"`);
-  expect(first?.text).not.toContain("s3cret");
-
-  // The turns of two more intervals pass.
-  const turn = async () =>
-    (await rows<{ value: string }>(db, "select value from settings where name = 'notices e-mailed'"))[0]
-      ?.value;
-  for (let n = 0; n < 2; n += 1) {
-    const before = await turn();
-    await expect.poll(turn, { timeout: PATIENCE_MS }).not.toBe(before);
-  }
-  expect(mails).toHaveLength(1);
-
-  await db.raw(
-    `insert into rollup_minutes
-        (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
-      values (?, date_trunc('minute', now()), 2, 1, 1, 0, 0, 0, 0, '{}')`,
-    [String(shop)],
-  );
-  await db.raw("delete from webhook_health where webhook_id = ?", [String(shop)]);
-  await expect.poll(() => mails.length, { timeout: PATIENCE_MS }).toBe(2);
-  expect(mails[1]?.text).toContain("Subject: Webhook service: 1 webhook recovered");
-  expect(mails[1]?.text).toMatch(new RegExp(`Recovered:\r\n- webhook ${shop} `));
-  expect(mails[1]?.text).toMatch(new RegExp(`Still failing:\r\n- webhook ${store} `));
-});
-
-test("a webhook that answered until it began to fail, and that nothing was sent to for an hour, has not recovered", async () => {
-  const { port, mails } = await startSmtp();
-  const webhook = String(await failing("shop"));
-  await db.raw(
-    `insert into rollup_minutes
-        (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
-      select ?, date_trunc('minute', now()) - interval '1 minute' * n, 2, 2 - n, n, 0, 0, 0, 0, '{}'
-      from generate_series(0, 1) n`,
-    [webhook],
-  );
-  start(`smtp://localhost:${port}`);
-  await expect.poll(reported, { timeout: PATIENCE_MS }).toEqual([webhook]);
-  expect(mails).toHaveLength(1);
-  await db.raw("update webhook_health set last_failure = now() - interval '61 minutes'");
-  expect(await forgetHealthy(db)).toBe(1);
-  await expect.poll(reported, { timeout: PATIENCE_MS }).toEqual([]);
-  expect(mails).toHaveLength(1);
-});
-
-test("failed deliveries are counted per webhook since the latest digest, and disabled webhooks have their reason", async () => {
-  const { port, mails } = await startSmtp();
-  const [id] = await queueMany(db, { urlPrefix: "https://shop.example/", webhooks: 1, events: 0 });
-  const webhook = String(id);
-  await db.raw(
-    `insert into rollup_minutes (webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
-      select ?::bigint, date_trunc('minute', now()) - interval '1 minute' * n, 0, 0, n, 0, 0, 0, '{}'
-      from generate_series(2, 4) n`,
-    [webhook],
-  );
-  // The latest digest reported up to three minutes ago.
-  await db.raw(
-    `insert into settings (name, value) select 'notice digest',
-      json_build_object('failing', '[]'::json, 'disabled', '[]'::json, 'until', date_trunc('minute', now()) - interval '3 minutes')`,
-  );
-  await db.raw(
-    `insert into webhook_breakers
-        (webhook_id, max_failures, failing_s, probe_s, disable_s, disable_on_gone, resend, state, reason)
-      values (?, 10, 1800, 60, 432000, true, false, 'disabled', 'the endpoint answered 410 Gone')`,
-    [webhook],
-  );
-  await db.raw("update webhooks set paused = now() where id = ?", [webhook]);
-  start(`smtp://localhost:${port}`);
-  await expect.poll(() => mails.length, { timeout: PATIENCE_MS }).toBe(1);
-  const text = mails[0]?.text ?? "";
-  expect(text).toMatch(/Subject: Webhook service: 1 webhook disabled, [25] deliveries failed/);
-  expect(text).toContain("; the endpoint answered 410 Gone");
-  expect(text).toMatch(new RegExp(`webhook ${id}, shop.example: [25]\r\n`));
-});
-
-test("failed deliveries and recovered webhooks are reported for the whole time since the latest digest, however long", async () => {
-  const made = await queueMany(db, { urlPrefix: "https://shop.example/", webhooks: 2, events: 0 });
-  const [recovered, quiet] = made.map(String);
-  const hoursAgo = (unit: "hour" | "minute") => `date_trunc('${unit}', now() - make_interval(hours => h))`;
-  for (const unit of ["minute", "hour"] as const) {
-    await db.raw(
-      `insert into rollup_${unit}s
-          (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
-        select id, ${hoursAgo(unit)}, 2, failed, 2 - failed, failed, 0, 0, 0, '{}'
-        from (values (?::bigint, 62, 1), (?, 40, 1), (?, 2, 1), (?, 60, 1), (?, 40, 2)) v(id, h, failed)`,
-      [recovered, recovered, recovered, quiet, quiet] as string[],
-    );
-  }
-  await db.raw(
-    `insert into settings (name, value) select 'notice digest', json_build_object('failing', ?::json,
-      'disabled', '[]'::json, 'until', date_trunc('minute', now() - interval '60 hours'))`,
-    [JSON.stringify([recovered, quiet])],
-  );
-  await deleteOldRollups(db, new Date(0));
-  const digest = await readNoticeDigest(db);
-  expect(digest.failed.map(({ id, deliveries }) => [String(id), deliveries])).toEqual([
-    [quiet, 3],
-    [recovered, 2],
+  await failing("shop");
+  for (let n = 0; n < 3; n += 1) start(`smtp://localhost:${port}`);
+  await kept();
+  for (let n = 0; n < 2; n += 1) await takeTurn();
+  await failing("store");
+  await until(() => mails.length > 1);
+  expect(mails.map(({ text }) => /Subject: (.*)\r\n/.exec(text)?.[1])).toEqual([
+    "Webhook service: 1 webhook failing",
+    "Webhook service: 1 webhook failing",
   ]);
-  expect(digest.recovered.map(({ id }) => String(id))).toEqual([recovered]);
-  // Its minutes are gone, so the hour of the latest digest is counted from its beginning.
-  const [hour] = await rows(db, "select date_trunc('hour', now() - interval '60 hours') as start");
-  expect(hour).toEqual({ start: digest.from });
+  expect(mails[1]?.text).toContain("Still failing:");
+  // The server offers STARTTLS.
+  const to = ["ops@example.com", "dev@example.com"];
+  expect(mails[0]).toMatchObject({ from: "webhooks@example.com", to, secure: true });
 });
 
 test("a password is sent over TLS only; a digest that was refused is part of the next one", async () => {
@@ -234,36 +253,36 @@ test("a password is sent over TLS only; a digest that was refused is part of the
   });
   await failing("shop");
   start(`smtp://service:p%40ss@localhost:${port}`);
-  await expect.poll(() => lines.length, { timeout: PATIENCE_MS }).toBeGreaterThan(0);
-  expect(lines[0]).toMatchObject({
-    level: 40,
-    msg: expect.stringContaining("e-mailing notices failed"),
-    code: "EAUTH",
-  });
+  await until(() => lines.length > 0);
+  const msg = expect.stringContaining("e-mailing notices failed");
+  expect(lines[0]).toMatchObject({ level: 40, msg, code: "EAUTH" });
   password = "p@ss";
-  await expect.poll(() => mails.length, { timeout: PATIENCE_MS }).toBe(1);
+  await until(() => mails.length === 1);
   expect(mails[0]).toMatchObject({ user: "service", secure: true });
   expect(mails[0]?.text).toContain("1 webhook failing");
   expect(JSON.stringify(lines)).not.toMatch(/p@ss|p%40ss/);
 });
 
-test("a digest that was refused is sent again after minutes, however long the interval is", async () => {
-  const { port } = await startSmtp({ onMailFrom: (_, __, done) => done(new Error("try later")) });
+test("a digest that was refused is sent again after five minutes, however long the interval is", async () => {
+  let refuses = true;
+  const { port, mails } = await startSmtp({
+    onMailFrom: (_, __, done) => (refuses ? done(new Error("try later")) : done()),
+  });
   await failing("shop");
-  start(`smtp://localhost:${port}`, 1, { intervalMs: 24 * 3_600_000 });
-  await expect.poll(() => lines.length, { timeout: PATIENCE_MS }).toBe(1);
+  const end = start(`smtp://localhost:${port}`, { intervalMs: DAY_MS });
+  await until(turnIsOver);
   expect(lines[0]).toMatchObject({ reason: expect.stringContaining("try later"), retryInSeconds: 300 });
-  await ends.pop()?.();
+  await end();
+  refuses = false;
   await db.raw(
     "update settings set value = (value::timestamptz - interval '5 minutes')::text where name = 'notices e-mailed'",
   );
-  const other = await startSmtp();
-  start(`smtp://localhost:${other.port}`, 1, { intervalMs: 24 * 3_600_000 });
-  await expect.poll(() => other.mails.length, { timeout: PATIENCE_MS }).toBe(1);
+  start(`smtp://localhost:${port}`, { intervalMs: DAY_MS });
+  await until(() => mails.length === 1);
 });
 
 test("a digest is sent once, though its server takes longer than the interval to accept it", async () => {
-  let begun = 0;
+  let [begun, turns] = [0, 0];
   const accepted = Promise.withResolvers<void>();
   const { port } = await startSmtp({
     onData(stream, _, done) {
@@ -271,18 +290,17 @@ test("a digest is sent once, though its server takes longer than the interval to
       stream.resume().on("end", () => void accepted.promise.then(() => done()));
     },
   });
-  let turns = 0;
-  const on = observed(db, (sql) => {
+  const on: Db = observed(db, (sql) => {
     if (sql.startsWith("insert into settings as s")) turns += 1;
   });
   await failing("shop");
-  start(`smtp://localhost:${port}`, 2, { on });
-  await expect.poll(() => begun, { timeout: PATIENCE_MS }).toBe(1);
-  // The other process asks once a second.
+  for (let n = 0; n < 2; n += 1) start(`smtp://localhost:${port}`, { on });
+  await until(() => begun === 1);
+  // The other process asks again and again.
   turns = 0;
-  await expect.poll(() => turns, { timeout: PATIENCE_MS }).toBe(3);
+  await until(() => turns > 3);
   accepted.resolve();
-  await expect.poll(reported, { timeout: PATIENCE_MS }).toHaveLength(1);
+  await kept();
   expect(begun).toBe(1);
 });
 
@@ -296,11 +314,14 @@ test("a digest is sent once, though the database is unavailable for a while afte
       return new;
     end $$;
     create trigger refuse before insert on settings for each row execute function refuse()`);
-  ends.push(() => db.raw("drop trigger refuse on settings; drop function refuse; drop sequence tries"));
+  onTestFinished(async () => {
+    await db.raw("drop trigger refuse on settings; drop function refuse; drop sequence tries");
+  });
   const { port, mails } = await startSmtp();
   await failing("shop");
-  start(`smtp://localhost:${port}`, 2);
-  await expect.poll(reported, { timeout: PATIENCE_MS }).toHaveLength(1);
+  const ends = [1, 2].map(() => start(`smtp://localhost:${port}`));
+  await kept();
+  await Promise.all(ends.map((end) => end()));
   const [tries] = await rows<{ n: number }>(db, "select last_value::int as n from tries");
   expect(tries?.n).toBeGreaterThan(refusals);
   expect(mails).toHaveLength(1);
@@ -313,7 +334,7 @@ test("a recipient whom the server refuses is named in the log; the others get th
   });
   await failing("shop");
   start(`smtp://localhost:${port}`);
-  await expect.poll(reported, { timeout: PATIENCE_MS }).toHaveLength(1);
+  await kept();
   expect(mails.map(({ to }) => to)).toEqual([["ops@example.com"]]);
   expect(lines[0]).toMatchObject({
     level: 40,
@@ -323,9 +344,9 @@ test("a recipient whom the server refuses is named in the log; the others get th
   });
 });
 
-test("without STARTTLS, no password is sent", async () => {
+test("without STARTTLS, no password is sent; smtps uses TLS from the start", async () => {
   let asked = 0;
-  const { port, mails } = await startSmtp({
+  const plain = await startSmtp({
     disabledCommands: ["STARTTLS"],
     allowInsecureAuth: true,
     onAuth: (_, __, done) => {
@@ -333,45 +354,14 @@ test("without STARTTLS, no password is sent", async () => {
       done(null, { user: "any" });
     },
   });
-  await failing("shop");
-  start(`smtp://service:secret@localhost:${port}`);
-  await expect.poll(() => lines.length, { timeout: PATIENCE_MS }).toBeGreaterThan(0);
-  expect(lines[0]).toMatchObject({ code: "ETLS" });
-  expect([asked, mails.length]).toEqual([0, 0]);
-});
-
-test("smtps uses TLS from the start", async () => {
   const { port, mails } = await startSmtp({ secure: true });
   await failing("shop");
+  const end = start(`smtp://service:secret@localhost:${plain.port}`, { intervalMs: DAY_MS });
+  await until(turnIsOver);
+  await end();
+  expect(lines[0]).toMatchObject({ code: "ETLS" });
+  expect([asked, plain.mails.length]).toEqual([0, 0]);
   start(`smtps://localhost:${port}`);
-  await expect.poll(() => mails.length, { timeout: PATIENCE_MS }).toBe(1);
-  expect(mails[0]?.secure).toBe(true);
-});
-
-test("texts of others stay on their line, and long lists end with a count", () => {
-  const date = new Date("2026-11-21T09:30:00Z");
-  const webhook = { id: 1n, name: "a\r\nb\u2028c", targetUrl: "https://shop.example/x", appName: "App\n1" };
-  const digest: NoticeDigest = {
-    failing: Array.from({ length: 52 }, () => ({
-      ...webhook,
-      since: date,
-      lastError: "x".repeat(500),
-      isNew: true,
-    })),
-    disabled: [],
-    recovered: [],
-    failed: [],
-    from: date,
-    until: date,
-    state: "",
-  };
-  const mail = digestMail(digest);
-  const [title, line, ...rest] = mail?.text.trimEnd().split("\n") ?? [];
-  expect(title).toBe("Failing now:");
-  expect(line).toMatch(
-    /^- webhook 1 "a b c" of App 1, shop\.example: since 2026-11-21 09:30 UTC; last error: x{199}…$/,
-  );
-  expect(rest.at(-1)).toBe("- and 2 more");
-  expect(rest).toHaveLength(50);
-  expect(digestMail({ ...digest, failing: [] })).toBeUndefined();
+  await takeTurn();
+  expect(mails).toMatchObject([{ secure: true }]);
 });

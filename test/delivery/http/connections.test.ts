@@ -4,7 +4,7 @@ import type { buildConnector } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { Connections } from "../../../src/delivery/http/connections.ts";
 import { until } from "../../support/wait.ts";
-import { send } from "../http-parts.ts";
+import { deliver, send } from "../http-parts.ts";
 
 /** What the service promises: a connection takes no request that begins later in its life, in milliseconds. */
 const MAX_AGE_MS = 300_000;
@@ -186,6 +186,20 @@ test("a request is sent once more only once, also when the new connection is clo
   expect(await send(connections, ORIGIN)).toMatchObject({ status: null, failure: "webhook" });
   expect(places()).toEqual(RESENT);
   await until(() => connections.size.connections === 0);
+});
+
+test("a request is not sent once more if it may no longer be sent then", async () => {
+  const { connections, places } = startHere((one) =>
+    one.request === 1 ? answer(one) : void one.socket.end(),
+  );
+  await send(connections, ORIGIN);
+  let asked = 0;
+  const maySend = () => {
+    asked += 1;
+    return asked === 1;
+  };
+  expect(await deliver(connections, ORIGIN, { maySend })).toBe("withdrawn");
+  expect([asked, places()]).toEqual([2, RESENT.slice(0, 2)]);
 });
 
 test.each(["H", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\ncontent-le"])(

@@ -1,27 +1,41 @@
 import { expect, test } from "vitest";
-import { Windows } from "../../../src/delivery/limits/windows.ts";
+import { type Evidence, Windows } from "../../../src/delivery/limits/windows.ts";
 
 /** Starts as many as there is room for; answers how many. */
-function fill(windows: Windows<string>, key = "a"): number {
+function fill<Key>(windows: Windows<Key>, key: Key): number {
   let started = 0;
   for (; windows.hasRoom(key); started += 1) windows.start(key);
   return started;
 }
 
-test("a window starts with four, or with the maximum where that is less", () => {
-  expect(fill(new Windows(100))).toBe(4);
-  expect(fill(new Windows(3))).toBe(3);
-});
+/** A full window. */
+function full(max = 100): Windows<string> {
+  const windows = new Windows<string>(max);
+  fill(windows, "a");
+  return windows;
+}
 
-test("a full window grows by one with each success, up to the maximum", () => {
-  const windows = new Windows<string>(6);
-  fill(windows);
-  for (const allowed of [5, 6, 6]) {
-    windows.end("a", "success");
-    expect(windows.of("a").allowed).toBe(allowed);
-    fill(windows);
-  }
-  expect(windows.of("a").inFlight).toBe(6);
+test.each<[string, number, Evidence[], object]>([
+  ["starts with four", 100, [], { allowed: 4, inFlight: 4 }],
+  ["starts with the maximum where that is less", 3, [], { allowed: 3, inFlight: 3 }],
+  ["that is full grows by one with each success", 100, ["success", "success"], { allowed: 6 }],
+  [
+    "that was full when the last one started grows with each of them",
+    100,
+    Array(4).fill("success"),
+    { allowed: 8 },
+  ],
+  ["grows up to the maximum", 5, ["success", "success"], { allowed: 5 }],
+  ["is halved by a failure", 100, ["failure"], { allowed: 2, inFlight: 3 }],
+  ["keeps at least one", 100, ["failure", "failure", "failure"], { allowed: 1 }],
+  ["has one at a time after a timeout", 100, ["timeout"], { allowed: 1, inFlight: 3, timedOut: true }],
+  ["has one at a time as long as nothing is shown", 100, ["timeout", "none"], { allowed: 1, timedOut: true }],
+  ["grows again after a success", 100, ["timeout", "success"], { allowed: 2, timedOut: false }],
+  ["stays as it is if nothing is shown", 100, ["none"], { allowed: 4, inFlight: 3, timedOut: false }],
+])("a window %s", (_does, max, evidence, expected) => {
+  const windows = full(max);
+  for (const each of evidence) windows.end("a", each);
+  expect(windows.of("a")).toMatchObject(expected);
 });
 
 test("a window that is not full does not grow", () => {
@@ -33,67 +47,27 @@ test("a window that is not full does not grow", () => {
   expect(windows.of("a").allowed).toBe(4);
 });
 
-test("a failure halves a window, which keeps at least one", () => {
-  const windows = new Windows<string>(100);
-  fill(windows);
-  for (const allowed of [2, 1, 1]) {
-    windows.end("a", "failure");
-    expect(windows.of("a").allowed).toBe(allowed);
-  }
-});
-
 test("failures are counted until a success, beyond timeouts", () => {
   const windows = new Windows<string>(100);
-  for (const [evidence, failures] of [
-    ["failure", 1],
-    ["failure", 2],
-    ["timeout", 2],
-    ["none", 2],
-    ["failure", 3],
-    ["success", 0],
-  ] as const) {
-    windows.learn("a", evidence);
-    expect(windows.of("a").failures).toBe(failures);
-  }
-});
-
-test("a timeout leaves one at a time until another attempt shows something else", () => {
-  const windows = new Windows<string>(100);
-  fill(windows);
-  windows.end("a", "timeout");
-  expect(windows.of("a")).toMatchObject({ allowed: 1, inFlight: 3, timedOut: true });
-  expect(windows.hasRoom("a")).toBe(false);
-  windows.end("a", "none");
-  expect(windows.of("a")).toMatchObject({ allowed: 1, timedOut: true });
-  windows.end("a", "success");
-  expect(windows.of("a")).toMatchObject({ allowed: 2, timedOut: false });
-});
-
-test("an attempt that shows nothing changes only what is in flight", () => {
-  const windows = new Windows<string>(100);
-  fill(windows);
-  windows.end("a", "none");
-  expect(windows.of("a")).toMatchObject({ allowed: 4, inFlight: 3, timedOut: false });
+  const failures = (["failure", "failure", "timeout", "none", "failure", "success"] as const).map(
+    (evidence) => {
+      windows.learn("a", evidence);
+      return windows.of("a").failures;
+    },
+  );
+  expect(failures).toEqual([1, 2, 2, 2, 3, 0]);
 });
 
 test("an attempt that is not counted in a window changes what is allowed, not what is in flight", () => {
-  const windows = new Windows<string>(100);
-  fill(windows);
+  const windows = full();
   windows.learn("a", "failure");
   expect(windows.of("a")).toMatchObject({ allowed: 2, inFlight: 4, timedOut: false });
 });
 
-test("each of several successes at once widens a window that was full when the last of them started", () => {
-  const windows = new Windows<string>(100);
-  fill(windows);
-  for (let n = 0; n < 4; n += 1) windows.end("a", "success");
-  expect(windows.of("a")).toMatchObject({ allowed: 8, inFlight: 0 });
-});
-
 test("the window of one key is independent of the others", () => {
-  const windows = new Windows<string>(100);
-  fill(windows, "a");
+  const windows = full();
   windows.end("a", "timeout");
+  expect(windows.hasRoom("a")).toBe(false);
   expect(fill(windows, "b")).toBe(4);
 });
 

@@ -53,6 +53,12 @@ test.each([
   expect(received).toHaveLength(1);
 });
 
+test("a request that may no longer be sent once it has its connection is withdrawn", async () => {
+  const { url, received } = await aReceiver();
+  expect(await deliver(aClient(), url, { maySend: () => false })).toBe("withdrawn");
+  expect(received).toEqual([]);
+});
+
 test("the first 1 KiB of a response is kept, and what is over 64 KiB cut off; the status decides", async () => {
   let sent = 0;
   const { url } = await aReceiver((_request, response) => {

@@ -1,8 +1,7 @@
 import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
 import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
 import { type Random, weighted } from "../random.ts";
-import type { Measuring } from "./measurements.ts";
-import type { SimulatedWebhook } from "./receivers.ts";
+import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
 /** The maximum number of webhooks visited by one claim, as in `claimPending`. */

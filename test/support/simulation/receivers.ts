@@ -1,7 +1,7 @@
+import { ATTEMPTS_PER_ROUND, type RecordedState } from "../../../src/db/queue/results.ts";
 import { type ClaimedWebhook, parseTarget } from "../../../src/db/queue/webhooks.ts";
 import type { FailureOf, Outcome } from "../../../src/delivery/request/outcome.ts";
-import { type Random, shuffled } from "../random.ts";
-import { latencyOf } from "./latencies.ts";
+import type { SimulatedDelivery } from "./queue-table.ts";
 
 /** The behaviour of a host: status 200, status 503, no response, or 200 except during an outage. */
 export type Behaviour = "healthy" | "failing" | "hanging" | "recovering";
@@ -35,55 +35,6 @@ export interface SimulatedWebhook {
   host: Host;
   /** Its share of arrivals is proportional to this. */
   weight: number;
-}
-
-/** Hosts that do not respond for a while. */
-export interface Outage {
-  hosts: number;
-  fromSecond: number;
-  untilSecond: number;
-}
-
-/** Options of the receivers. */
-export interface ReceiversOptions {
-  hosts: number;
-  webhooks: number;
-  /** The shares of hosts that respond with 503, and that never respond. */
-  failingPart: number;
-  hangingPart: number;
-  /** Hosts that do not respond between two times, in seconds. */
-  outage: Outage;
-  /** The exponent of Zipf's law: the nth webhook's share of arrivals is proportional to n^-skew. */
-  skew: number;
-  timeoutMs: number;
-}
-
-/** Hosts as in the scenario `spread-latency`, and webhooks distributed over them randomly. */
-export function createReceivers(options: ReceiversOptions, random: Random): SimulatedWebhook[] {
-  const hanging = Math.round(options.hosts * options.hangingPart);
-  const failing = Math.round(options.hosts * options.failingPart);
-  const healthy = options.hosts - hanging - failing;
-  const silence = silenceOf(options.timeoutMs);
-  const hosts = Array.from({ length: options.hosts }, (_, number): Host => {
-    if (number < options.outage.hosts && number < healthy) {
-      const [from, until] = [options.outage.fromSecond * 1_000, options.outage.untilSecond * 1_000];
-      const answer = answerOf(200, latencyOf(number, healthy));
-      const behave = (_asked: Asked, at: number) => (at >= from && at < until ? silence : answer);
-      return { number, behaviour: "recovering", answer: behave };
-    }
-    const always = (behaviour: Behaviour, answer: Answer) => ({ number, behaviour, answer: () => answer });
-    if (number < healthy) return always("healthy", answerOf(200, latencyOf(number, healthy)));
-    const nth = number - healthy;
-    if (nth >= failing) return always("hanging", silence);
-    return always("failing", answerOf(503, latencyOf(nth, failing)));
-  });
-  const places = shuffled(
-    Array.from({ length: options.webhooks }, (_, n) => n),
-    random,
-  );
-  return places.map((place, number) =>
-    webhookAt(hosts[place % hosts.length] as Host, number, (number + 1) ** -options.skew),
-  );
 }
 
 /** A webhook of a host. @param number from 0 */
@@ -125,4 +76,22 @@ export function faultOf(failure: FailureOf, durationMs: number, error: string | 
 /** No response within the timeout, in milliseconds. */
 export function silenceOf(timeoutMs: number): Answer {
   return faultOf("webhook timeout", timeoutMs, `no response within ${timeoutMs / 1_000} s`);
+}
+
+/** Receives the events of deliveries. */
+export interface Measuring {
+  arrived(time: number, webhook: SimulatedWebhook): void;
+  started(delivery: SimulatedDelivery, time: number): void;
+  /** Answers the state of a delivery after an attempt. */
+  recorded(delivery: SimulatedDelivery, delivered: boolean): AttemptedState;
+  /** A limit was exceeded. */
+  exceeded(what: string): void;
+}
+
+export type AttemptedState = Exclude<RecordedState, "cancelled">;
+
+/** The state of a delivery after an attempt. */
+export function stateAfter({ attempts }: SimulatedDelivery, delivered: boolean): AttemptedState {
+  if (delivered) return "delivered";
+  return attempts + 1 >= ATTEMPTS_PER_ROUND ? "failed" : "retrying";
 }

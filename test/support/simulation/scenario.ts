@@ -2,9 +2,16 @@ import { readConfig } from "../../../src/config/config.ts";
 import type { PassOptions, PassResult } from "../../../src/delivery/retry-pass.ts";
 import type { PumpResult } from "../../../workflows/activities.ts";
 import { randomOf } from "../random.ts";
-import { Measurements, type Measuring } from "./measurements.ts";
 import { QueueTable, SimulatedDelivery } from "./queue-table.ts";
-import { type Answer, answerOf, type Host, type SimulatedWebhook, webhookAt } from "./receivers.ts";
+import {
+  type Answer,
+  answerOf,
+  type Host,
+  type Measuring,
+  type SimulatedWebhook,
+  stateAfter,
+  webhookAt,
+} from "./receivers.ts";
 import { RetryTable } from "./retry-table.ts";
 import { SimulatedDatabase } from "./simulated-database.ts";
 import { SimulatedTime } from "./simulated-time.ts";
@@ -59,7 +66,7 @@ export class Scenario {
   /** All attempts that started, in order. */
   readonly started: StartedAttempt[] = [];
   /** The limits that were exceeded. */
-  readonly faults: string[];
+  readonly faults: string[] = [];
   readonly #database: SimulatedDatabase;
   readonly #webhooks: SimulatedWebhook[] = [];
   readonly #groups = new Map<SimulatedWebhook, string>();
@@ -75,13 +82,11 @@ export class Scenario {
       claimRowUs: 12,
       recordRowUs: 13,
     };
-    const measurements = new Measurements();
-    this.faults = measurements.faults;
     const measuring: Measuring = {
       arrived: () => {},
       started: (delivery, time) => this.#start(delivery, time),
-      recorded: (delivery, isDelivered) => measurements.recorded(delivery, isDelivered),
-      exceeded: (what) => measurements.exceeded(what),
+      recorded: stateAfter,
+      exceeded: (what) => this.faults.push(what),
     };
     const arrivals = { perSecond: 1, untilMs: 0 };
     this.#database = new SimulatedDatabase(this.time, statements);

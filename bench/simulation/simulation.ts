@@ -1,14 +1,14 @@
-import type { DeliveryConfig, DispatchConfig } from "../../../src/config/config.ts";
-import { BASE_MEMORY, MEMORY_EACH } from "../../../src/delivery/limits/process-limits.ts";
-import { randomOf } from "../random.ts";
+import type { DeliveryConfig, DispatchConfig } from "../../src/config/config.ts";
+import { BASE_MEMORY, MEMORY_EACH } from "../../src/delivery/limits/process-limits.ts";
+import { randomOf } from "../../test/support/random.ts";
+import { QueueTable } from "../../test/support/simulation/queue-table.ts";
+import { RetryTable } from "../../test/support/simulation/retry-table.ts";
+import { SimulatedDatabase, type StatementCosts } from "../../test/support/simulation/simulated-database.ts";
+import { SimulatedTime } from "../../test/support/simulation/simulated-time.ts";
+import { SimulatedWorker } from "../../test/support/simulation/simulated-worker.ts";
 import { Measurements } from "./measurements.ts";
-import { QueueTable } from "./queue-table.ts";
-import { createReceivers, type ReceiversOptions } from "./receivers.ts";
-import { RetryTable } from "./retry-table.ts";
 import { Runs } from "./runs.ts";
-import { SimulatedDatabase, type StatementCosts } from "./simulated-database.ts";
-import { SimulatedTime } from "./simulated-time.ts";
-import { SimulatedWorker } from "./simulated-worker.ts";
+import { createReceivers, type ReceiversOptions } from "./spread-receivers.ts";
 
 /** The interval of announcements to workers, in milliseconds. */
 const ANNOUNCEMENT_INTERVAL_MS = 5;

@@ -1,9 +1,9 @@
-import type { DispatchConfig } from "../../../src/config/config.ts";
-import type { Random } from "../random.ts";
-import type { RetryTable } from "./retry-table.ts";
-import type { SimulatedDatabase } from "./simulated-database.ts";
-import type { SimulatedTime } from "./simulated-time.ts";
-import type { SimulatedWorker } from "./simulated-worker.ts";
+import type { DispatchConfig } from "../../src/config/config.ts";
+import type { Random } from "../../test/support/random.ts";
+import type { RetryTable } from "../../test/support/simulation/retry-table.ts";
+import type { SimulatedDatabase } from "../../test/support/simulation/simulated-database.ts";
+import type { SimulatedTime } from "../../test/support/simulation/simulated-time.ts";
+import type { SimulatedWorker } from "../../test/support/simulation/simulated-worker.ts";
 
 /**
  * As in the workflow: the interval between lists of failed deliveries, in milliseconds, and the activities per list.

@@ -1,6 +1,11 @@
-import { ATTEMPTS_PER_ROUND, type RecordedState } from "../../../src/db/queue/results.ts";
-import type { SimulatedDelivery } from "./queue-table.ts";
-import type { Behaviour, SimulatedWebhook } from "./receivers.ts";
+import type { SimulatedDelivery } from "../../test/support/simulation/queue-table.ts";
+import {
+  type AttemptedState,
+  type Behaviour,
+  type Measuring,
+  type SimulatedWebhook,
+  stateAfter,
+} from "../../test/support/simulation/receivers.ts";
 
 /** The number of histogram steps per doubling. */
 const STEPS_PER_DOUBLING = 16;
@@ -76,11 +81,8 @@ const perBehaviour = <T>(make: () => T): Record<Behaviour, T> => ({
   recovering: make(),
 });
 
-/** Receives the events of deliveries. */
-export type Measuring = Pick<Measurements, "arrived" | "started" | "recorded" | "exceeded">;
-
 /** Counts the events of deliveries. */
-export class Measurements {
+export class Measurements implements Measuring {
   readonly arrivals = perBehaviour(() => ({ count: 0 }));
   /** The time from arrival to the start of the first attempt. */
   readonly wait = perBehaviour(() => new Histogram());
@@ -115,8 +117,8 @@ export class Measurements {
     (attempts === 0 ? this.wait : this.retryDelay)[behaviour].add(Math.max(0, time - due));
   }
 
-  recorded({ attempts }: SimulatedDelivery, delivered: boolean): RecordedState {
-    const state = delivered ? "delivered" : attempts + 1 >= ATTEMPTS_PER_ROUND ? "failed" : "retrying";
+  recorded(delivery: SimulatedDelivery, delivered: boolean): AttemptedState {
+    const state = stateAfter(delivery, delivered);
     this.states[state] += 1;
     return state;
   }
