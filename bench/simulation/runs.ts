@@ -1,9 +1,9 @@
 import type { DispatchConfig } from "../../src/config/config.ts";
 import type { Random } from "../../test/support/random.ts";
-import type { RetryTable } from "../../test/support/simulation/retry-table.ts";
 import type { SimulatedDatabase } from "../../test/support/simulation/simulated-database.ts";
 import type { SimulatedTime } from "../../test/support/simulation/simulated-time.ts";
 import type { SimulatedWorker } from "../../test/support/simulation/simulated-worker.ts";
+import type { ScheduledRetries } from "./scheduled-retries.ts";
 
 /**
  * As in the workflow: the interval between lists of failed deliveries, in milliseconds, and the activities per list.
@@ -23,7 +23,7 @@ const NEVER = new AbortController().signal;
 export class Runs {
   readonly #time: SimulatedTime;
   readonly #database: SimulatedDatabase;
-  readonly #retries: RetryTable;
+  readonly #retries: ScheduledRetries;
   readonly #workers: readonly SimulatedWorker[];
   readonly #dispatch: DispatchConfig;
   readonly #random: Random;
@@ -33,7 +33,7 @@ export class Runs {
   constructor(parts: {
     time: SimulatedTime;
     database: SimulatedDatabase;
-    retries: RetryTable;
+    retries: ScheduledRetries;
     workers: readonly SimulatedWorker[];
     dispatch: DispatchConfig;
     random: Random;

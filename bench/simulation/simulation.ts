@@ -1,13 +1,14 @@
 import type { DeliveryConfig, DispatchConfig } from "../../src/config/config.ts";
 import { BASE_MEMORY, MEMORY_EACH } from "../../src/delivery/limits/process-limits.ts";
 import { randomOf } from "../../test/support/random.ts";
-import { QueueTable } from "../../test/support/simulation/queue-table.ts";
-import { RetryTable } from "../../test/support/simulation/retry-table.ts";
 import { SimulatedDatabase, type StatementCosts } from "../../test/support/simulation/simulated-database.ts";
 import { SimulatedTime } from "../../test/support/simulation/simulated-time.ts";
 import { SimulatedWorker } from "../../test/support/simulation/simulated-worker.ts";
+import { ArrivingQueue } from "./arriving-queue.ts";
+import { LimitsAccount } from "./limits-account.ts";
 import { Measurements } from "./measurements.ts";
 import { Runs } from "./runs.ts";
+import { ScheduledRetries } from "./scheduled-retries.ts";
 import { createReceivers, type ReceiversOptions } from "./spread-receivers.ts";
 
 /** The interval of announcements to workers, in milliseconds. */
@@ -92,13 +93,15 @@ export async function simulate(
   const database = new SimulatedDatabase(time, options.statements);
   const webhooks = createReceivers({ ...options, timeoutMs: delivery.timeoutMs }, randomOf(seed));
   const arrivals = { perSecond: options.perSecond, untilMs: seconds * 1_000 };
-  const queue = new QueueTable(webhooks, arrivals, database, measurements, randomOf(seed + 1));
-  const retryTable = new RetryTable(database, {
+  const queue = new ArrivingQueue(webhooks, arrivals, database, measurements, randomOf(seed + 1));
+  const retryTable = new ScheduledRetries(database, {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
   });
-  const around = { ...options, webhooks: webhooks.length, time, database, queue, retryTable, measurements };
-  const workers = Array.from({ length: options.workers }, (_, n) => new SimulatedWorker(around, n + 1));
+  const around = { ...options, time, database, queue, retryTable, measurements };
+  const exceeded = (what: string) => measurements.exceeded(what);
+  const accounts = Array.from({ length: options.workers }, () => new LimitsAccount({ ...options, exceeded }));
+  const workers = accounts.map((account, n) => new SimulatedWorker({ ...around, account }, n + 1));
   const runs = new Runs({
     time,
     database,
@@ -122,6 +125,7 @@ export async function simulate(
     const sum = (of: (worker: SimulatedWorker) => number) =>
       workers.reduce((total, worker) => total + of(worker), 0);
     const most = (of: (worker: SimulatedWorker) => number) => Math.max(...workers.map(of));
+    const inFlight = accounts.map((account) => account.inFlight);
     const age = (arrived: number | undefined) => (arrived === undefined ? 0 : second - arrived / 1_000);
     const work = sum((worker) => worker.work);
     const last = samples.at(-1);
@@ -134,15 +138,17 @@ export async function simulate(
       oldestHealthy: age(measurements.oldestHealthy),
       oldestFailing: age(queue.oldestUnclaimed("failing")),
       oldestRecovering: age(queue.oldestUnclaimed("recovering")),
-      inFlight: sum(({ inFlight }) => inFlight) / workers.length,
-      maxInFlight: most(({ inFlight }) => inFlight),
+      inFlight: inFlight.reduce((total, each) => total + each, 0) / workers.length,
+      maxInFlight: Math.max(...inFlight),
       limit: sum(({ limit }) => limit.value) / workers.length,
-      maxProbes: most(({ probes }) => probes),
+      maxProbes: Math.max(...accounts.map(({ probes }) => probes)),
       maxHeld: most(({ held }) => held),
       attempts: measurements.attempts - before.attempts,
       busy: (work - before.work) / 1_000 / workers.length,
-      memory: most(
-        (worker) => BASE_MEMORY + worker.inFlight * MEMORY_EACH + worker.held * options.payloadBytes,
+      memory: Math.max(
+        ...workers.map(
+          ({ held }, n) => BASE_MEMORY + (inFlight[n] as number) * MEMORY_EACH + held * options.payloadBytes,
+        ),
       ),
       overdue: count,
       longestOverdue: longestMs / 1_000,

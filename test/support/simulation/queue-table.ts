@@ -1,6 +1,5 @@
 import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
 import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
-import { type Random, weighted } from "../random.ts";
 import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
@@ -127,54 +126,29 @@ export class Rows {
   }
 }
 
-/** The arrival times of deliveries, in milliseconds. */
-export interface Arrivals {
-  perSecond: number;
-  untilMs: number;
-}
-
-/** The table `queue`: Poisson arrivals and the claims of `claimPending`, without rate limits, pauses and crashes. */
+/** The table `queue`: the claims of `claimPending`, without rate limits, pauses and crashes. */
 export class QueueTable {
-  readonly #webhooks: readonly SimulatedWebhook[];
-  readonly #database: SimulatedDatabase;
+  protected readonly webhooks: readonly SimulatedWebhook[];
+  protected readonly database: SimulatedDatabase;
   readonly #measurements: Measuring;
-  readonly #random: Random;
-  readonly #draw: () => number;
-  readonly #gapMs: number;
-  readonly #untilMs: number;
-  readonly #free: readonly Rows[];
+  protected readonly free: readonly Rows[];
   /** The number of rows per webhook, including claimed ones. */
   readonly #rows: Int32Array;
   /** One bit per webhook that has rows. */
   readonly #present: Uint32Array;
   readonly #excluded: Uint8Array;
   readonly #eligible: Int32Array;
-  #nextArrival: number;
   #arrived = 0;
 
-  constructor(
-    webhooks: readonly SimulatedWebhook[],
-    { perSecond, untilMs }: Arrivals,
-    database: SimulatedDatabase,
-    measurements: Measuring,
-    random: Random,
-  ) {
-    this.#webhooks = webhooks;
-    this.#database = database;
+  constructor(webhooks: readonly SimulatedWebhook[], database: SimulatedDatabase, measurements: Measuring) {
+    this.webhooks = webhooks;
+    this.database = database;
     this.#measurements = measurements;
-    this.#random = random;
-    this.#draw = weighted(
-      webhooks.map(({ weight }) => weight),
-      random,
-    );
-    this.#gapMs = 1_000 / perSecond;
-    this.#untilMs = untilMs;
-    this.#free = webhooks.map(() => new Rows());
+    this.free = webhooks.map(() => new Rows());
     this.#rows = new Int32Array(webhooks.length);
     this.#present = new Uint32Array(Math.ceil(webhooks.length / 32) + 1);
     this.#excluded = new Uint8Array(webhooks.length);
     this.#eligible = new Int32Array(MAX_WEBHOOKS_PER_CLAIM);
-    this.#nextArrival = this.#gap();
   }
 
   /** The number of deliveries that have arrived. */
@@ -184,33 +158,14 @@ export class QueueTable {
 
   /** The number of unclaimed rows. */
   get unclaimed(): number {
-    return this.#free.reduce((sum, { size }) => sum + size, 0);
-  }
-
-  /** The arrival time of the oldest unclaimed row of webhooks with a behaviour. */
-  oldestUnclaimed(behaviour: SimulatedWebhook["host"]["behaviour"]): number | undefined {
-    let oldest: number | undefined;
-    this.#free.forEach((rows, n) => {
-      if (rows.size === 0 || this.#webhooks[n]?.host.behaviour !== behaviour) return;
-      if (oldest === undefined || rows.firstTime < oldest) oldest = rows.firstTime;
-    });
-    return oldest;
-  }
-
-  /** Adds all deliveries that arrive before now. */
-  arrive(): void {
-    const until = Math.min(this.#database.now, this.#untilMs);
-    while (this.#nextArrival <= until) {
-      this.add(this.#draw(), this.#nextArrival);
-      this.#nextArrival += this.#gap();
-    }
+    return this.free.reduce((sum, { size }) => sum + size, 0);
   }
 
   /** Adds a delivery of a webhook that arrives at a time, by default now. */
-  add(number: number, time = this.#database.now): void {
-    (this.#free[number] as Rows).push(time, this.#arrived);
+  add(number: number, time = this.database.now): void {
+    (this.free[number] as Rows).push(time, this.#arrived);
     this.#addRow(number);
-    this.#measurements.arrived(time, this.#webhooks[number] as SimulatedWebhook);
+    this.#measurements.arrived(time, this.webhooks[number] as SimulatedWebhook);
     this.#arrived += 1;
   }
 
@@ -218,7 +173,6 @@ export class QueueTable {
     claimant: Claimant,
     options: { limit: number; after: bigint; excluded: readonly bigint[] },
   ): Promise<ClaimResult & { next: bigint | null }> {
-    this.arrive();
     const { limit, excluded } = options;
     for (const id of excluded) this.#excluded[Number(id) - 1] = 1;
     const most = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
@@ -231,7 +185,7 @@ export class QueueTable {
     ) {
       visited += 1;
       last = n;
-      if (this.#excluded[n] === 1 || (this.#free[n] as Rows).size === 0) continue;
+      if (this.#excluded[n] === 1 || (this.free[n] as Rows).size === 0) continue;
       this.#eligible[eligible] = n;
       eligible += 1;
     }
@@ -247,12 +201,12 @@ export class QueueTable {
         deliveries,
       );
     const touched = deliveries.length;
-    return this.#database.claimed(visited, { deliveries, touched, limited: false, next });
+    return this.database.claimed(visited, { deliveries, touched, limited: false, next });
   }
 
   /** Releases a claim. */
   release({ of, arrived, number }: SimulatedDelivery): void {
-    (this.#free[of.number] as Rows).restore(arrived, number);
+    (this.free[of.number] as Rows).restore(arrived, number);
   }
 
   /** Removes a row whose first attempt is recorded. */
@@ -264,11 +218,11 @@ export class QueueTable {
   }
 
   #take(number: number, most: number, claimant: Claimant, into: SimulatedDelivery[]): void {
-    const rows = this.#free[number] as Rows;
+    const rows = this.free[number] as Rows;
     for (let n = Math.min(most, rows.size); n > 0; n -= 1) {
       const { firstTime, firstNumber } = rows;
       rows.shift();
-      const of = this.#webhooks[number] as SimulatedWebhook;
+      const of = this.webhooks[number] as SimulatedWebhook;
       into.push(new SimulatedDelivery(of, claimant, 0, firstNumber, firstTime, firstTime));
     }
   }
@@ -289,9 +243,5 @@ export class QueueTable {
       bits = this.#present[word] as number;
     }
     return word * 32 + 31 - Math.clz32(bits & -bits);
-  }
-
-  #gap(): number {
-    return -Math.log(1 - this.#random()) * this.#gapMs;
   }
 }

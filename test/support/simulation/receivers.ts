@@ -84,8 +84,6 @@ export interface Measuring {
   started(delivery: SimulatedDelivery, time: number): void;
   /** Answers the state of a delivery after an attempt. */
   recorded(delivery: SimulatedDelivery, delivered: boolean): AttemptedState;
-  /** A limit was exceeded. */
-  exceeded(what: string): void;
 }
 
 export type AttemptedState = Exclude<RecordedState, "cancelled">;

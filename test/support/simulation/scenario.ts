@@ -1,7 +1,6 @@
 import { readConfig } from "../../../src/config/config.ts";
 import type { PassOptions, PassResult } from "../../../src/delivery/retry-pass.ts";
 import type { PumpResult } from "../../../workflows/activities.ts";
-import { randomOf } from "../random.ts";
 import { QueueTable, SimulatedDelivery } from "./queue-table.ts";
 import {
   type Answer,
@@ -65,8 +64,6 @@ export class Scenario {
   readonly retries: RetryTable;
   /** All attempts that started, in order. */
   readonly started: StartedAttempt[] = [];
-  /** The limits that were exceeded. */
-  readonly faults: string[] = [];
   readonly #database: SimulatedDatabase;
   readonly #webhooks: SimulatedWebhook[] = [];
   readonly #groups = new Map<SimulatedWebhook, string>();
@@ -74,7 +71,7 @@ export class Scenario {
   constructor(groups: Record<string, Group>, options: ScenarioOptions = {}) {
     const { settings = {}, workers = 1, statementMs = 1, isBusy = false, payloadBytes = 1_000 } = options;
     const { delivery, dispatch } = readConfig(settings);
-    const hosts = this.#addWebhooks(groups);
+    this.#addWebhooks(groups);
     const statements = {
       processors: 8,
       roundTripMs: statementMs,
@@ -86,11 +83,9 @@ export class Scenario {
       arrived: () => {},
       started: (delivery, time) => this.#start(delivery, time),
       recorded: stateAfter,
-      exceeded: (what) => this.faults.push(what),
     };
-    const arrivals = { perSecond: 1, untilMs: 0 };
     this.#database = new SimulatedDatabase(this.time, statements);
-    this.queue = new QueueTable(this.#webhooks, arrivals, this.#database, measuring, randomOf(1));
+    this.queue = new QueueTable(this.#webhooks, this.#database, measuring);
     this.retries = new RetryTable(this.#database, {
       initialDelayMs: dispatch.retryInitialDelayMs,
       coefficient: dispatch.retryBackoffCoefficient,
@@ -104,8 +99,6 @@ export class Scenario {
       delivery,
       deliveryUs: 67,
       payloadBytes,
-      hosts,
-      webhooks: this.#webhooks.length,
       workers,
       ...(isBusy ? { utilization: () => 1 } : {}),
     };
@@ -176,8 +169,7 @@ export class Scenario {
     return this.#webhooks.filter((webhook) => this.#groups.get(webhook) === group);
   }
 
-  /** @returns the number of hosts */
-  #addWebhooks(groups: Record<string, Group>): number {
+  #addWebhooks(groups: Record<string, Group>): void {
     const numbers = new Map<string, number>();
     for (const [name, group] of Object.entries(groups)) {
       const { webhooks = 1, hosts = 1, host = name, answer = () => answerOf(200, 10) } = group;
@@ -195,7 +187,6 @@ export class Scenario {
         this.#groups.set(webhook, name);
       }
     }
-    return numbers.size;
   }
 
   #start({ of, attempts, workerId, runId }: SimulatedDelivery, at: number): void {

@@ -3,11 +3,12 @@ import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
 import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
 import { InFlightLimit } from "../../../src/delivery/limits/in-flight-limit.ts";
-import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../../src/delivery/recorder.ts";
+import type { Outcome } from "../../../src/delivery/request/outcome.ts";
+import type { Gate } from "../../../src/delivery/request/post.ts";
 import { RetryPasses } from "../../../src/delivery/retry-pass.ts";
-import { EXEMPT_MS, Sender, type SenderParts } from "../../../src/delivery/sender.ts";
+import { Sender, type SenderParts } from "../../../src/delivery/sender.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
 import type { Answer, Measuring } from "./receivers.ts";
 import type { RetryTable } from "./retry-table.ts";
@@ -25,6 +26,12 @@ const SIGNATURE = { "webhook-id": "", "webhook-timestamp": "", "webhook-signatur
 const SIGNED = () => SIGNATURE;
 const NONE: ReadonlySet<bigint> = new Set();
 
+/** Is told of each request that a worker starts, and of its outcome. */
+export interface RequestsAccount {
+  started(delivery: SimulatedDelivery, limit: InFlightLimit, at: number): void;
+  ended(delivery: SimulatedDelivery, outcome: Outcome): void;
+}
+
 /** The environment of a worker. */
 export interface WorkerSurroundings {
   time: SimulatedTime;
@@ -36,16 +43,16 @@ export interface WorkerSurroundings {
   /** Thread time per delivery, in microseconds: half when it is sent, half when its response arrives. */
   deliveryUs: number;
   payloadBytes: number;
-  hosts: number;
-  webhooks: number;
   workers: number;
+  /** Is told of the requests of this worker. */
+  account?: RequestsAccount;
   /** The utilization of the thread. Defaults to that by the work of deliveries. */
   utilization?: () => number;
 }
 
 /**
  * A worker process: the service's scheduler, sender, pumps and retry passes, on simulated sockets and a simulated
- * database. Independently counts requests in flight and checks them against the limits.
+ * database.
  */
 export class SimulatedWorker {
   readonly pumps: Pumps;
@@ -53,23 +60,11 @@ export class SimulatedWorker {
   readonly limit: InFlightLimit;
   /** The number of deliveries claimed and not yet recorded or released. */
   held = 0;
-  inFlight = 0;
-  probes = 0;
   readonly #around: WorkerSurroundings;
   readonly #recorder: SimulatedRecorder;
   readonly #halfMs: number;
-  /** Requests in flight that started less than EXEMPT_MS ago, oldest first: they may count in the budgets. */
-  readonly #recent = new Set<Request>();
-  #recentProbes = 0;
-  /** Requests in flight per host, without probes of single webhooks, and per webhook. */
-  readonly #toHost: Uint16Array;
-  readonly #toWebhook: Uint16Array;
-  /** Hosts and webhooks whose last outcome was a timeout. */
-  readonly #hungHosts: Uint8Array;
-  readonly #hung: Uint8Array;
   /** Responses that wait for the thread. */
   readonly #backlog: Request[] = [];
-  #posting: SimulatedDelivery | undefined;
   /** The time at which the thread becomes free. */
   #freeAt = 0;
   /** The total work in milliseconds, and its value and the time at the last sample. */
@@ -81,10 +76,6 @@ export class SimulatedWorker {
     const { time, database, queue, retryTable, delivery } = around;
     const { clock } = time;
     this.#halfMs = around.deliveryUs / 2_000;
-    this.#toHost = new Uint16Array(around.hosts);
-    this.#toWebhook = new Uint16Array(around.webhooks);
-    this.#hungHosts = new Uint8Array(around.hosts);
-    this.#hung = new Uint8Array(around.webhooks);
     this.#recorder = new SimulatedRecorder(around);
     this.limit = new InFlightLimit(delivery.maxInFlight, around.utilization ?? (() => this.#utilization()));
     const lease = {
@@ -109,7 +100,7 @@ export class SimulatedWorker {
       {
         clock,
         log,
-        post: (_request, outcome, gate) => this.#post(outcome, gate),
+        post: (_request, outcome, gate, delivery) => this.#post(delivery as SimulatedDelivery, outcome, gate),
         sign: SIGNED,
         additions: () => ({ headers: [] }),
         recorder: this.#recorder,
@@ -157,11 +148,7 @@ export class SimulatedWorker {
         worker.held += deliveries.length;
         return [];
       },
-      // Called immediately before the POST.
-      of(posted) {
-        worker.#posting = posted as SimulatedDelivery;
-        return CONTENT;
-      },
+      of: () => CONTENT,
       release() {
         worker.held -= 1;
       },
@@ -190,69 +177,18 @@ export class SimulatedWorker {
     return this.#freeAt;
   }
 
-  #post(outcome: Request["outcome"], gate: Parameters<SenderParts["post"]>[2]): void {
-    const delivery = this.#posting as SimulatedDelivery;
+  #post(delivery: SimulatedDelivery, outcome: Request["outcome"], gate: Gate): void {
     if (!gate.maySend()) {
       gate.withdrawn();
       return;
     }
-    const { host, number } = delivery.of;
-    const role = this.#roleOf(delivery);
-    const { time } = this.#around;
-    const at = time.now;
-    this.#exempt(at - EXEMPT_MS);
-    this.#check(delivery, role);
-    this.inFlight += 1;
-    this.#toWebhook[number] = (this.#toWebhook[number] as number) + 1;
-    if (role !== "usual") this.probes += 1;
-    if (role !== "webhook probe") this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
+    const { time, account } = this.#around;
+    account?.started(delivery, this.limit, time.now);
     const started = this.#workHalf();
     this.#around.measurements.started(delivery, started);
-    const answer = host.answer(delivery, started);
-    const request = new Request(this, delivery, answer, outcome, role, at);
-    this.#recent.add(request);
-    if (role !== "usual") this.#recentProbes += 1;
+    const answer = delivery.of.host.answer(delivery, started);
+    const request = new Request(this, delivery, answer, outcome);
     if (answer.durationMs < Number.POSITIVE_INFINITY) time.plan(started + answer.durationMs, request);
-  }
-
-  #roleOf({ of: { host, number } }: SimulatedDelivery): Role {
-    if (this.#hungHosts[host.number] === 1) return "host probe";
-    return this.#hung[number] === 1 ? "webhook probe" : "usual";
-  }
-
-  /** Forgets requests that started before a time: they may no longer count in the budget. */
-  #exempt(before: number): void {
-    for (const request of this.#recent) {
-      if (request.started >= before) return;
-      this.#forgetRecent(request);
-    }
-  }
-
-  #forgetRecent(request: Request): void {
-    if (this.#recent.delete(request) && request.role !== "usual") this.#recentProbes -= 1;
-  }
-
-  /** Checks the limits for one more request. */
-  #check({ of: { host, number } }: SimulatedDelivery, role: Role): void {
-    const isProbe = role !== "usual";
-    const { delivery, measurements } = this.#around;
-    const { max, value: budget } = this.limit;
-    if (this.inFlight >= max) measurements.exceeded(`${this.inFlight + 1} in flight, limit ${max}`);
-    // Slow hosts have a budget of their own.
-    if (this.#recent.size >= 2 * budget)
-      measurements.exceeded(`${this.#recent.size + 1} recent requests in flight, two budgets of ${budget}`);
-    if ((this.#toWebhook[number] as number) >= delivery.maxPerWebhook)
-      measurements.exceeded("a webhook's limit");
-    if (isProbe && this.#recentProbes >= Math.max(1, budget / 4))
-      measurements.exceeded("a quarter of the budget by probes");
-    if (isProbe && this.probes >= Math.max(1, max / 4))
-      measurements.exceeded("a quarter of the limit by probes");
-    if (role === "webhook probe" && (this.#toWebhook[number] as number) > 0)
-      measurements.exceeded("one probe of a webhook");
-    if (role === "host probe" && (this.#toHost[host.number] as number) > 0)
-      measurements.exceeded("one probe of a host");
-    if (role === "usual" && (this.#toHost[host.number] as number) >= delivery.maxPerHost)
-      measurements.exceeded("a host's limit");
   }
 
   /** A response arrives, or the timeout expires. */
@@ -275,24 +211,12 @@ export class SimulatedWorker {
     });
   }
 
-  #end(request: Request): void {
-    const { delivery, answer, outcome, role } = request;
-    this.#forgetRecent(request);
-    const { host, number } = delivery.of;
+  #end({ delivery, answer, outcome }: Request): void {
     this.#workHalf();
-    this.inFlight -= 1;
-    this.#toWebhook[number] = (this.#toWebhook[number] as number) - 1;
-    if (role !== "usual") this.probes -= 1;
-    if (role !== "webhook probe") this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
-    const verdict = verdictOf(answer.outcome);
-    if (verdict.webhook !== "none") this.#hung[number] = Number(verdict.webhook === "timeout");
-    if (verdict.host !== "none") this.#hungHosts[host.number] = Number(verdict.host === "timeout");
+    this.#around.account?.ended(delivery, answer.outcome);
     outcome(answer.outcome);
   }
 }
-
-/** How a request counts: as a probe of a host or webhook whose last outcome was a timeout, or not. */
-type Role = "usual" | "host probe" | "webhook probe";
 
 /** A request in flight. */
 class Request implements Occurrence {
@@ -300,24 +224,17 @@ class Request implements Occurrence {
   readonly delivery: SimulatedDelivery;
   readonly answer: Answer;
   readonly outcome: Parameters<SenderParts["post"]>[1];
-  readonly role: Role;
-  /** The time of its start, in simulated milliseconds. */
-  readonly started: number;
 
   constructor(
     worker: SimulatedWorker,
     delivery: SimulatedDelivery,
     answer: Answer,
     outcome: Request["outcome"],
-    role: Role,
-    started: number,
   ) {
     this.worker = worker;
     this.delivery = delivery;
     this.answer = answer;
     this.outcome = outcome;
-    this.role = role;
-    this.started = started;
   }
 
   happen(): void {
