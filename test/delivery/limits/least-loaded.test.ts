@@ -2,32 +2,12 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { LeastLoaded } from "../../../src/delivery/limits/least-loaded.ts";
 
-test("nothing is first among no items", () => {
-  const items = new LeastLoaded<string>();
-  expect(items.first()).toBeUndefined();
-  items.set("a", 3);
-  items.delete("a");
-  expect(items.first()).toBeUndefined();
-  expect([items.size, items.has("a")]).toEqual([0, false]);
-});
-
-test("among items with the same load, the item that has had this load for longest is first", () => {
-  const items = new LeastLoaded<string>();
-  items.set("a", 1);
-  items.set("b", 1);
-  items.set("a", 1);
-  expect(items.first()).toBe("a");
-  items.set("a", 2);
-  items.set("a", 1);
-  expect(items.first()).toBe("b");
-});
-
 const change = fc.record({
   item: fc.nat({ max: 6 }),
   load: fc.option(fc.nat({ max: 40 }), { nil: undefined }),
 });
 
-test("the first item has the least load, whatever was added, changed and deleted before", () => {
+test("the first item has the least load, and has had it for longest, whatever was added, changed and deleted before", () => {
   fc.assert(
     fc.property(fc.array(change, { maxLength: 100 }), (changes) => {
       const items = new LeastLoaded<number>();

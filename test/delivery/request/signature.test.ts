@@ -1,6 +1,6 @@
 import { createPublicKey, generateKeyPairSync, randomBytes, randomUUID, verify } from "node:crypto";
 import { Webhook } from "standardwebhooks";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import {
   createSecretBox,
   keyPairContext,
@@ -44,60 +44,50 @@ function keyPair(expires: Date | null = null) {
 
 const signaturesOf = (headers: { "webhook-signature": string }) => headers["webhook-signature"].split(" ");
 
-describe("a signature", () => {
-  test("is one of Standard Webhooks, over this id and this body", () => {
-    const one = secret();
-    const headers = sign([one], randomUUID(), new Date(), BODY);
-    expect(() => one.receiver.verify(BODY, headers)).not.toThrow();
-    expect(() => one.receiver.verify(`${BODY} `, headers)).toThrow();
-    expect(() => one.receiver.verify(BODY, { ...headers, "webhook-id": randomUUID() })).toThrow();
-    expect(() => secret().receiver.verify(BODY, headers)).toThrow();
-  });
+const soon = () => new Date(Date.now() + 60_000);
+const isVerified = (
+  { receiver }: ReturnType<typeof secret>,
+  headers: ReturnType<typeof sign>,
+  body = BODY,
+) => {
+  try {
+    return receiver.verify(body, headers) !== undefined;
+  } catch {
+    return false;
+  }
+};
 
-  test("is made with every secret that is valid, the newest first", () => {
-    const [newest, old, older] = [
-      secret(),
-      secret(new Date(Date.now() + 60_000)),
-      secret(new Date(Date.now() + 30_000)),
-    ];
-    const headers = sign([newest, old, older], randomUUID(), new Date(), BODY);
-    expect(signaturesOf(headers)).toHaveLength(3);
-    for (const { receiver } of [newest, old, older]) {
-      expect(() => receiver.verify(BODY, headers)).not.toThrow();
-    }
-    const [first] = signaturesOf(headers);
-    expect(() =>
-      newest.receiver.verify(BODY, { ...headers, "webhook-signature": first as string }),
-    ).not.toThrow();
-  });
+test("a signature is one of Standard Webhooks, over this id and this body", () => {
+  const one = secret();
+  const headers = sign([one], randomUUID(), new Date(), BODY);
+  expect(isVerified(one, headers)).toBe(true);
+  expect(isVerified(one, headers, `${BODY} `)).toBe(false);
+  expect(isVerified(one, { ...headers, "webhook-id": randomUUID() })).toBe(false);
+  expect(isVerified(secret(), headers)).toBe(false);
+});
 
-  test("is made with what is valid at the moment of the attempt, whenever the delivery was claimed", () => {
-    const end = new Date();
-    const [newest, old] = [secret(), secret(end)];
-    const id = randomUUID();
-    const before = sign([newest, old], id, new Date(end.getTime() - 1), BODY);
-    expect(() => old.receiver.verify(BODY, before)).not.toThrow();
-    const after = sign([newest, old], id, end, BODY);
-    expect(signaturesOf(after)).toHaveLength(1);
-    expect(() => old.receiver.verify(BODY, after)).toThrow();
-    expect(() => newest.receiver.verify(BODY, after)).not.toThrow();
-  });
+test("a signature is made with every secret that is valid at the moment of the attempt, the newest first", () => {
+  const end = new Date();
+  const [newest, old, ended] = [secret(), secret(soon()), secret(end)];
+  const id = randomUUID();
+  const before = sign([newest, old, ended], id, new Date(end.getTime() - 1), BODY);
+  expect([newest, old, ended].map((each) => isVerified(each, before))).toEqual([true, true, true]);
+  const [first = ""] = signaturesOf(before);
+  expect(isVerified(newest, { ...before, "webhook-signature": first })).toBe(true);
+  const after = sign([newest, old, ended], id, end, BODY);
+  expect([newest, old, ended].map((each) => isVerified(each, after))).toEqual([true, true, false]);
+  expect(signaturesOf(after)).toHaveLength(2);
+});
 
-  test("is also made with every valid key pair, after those of the secrets, which receivers still find", () => {
-    const [one, newest, old, expired] = [
-      secret(),
-      keyPair(),
-      keyPair(new Date(Date.now() + 60_000)),
-      keyPair(new Date()),
-    ];
-    const headers = sign([one, newest, old, expired], randomUUID(), new Date(), BODY);
-    expect(signaturesOf(headers).map((each) => each.split(",")[0])).toEqual(["v1", "v1a", "v1a"]);
-    expect(() => one.receiver.verify(BODY, headers)).not.toThrow();
-    for (const { accepts } of [newest, old]) {
-      expect(accepts(headers, BODY)).toBe(true);
-      expect(accepts(headers, `${BODY} `)).toBe(false);
-      expect(accepts({ ...headers, "webhook-id": randomUUID() }, BODY)).toBe(false);
-    }
-    expect(expired.accepts(headers, BODY)).toBe(false);
-  });
+test("a signature is also made with every valid key pair, after those of the secrets, which receivers still find", () => {
+  const [one, newest, old, ended] = [secret(), keyPair(), keyPair(soon()), keyPair(new Date())];
+  const headers = sign([one, newest, old, ended], randomUUID(), new Date(), BODY);
+  expect(signaturesOf(headers).map((each) => each.split(",")[0])).toEqual(["v1", "v1a", "v1a"]);
+  expect(isVerified(one, headers)).toBe(true);
+  for (const { accepts } of [newest, old]) {
+    expect(accepts(headers, BODY)).toBe(true);
+    expect(accepts(headers, `${BODY} `)).toBe(false);
+    expect(accepts({ ...headers, "webhook-id": randomUUID() }, BODY)).toBe(false);
+  }
+  expect(ended.accepts(headers, BODY)).toBe(false);
 });
