@@ -137,7 +137,7 @@ export async function startTestApi(
     },
     key,
     client: (service, secret) => createClient(service, grpc(api, secret, connection)),
-    async register({ process = 1, url = `https://receiver.example/${randomUUID()}`, key: secret } = {}) {
+    async register({ process = 1, url = freshUrl(), key: secret } = {}) {
       const { webhook } = await api.client(WebhookService, secret).createWebhook({ process, url });
       return webhook?.id as bigint;
     },
@@ -169,6 +169,12 @@ export async function useApi(): Promise<TestApi> {
   await api.empty();
   return api;
 }
+
+/** An address that no other webhook has. */
+export const freshUrl = () => `https://receiver.example/${randomUUID()}`;
+
+/** The fields that the contract (2.1) gives a webhook. */
+export const CONTRACT_FIELDS = ["Id", "Created", "Modified", "WebhookProcess", "Url", "Application"];
 
 /** Keys that can do one thing only. */
 export const ONLY = {
