@@ -1,6 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { type AuditRecord, audited } from "../../../src/db/audit/audit-log.ts";
-import { rows } from "../../../src/db/database.ts";
 import { createEndpoint } from "../../../src/db/endpoints/endpoints.ts";
 import { termOf } from "../../../src/db/events/search.ts";
 import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts";
@@ -216,7 +215,10 @@ async function settingsOf(api: TestApi, ids: readonly bigint[]): Promise<WorldSe
   };
 }
 
-/** Gives a webhook deliveries and replays. */
+/** What each delivery has that others must not learn. */
+const SECRETS = ["idempotency", "order", "payload", "user", "error", "response", "reason"] as const;
+
+/** Gives a webhook an event with a delivery in each state, and replays. */
 async function filled(
   api: TestApi,
   key: WorldKey,
@@ -224,89 +226,63 @@ async function filled(
   { secrets, settings }: WorldSettings,
 ): Promise<WorldWebhook> {
   const { db } = api.context;
-  const { process, url, endpointId } = webhook;
-  const markers = [...secrets];
-  const deliveryIds: string[] = [];
-  const eventIds: string[] = [];
-  const searched = [url];
+  const { id: webhookId, process, url, endpointId } = webhook;
+  const made: WorldWebhook = {
+    ...webhook,
+    appId: key.appId,
+    keyId: key.id,
+    deliveryIds: [],
+    eventIds: [],
+    replayIds: [],
+    searched: [url],
+    markers: [...secrets],
+    settings: [url, ...settings, ...(endpointId === null ? [] : [endpointId])],
+  };
   for (const state of STATES) {
-    const [idempotencyKey, orderNumber] = [marker("idempotency"), marker("order")];
-    const hidden = { payload: marker("payload"), user: marker("user"), error: marker("error") };
-    const [response, reason] = [marker("response"), marker("reason")];
-    const [{ runId } = { runId: 0 }] = await rows<{ runId: number }>(
-      db,
-      `insert into runs (workflow_id, first_run_id, lease_until, sent) values (:workflow, :run, now() + '1 day', 1)
-        returning id as "runId"`,
-      { workflow: marker("workflow"), run: randomUUID() },
-    );
-    const [{ eventId } = { eventId: "" }] = await rows<{ eventId: string }>(
-      db,
-      `insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-        values (new_event_id(), :keyId::uuid, :name, :process::int, :user, now(), 1, :payload) returning id as "eventId"`,
-      {
-        keyId: key.id,
-        name: idempotencyKey,
+    const hidden = Object.fromEntries(SECRETS.map((what) => [what, marker(what)]));
+    const { idempotency, order, payload, user, error, response, reason } = hidden as Record<
+      (typeof SECRETS)[number],
+      string
+    >;
+    const lease = db.raw("now() + interval '1 day'");
+    const run = { workflow_id: marker("workflow"), first_run_id: randomUUID(), lease_until: lease, sent: 1 };
+    const [{ id: runId }] = await db("runs").insert(run).returning("id");
+    const published = { api_key_id: key.id, idempotency_key: idempotency };
+    const [{ id: eventId }] = await db("events")
+      .insert({
+        id: db.raw("new_event_id()"),
+        ...published,
         process,
-        user: hidden.user,
-        payload: JSON.stringify({ Text: hidden.payload }),
-      },
-    );
+        user_id: user,
+        occurred: db.fn.now(),
+        recipients: 1,
+        payload: JSON.stringify({ Text: payload }),
+      })
+      .returning("id");
     await db("idempotency_keys").insert({
-      api_key_id: key.id,
-      idempotency_key: idempotencyKey,
+      ...published,
       event_id: eventId,
       request_sha256: Buffer.alloc(32),
     });
-    await db("search_terms").insert({ term: String(termOf(orderNumber)), event_id: eventId });
-    const attempt = { durationMs: 5, status: 500, error: hidden.error, responseStart: response };
-    const [deliveryId] = (await storeDeliveries(db, [
-      {
-        id: idBeside(eventId),
-        webhookId: webhook.id,
-        eventId,
-        state,
-        tried: [attempt],
-        runId,
-        reason,
-      },
-    ])) as [string];
-    deliveryIds.push(deliveryId);
-    eventIds.push(eventId);
-    searched.push(hidden.user, idempotencyKey, orderNumber);
-    markers.push(
-      eventId,
-      deliveryId,
-      idempotencyKey,
-      orderNumber,
-      ...Object.values(hidden),
-      response,
-      reason,
-    );
+    await db("search_terms").insert({ term: String(termOf(order)), event_id: eventId });
+    const tried = [{ status: 500, error, responseStart: response }];
+    const delivery = { id: idBeside(eventId), webhookId, eventId, state, tried, runId, reason };
+    const deliveryIds = await storeDeliveries(db, [delivery]);
+    made.deliveryIds.push(...deliveryIds);
+    made.eventIds.push(eventId);
+    made.searched.push(user, idempotency, order);
+    made.markers.push(eventId, ...deliveryIds, ...Object.values(hidden));
   }
-  const replayIds: string[] = [];
   if (key.processes.length === 0 || key.processes.includes(process)) {
     const text = marker("replayed");
-    const filter = { webhookId: webhook.id, states: ["failed" as const], search: { text } };
+    const filter = { webhookId, states: ["failed" as const], search: { text } };
     const scope = scopeOf({ installedAppId: key.appId, allowedProcesses: key.processes, permissions: [] });
     const request = { apiKeyId: key.id, idempotencyKey: null, kind: "resend" as const, filter };
     const { id } = await insertReplay(db, scope, request, 30);
-    replayIds.push(id);
-    markers.push(id, text);
+    made.replayIds.push(id);
+    made.markers.push(id, text);
   }
-  return {
-    id: webhook.id,
-    replayIds,
-    process,
-    url,
-    appId: key.appId,
-    keyId: key.id,
-    deliveryIds,
-    eventIds,
-    searched,
-    markers,
-    endpointId,
-    settings: [url, ...settings, ...(endpointId === null ? [] : [endpointId])],
-  };
+  return made;
 }
 
 /** The parts of the world that a key of an app may not reach, worked out apart from the service's own code. */
