@@ -144,13 +144,23 @@ export function largestValues(desc: DescMessage, request: Message): FieldValue[]
   });
 }
 
-/** Ids that nothing has, or had. */
-export function unknownIds(desc: DescMessage, request: Message): FieldValue[] {
+/** Ids that nothing has; for webhooks also that of a deleted one. */
+export function unknownIds(desc: DescMessage, request: Message, deletedWebhookId: bigint): FieldValue[] {
   return [...placesIn(reflect(desc, request))].flatMap(({ field, path, owner }) => {
     if (!isId(field) || field.fieldKind !== "scalar" || !owner(reflect(desc, request)).isSet(field))
       return [];
-    const value = field.scalar === ScalarType.STRING ? randomUUID() : 4_711n;
-    return [{ path, what: "unknown", set: (other) => owner(reflect(desc, other)).set(field, value) }];
+    const values: [string, string | bigint][] =
+      field.scalar === ScalarType.STRING
+        ? [["unknown", randomUUID()]]
+        : [
+            ["unknown", 4_711n],
+            ["deleted", deletedWebhookId],
+          ];
+    return values.map(([what, value]) => ({
+      path,
+      what,
+      set: (other: Message) => owner(reflect(desc, other)).set(field, value),
+    }));
   });
 }
 

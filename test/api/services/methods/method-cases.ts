@@ -288,7 +288,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     "StatsService.WatchOverview": nothing,
     "StatsService.GetHistory": nothing,
     "StatsService.ListWebhookStats": nothing,
-    "StatsService.GetWebhookStats": about,
+    "StatsService.GetWebhookStats": { ...about, unknown: { "webhook_id, deleted": "accepted" } },
     "StatsService.ListWebhookHistory": nothing,
     "StatsService.ListDispatchRuns": { ...nothing, forApps: Code.PermissionDenied },
     "StatsService.DispatchNow": {
@@ -304,10 +304,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     "ReplayService.StartReplay": {
       request: async () => ({
         idempotencyKey: randomUUID(),
-        what: {
-          case: "resend",
-          value: { webhookId: await webhookId(), eventId: randomUUID(), process: 1 },
-        },
+        what: { case: "resend", value: { webhookId: await webhookId(), eventId: randomUUID(), process: 1 } },
       }),
       others: async () => [
         { what: { case: "backfill", value: { webhookId: await webhookId(), from: FROM_YEAR_2000 } } },
@@ -332,10 +329,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     "ReplayService.CancelReplay": { ...aboutReplay, entries: ofReplay("REPLAY_CANCELLED") },
     "EndpointService.CreateEndpoint": {
       request: async () => ({ processes: [1, 2], url: freshUrl(), name: "Shop" }),
-      entries: (_, { endpoint }) => ({
-        ENDPOINT_CREATED: [endpoint.id],
-        WEBHOOK_CREATED: idsOf(endpoint),
-      }),
+      entries: (_, { endpoint }) => ({ ENDPOINT_CREATED: [endpoint.id], WEBHOOK_CREATED: idsOf(endpoint) }),
       again: Code.AlreadyExists,
     },
     "EndpointService.GetEndpoint": { request: async () => ({ endpointId: (await newEndpoint()).id }) },

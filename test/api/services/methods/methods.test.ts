@@ -5,6 +5,7 @@ import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { AuditActionSchema, AuditEntrySchema, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import type { PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Permission, required_permission } from "../../../../gen/webhook/v1/options_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
 import { ALL_PERMISSIONS } from "../../../../src/db/keys/api-keys.ts";
 import { callMethod, METHODS } from "../../../support/any-method.ts";
@@ -20,6 +21,8 @@ const api = await startTestApi({
 });
 const changedRows = await watchRows(api.context.db);
 const cases = await methodCases(api);
+const deletedWebhookId = await api.register();
+await api.client(WebhookService).deleteWebhook({ webhookId: deletedWebhookId });
 afterAll(() => api.stop());
 // Of open replays there are few.
 afterEach(() => api.context.db("replays").delete());
@@ -147,12 +150,12 @@ describe("fields", () => {
     for (const right of [await request(), ...(await others())]) {
       const message = create(method.input, right);
       await changedRows();
-      for (const { path, set } of unknownIds(method.input, message)) {
+      for (const { path, what, set } of unknownIds(method.input, message, deletedWebhookId)) {
         const copy = clone(method.input, message);
         set(copy);
         const refused = await refusalOf(method, secret, copy);
-        const expected = unknown[path] ?? Code.NotFound;
-        expect([path, refused?.code ?? "accepted"]).toEqual([path, expected]);
+        const expected = unknown[`${path}, ${what}`] ?? unknown[path] ?? Code.NotFound;
+        expect([path, what, refused?.code ?? "accepted"]).toEqual([path, what, expected]);
         if (expected !== "accepted") expect(await changedRows()).toEqual([]);
       }
     }
@@ -166,7 +169,9 @@ describe("fields", () => {
       await changedRows();
       const refused = await refusalOf(method, secret, message);
       if (refused) expect(await changedRows()).toEqual([]);
-      const [id] = unknownIds(method.input, message).filter(({ path }) => unknown[path] !== "accepted");
+      const [id] = unknownIds(method.input, message, deletedWebhookId).filter(
+        ({ path }) => unknown[path] !== "accepted",
+      );
       id?.set(message);
       const expected = id && forApps === undefined ? await refusalOf(method, secret, message) : undefined;
       expect([refused?.code, withoutIds(refused)]).toEqual([
