@@ -1,18 +1,15 @@
-import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
-import { useApi } from "../../../support/test-api.ts";
+import { freshUrl, useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 
 const create = async (key: string, url: string) =>
   (await api.rest("POST", "/api/webhook", { key, json: { process: 1, url } })).envelope;
-const newUrl = () => `https://receiver.example/${randomUUID()}`;
 
 test("§4.2.1: creating a webhook that another key registered returns it, with a warning and nothing of its owner", async () => {
   const [first, second] = [await api.key({ name: "First owner" }), await api.key()];
-  const url = newUrl();
+  const url = freshUrl();
   const made = await create(first.secret, url);
   const found = await create(second.secret, url);
   expect(found).toMatchObject({ Success: true, Data: made.Data });
@@ -25,15 +22,14 @@ test("§4.2.1: creating a webhook that another key registered returns it, with a
 
 test("a webhook that the key itself registered, now or before, is returned without a warning", async () => {
   const { secret } = await api.key();
-  const url = newUrl();
+  const url = freshUrl();
   expect((await create(secret, url)).Warnings).toEqual([]);
   expect((await create(secret, url)).Warnings).toEqual([]);
 });
 
 test("a key of an app that finds another app's webhook is warned that it gets no secret of it", async () => {
-  const app = await createInstalledApp(api.context.db, "Shop");
-  const { secret } = await api.key({ installedAppId: app.id });
-  const url = newUrl();
+  const { secret } = await api.key({ installedAppId: await api.app() });
+  const url = freshUrl();
   const made = await create(api.adminKey, url);
   const client = api.client(WebhookService, secret);
   const found = await client.createWebhook({ process: 1, url });
