@@ -185,16 +185,6 @@ test("events of one call are found each by its own values", async () => {
   expect(new Set(found.deliveries.map(({ eventId }) => eventId))).toEqual(new Set([ids[0], ids[2]]));
 });
 
-test("all deliveries that a search finds are sent again, and no other", async () => {
-  const wanted = await publish({ orderNumber: "SO-again" });
-  const other = await publish({ orderNumber: "SO-other" });
-  await fail([...wanted.ids, ...other.ids]);
-  const sent = await deliveries.sendAgainMany({ search: "so-again" });
-  expect(sent).toMatchObject({ sentAgain: 3, nextPageToken: "" });
-  expect(await search("SO-again", { states: [DeliveryState.PENDING] })).toEqual(wanted.ids);
-  expect(await search("SO-other", { states: [DeliveryState.PENDING] })).toEqual([]);
-});
-
 test("a search that many events match is paged to the older and back, and continues where it has ended early", async () => {
   const made = await rows<{ id: string }>(
     db,

@@ -1,13 +1,9 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { sendManyAgain } from "../../../../src/db/deliveries/send-again.ts";
-import { type ClaimedDelivery, claimGroup, claimPending } from "../../../../src/db/queue/claims.ts";
-import { recordAttempts } from "../../../../src/db/queue/results.ts";
-import { assignGroups } from "../../../../src/db/queue/retry-groups.ts";
-import { ALL, freshClaimant, NO_WAIT, result } from "../../../db/queue/queue.ts";
 import { failure } from "../../../support/failure.ts";
 import { pagesOf } from "../../../support/pages.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -44,80 +40,41 @@ test.each(["delivered", "failed", "cancelled"] as const)(
   },
 );
 
-/** Gives a pending delivery a round: an attempt for each of the answers, as the dispatch records them. */
-async function attempt(deliveryId: string, statuses: readonly number[]): Promise<void> {
-  const claimant = await freshClaimant(db);
-  const claimed = (found: readonly ClaimedDelivery[]) => {
-    const delivery = found.find(({ id }) => id === deliveryId);
-    if (!delivery) throw new Error(`delivery ${deliveryId} cannot be claimed`);
-    return delivery;
-  };
-  for (const [before, status] of statuses.entries()) {
-    if (before > 0) await assignGroups(db, claimant.runId);
-    const { deliveries: found } =
-      before === 0
-        ? await claimPending(db, claimant, ALL)
-        : await claimGroup(db, claimant, { ...ALL, group: 1 });
-    await recordAttempts(db, [result(claimed(found), status)], NO_WAIT);
-  }
-}
-
-describe("a delivery that is sent again keeps every attempt that was recorded, with its number,", () => {
-  /** Numbers and answers, as callers are told; with how many are kept apart from the delivery's own row. */
-  async function recorded(deliveryId: string) {
+test("a delivery that is sent again keeps every attempt that was recorded, with its number", async () => {
+  const webhookId = await api.register();
+  const tried = [{ status: 500 }, { status: 502 }];
+  const failed = { webhookId, state: "failed" as const };
+  const ids = await storeDeliveries(db, [
+    { ...failed, tried },
+    // Ended without an attempt, which makes none up.
+    { ...failed, tried, reason: "expired", endedUntried: true },
+    { ...failed, reason: "interrupted" },
+  ]);
+  const recorded = async (deliveryId: string) => {
     const { delivery, attempts } = await deliveries.getDelivery({ deliveryId });
     expect(await db("all_attempts").where("delivery_id", deliveryId)).toHaveLength(attempts.length);
-    return {
-      state: delivery?.state,
-      counts: [delivery?.attemptCount, delivery?.roundStart],
-      attempts: attempts.map(({ number, status }) => [number, status]),
-      apart: (await db("attempts").where("delivery_id", deliveryId)).length,
-    };
-  }
-  const numbered = (statuses: readonly number[]) => statuses.map((status, index) => [index + 1, status]);
-
-  test("through failed and delivered rounds", async () => {
-    const webhookId = await api.register();
-    const { deliveryId } = await api.client(WebhookService).sendTestEvent({ webhookId });
-    const first = [500, 501, 502, 503];
-    await attempt(deliveryId, first);
-    const attempts = numbered(first);
-    expect(await recorded(deliveryId)).toEqual({ state: FAILED, counts: [4, 0], attempts, apart: 3 });
-    await deliveries.sendAgain({ deliveryId });
-    expect(await recorded(deliveryId)).toEqual({ state: PENDING, counts: [4, 4], attempts, apart: 4 });
-    const second = [504, 200];
-    await attempt(deliveryId, second);
-    const sixAttempts = numbered([...first, ...second]);
-    const arrived = { state: DELIVERED, counts: [6, 4], attempts: sixAttempts, apart: 5 };
-    expect(await recorded(deliveryId)).toEqual(arrived);
-    const sent = await deliveries.sendAgainMany({ webhookId, states: [DELIVERED] });
-    expect(sent).toMatchObject({ sentAgain: 1 });
-    expect(await recorded(deliveryId)).toMatchObject({ counts: [6, 6], attempts: sixAttempts, apart: 6 });
-    const third = [505, 506, 507, 508];
-    await attempt(deliveryId, third);
-    expect(await recorded(deliveryId)).toEqual({
-      state: FAILED,
-      counts: [10, 6],
-      attempts: numbered([...first, ...second, ...third]),
-      apart: 9,
-    });
-  });
-
-  test("after an end without an attempt, which makes none up", async () => {
-    const webhookId = await api.register();
-    const tried = [{ status: 500 }, { status: 502 }];
-    const [deliveryId = "", untried = ""] = await storeDeliveries(db, [
-      { webhookId, state: "failed", reason: "expired", tried, endedUntried: true },
-      { webhookId, state: "failed", reason: "interrupted" },
-    ]);
-    for (const id of [deliveryId, untried]) await deliveries.sendAgain({ deliveryId: id });
-    const kept = { counts: [2, 2], attempts: numbered([500, 502]), apart: 2 };
-    expect(await recorded(deliveryId)).toMatchObject(kept);
-    expect(await recorded(untried)).toMatchObject({ counts: [0, 0], attempts: [], apart: 0 });
-    await attempt(deliveryId, [200]);
-    const arrived = { counts: [3, 2], attempts: numbered([500, 502, 200]), apart: 2 };
-    expect(await recorded(deliveryId)).toMatchObject(arrived);
-  });
+    return [
+      delivery?.attemptCount,
+      delivery?.roundStart,
+      attempts.map(({ number, status }) => [number, status]),
+    ];
+  };
+  const both = [
+    [1, 500],
+    [2, 502],
+  ];
+  for (const deliveryId of ids) await deliveries.sendAgain({ deliveryId });
+  expect(await Promise.all(ids.map(recorded))).toEqual([
+    [2, 2, both],
+    [2, 2, both],
+    [0, 0, []],
+  ]);
+  // Once it has arrived, many of them are sent again like one.
+  const [first = ""] = ids;
+  await changeDelivery(db, first, { state: "delivered", attempts: 3, tried: [{ status: 200 }] });
+  const sent = await deliveries.sendAgainMany({ webhookId, states: [DELIVERED] });
+  expect(sent).toMatchObject({ sentAgain: 1 });
+  expect(await recorded(first)).toEqual([3, 3, [...both, [3, 200]]]);
 });
 
 test("a delivery that has had 30,000 attempts is not sent again", async () => {

@@ -8,7 +8,7 @@ import { revokeApiKey } from "../../../../src/db/keys/key-revocation.ts";
 import { queueMany } from "../../../db/queue/queue.ts";
 import { connect, grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { anOrder, lock, orderEvent, waitingQueries } from "../../../support/grpc-calls.ts";
+import { anOrder, lock, orderEvent } from "../../../support/grpc-calls.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { ONLY, useApi } from "../../../support/test-api.ts";
 
@@ -82,14 +82,6 @@ test.each(ways)("in %s a bad event is refused by its index and stops no other", 
   expect(results[8]?.result.value).toMatchObject({ index: 8, message: tooLarge });
 });
 
-test("publishing a whole stream again queues nothing and answers the same ids", async () => {
-  const requests = many(100);
-  const first = await events.publishEvents(stream(requests));
-  const again = await events.publishEvents(stream(requests));
-  expect(idsOf(again.results)).toEqual(idsOf(first.results));
-  expect(new Set(outcomes(again.results))).toEqual(new Set(["duplicate"]));
-});
-
 test("of a stream that breaks, what was stored stays, and sending all of it again stores the rest once", async () => {
   const requests = many(60);
   const abort = new AbortController();
@@ -106,7 +98,11 @@ test("of a stream that breaks, what was stored stays, and sending all of it agai
   expect((await broken)?.code).toBe(Code.Canceled);
   const { results } = await events.publishEvents(stream(requests));
   expect(outcomes(results)).toEqual(requests.map((_, index) => (index < 30 ? "duplicate" : "stored")));
-  expect(await storedUnder(requests)).toHaveLength(60);
+  const again = await events.publishEvents(stream(requests));
+  expect([outcomes(again.results), idsOf(again.results)]).toEqual([
+    Array(60).fill("duplicate"),
+    idsOf(results),
+  ]);
 });
 
 test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
@@ -204,7 +200,7 @@ async function publishTogether(requests: readonly Request[]): Promise<(Code | un
   const release = await lock(api, "events");
   onTestFinished(release);
   const calls = requests.map((request) => failure(events.publishEvent(request)));
-  await expect.poll(() => waitingQueries(api)).toBeGreaterThan(0);
+  // Without a query: the calls may have all of the connections.
   await othersHaveArrived();
   await release();
   return (await Promise.all(calls)).map((error) => error?.code);

@@ -1,7 +1,13 @@
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import {
+  DeliveryService,
+  DeliveryState,
+  type GetDeliveryResponse,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { workflowLinks } from "../../../../src/temporal/connection/links.ts";
+import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
@@ -65,4 +71,44 @@ test("links to the Temporal UI name the namespace, the workflow and its executio
     "http://127.0.0.1:8233/namespaces/shop/workflows/dispatch%201/a%2Fb",
   );
   expect(workflowLinks(undefined, "shop")).toBeUndefined();
+});
+
+const attemptsOf = ({ attempts }: GetDeliveryResponse) =>
+  attempts.map(({ number, status, error, responseStart, durationMs }) => [
+    number,
+    status,
+    error,
+    responseStart,
+    durationMs,
+  ]);
+
+test("a delivery is answered with every attempt in order", async () => {
+  const url = "https://receiver.example/attempts";
+  const [deliveryId = ""] = await storeDeliveries(db, [{ webhookId: await api.register({ url }) }]);
+  const retryAt = new Date("2030-01-01T00:00:00Z");
+  const started = new Date("2026-01-01T00:00:00.123Z");
+  const tried = [
+    { started, durationMs: 12, status: 503, responseStart: "busy" },
+    { started, durationMs: 15_000, error: "no answer within 15 s" },
+  ];
+  await changeDelivery(db, deliveryId, { state: "retrying", attempts: 2, tried, retryAt });
+  const open = await get(deliveryId);
+  const retrying = { webhookProcess: 1, url, state: DeliveryState.RETRYING, attemptCount: 2 };
+  expect(open.delivery).toMatchObject(retrying);
+  expect(Number(open.delivery?.nextAttempt?.seconds)).toBe(retryAt.getTime() / 1_000);
+  expect(attemptsOf(open)).toEqual([
+    [1, 503, undefined, "busy", 12],
+    [2, undefined, "no answer within 15 s", undefined, 15_000],
+  ]);
+
+  // The attempt that ends a delivery is kept in the delivery's own row.
+  await db("attempts").where("delivery_id", deliveryId).delete();
+  const ending = { started, durationMs: 7, status: 200, responseStart: "ok" };
+  await changeDelivery(db, deliveryId, { state: "delivered", attempts: 3, tried: [...tried, ending] });
+  const ended = await get(deliveryId);
+  expect(ended.delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
+  expect(attemptsOf(ended)).toEqual([...attemptsOf(open), [3, 200, undefined, "ok", 7]]);
+  expect(ended.attempts.map((attempt) => timestampDate(attempt.started as Timestamp))).toEqual(
+    Array(3).fill(started),
+  );
 });
