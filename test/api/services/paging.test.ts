@@ -1,18 +1,20 @@
 import { once } from "node:events";
 import { request } from "node:http";
 import { text } from "node:stream/consumers";
+import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth, WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { failure } from "../../support/failure.ts";
+import { pagesOf } from "../../support/pages.ts";
+import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { useApi } from "../../support/test-api.ts";
 
 const WEBHOOKS = 2_300;
 /** Longer than all buffers between the service and a client that reads nothing. */
 const LONG_PATH = "x".repeat(1_900);
-const LONG_WEBHOOKS = 12_000;
+const LONG_WEBHOOKS = 9_000;
 
 const api = await useApi();
 const webhooks = api.client(WebhookService);
@@ -35,33 +37,25 @@ async function addWebhooks(count: number, path: string): Promise<void> {
   );
 }
 
-/** The sizes of all pages, and the items in order. */
-async function pagesOf<Item>(
-  read: (pageToken: string) => Promise<{ items: Item[]; nextPageToken: string }>,
-): Promise<{ sizes: number[]; items: Item[] }> {
-  const sizes: number[] = [];
-  const all: Item[] = [];
-  let pageToken = "";
-  do {
-    const { items, nextPageToken } = await read(pageToken);
-    sizes.push(items.length);
-    all.push(...items);
-    pageToken = nextPageToken;
-  } while (pageToken !== "");
-  return { sizes, items: all };
+/** The sizes of all pages, and the ids of what is listed, in order. */
+async function listed<Page extends { nextPageToken: string }>(
+  read: (pageToken: string) => Promise<Page>,
+  idsIn: (page: Page) => unknown[],
+) {
+  const pages = (await pagesOf(read)).map(idsIn);
+  return [pages.map(({ length }) => length), pages.flat()];
 }
 
 test.each([
   [0, [1_000, 1_000, 300]],
   [1_000, [1_000, 1_000, 300]],
   [575, [575, 575, 575, 575]],
-])("webhooks are listed oldest first in pages, here of page_size %i", async (pageSize, expected) => {
-  const { sizes, items } = await pagesOf(async (pageToken) => {
-    const page = await webhooks.listWebhooks({ pageSize, pageToken });
-    return { items: page.webhooks.map(({ id }) => id), nextPageToken: page.nextPageToken };
-  });
-  expect(sizes).toEqual(expected);
-  expect(items).toEqual(ids);
+])("webhooks are listed oldest first in pages, here of page_size %i", async (pageSize, sizes) => {
+  const found = await listed(
+    (pageToken) => webhooks.listWebhooks({ pageSize, pageToken }),
+    (page) => page.webhooks.map(({ id }) => id),
+  );
+  expect(found).toEqual([sizes, ids]);
 });
 
 test("a filter applies to every page, and webhooks that are deleted between pages move no others", async () => {
@@ -87,18 +81,17 @@ test("API keys and installed apps are listed oldest first in pages, also those m
       permissions: [1],
     })),
   );
-  const inOrder = async (table: string) =>
-    (await db(table).select("id").orderBy(["created", "id"])).map(({ id }) => id);
-  const listedApps = await pagesOf(async (pageToken) => {
-    const page = await keys.listInstalledApps({ pageSize: 10, pageToken });
-    return { items: page.installedApps.map(({ id }) => id), nextPageToken: page.nextPageToken };
-  });
-  expect(listedApps).toEqual({ sizes: [10, 10, 5], items: await inOrder("installed_apps") });
-  const listedKeys = await pagesOf(async (pageToken) => {
-    const page = await keys.listApiKeys({ pageSize: 13, pageToken });
-    return { items: page.apiKeys.map(({ id }) => id), nextPageToken: page.nextPageToken };
-  });
-  expect(listedKeys).toEqual({ sizes: [13, 13], items: await inOrder("api_keys") });
+  const inOrder = (table: string) => db(table).orderBy(["created", "id"]).pluck("id");
+  const foundApps = await listed(
+    (pageToken) => keys.listInstalledApps({ pageSize: 10, pageToken }),
+    (page) => page.installedApps.map(({ id }) => id),
+  );
+  expect(foundApps).toEqual([[10, 10, 5], await inOrder("installed_apps")]);
+  const foundKeys = await listed(
+    (pageToken) => keys.listApiKeys({ pageSize: 13, pageToken }),
+    (page) => page.apiKeys.map(({ id }) => id),
+  );
+  expect(foundKeys).toEqual([[13, 13], await inOrder("api_keys")]);
 });
 
 test("statistics come in pages of webhooks, or of named webhooks", async () => {
@@ -107,11 +100,11 @@ test("statistics come in pages of webhooks, or of named webhooks", async () => {
     api.context.db,
     [first, middle, last].map((webhookId) => ({ webhookId, state: "failed", tried: [{ status: 500 }] })),
   );
-  const { sizes, items } = await pagesOf(async (pageToken) => {
-    const page = await stats.listWebhookStats({ pageToken });
-    return { items: page.webhooks.map(({ webhookId }) => webhookId), nextPageToken: page.nextPageToken };
-  });
-  expect([sizes, items]).toEqual([
+  const found = await listed(
+    (pageToken) => stats.listWebhookStats({ pageToken }),
+    (page) => page.webhooks.map(({ webhookId }) => webhookId),
+  );
+  expect(found).toEqual([
     [1, 1, 1],
     [first, middle, last],
   ]);
@@ -120,40 +113,39 @@ test("statistics come in pages of webhooks, or of named webhooks", async () => {
     [first, 1n],
     [last, 1n],
   ]);
-  const many = Array.from({ length: 1_001 }, (_, n) => BigInt(n + 1));
-  const refused = await failure(stats.listWebhookStats({ webhookIds: many }));
-  expect(refused?.rawMessage).toBe("webhook_ids has 1001 ids; at most 1000 are allowed");
+  await expectRefused(
+    stats.listWebhookStats({ webhookIds: Array.from({ length: 1_001 }, (_, n) => BigInt(n + 1)) }),
+    Code.InvalidArgument,
+    "webhook_ids has 1001 ids; at most 1000 are allowed",
+  );
 });
 
-test("sizes and tokens of pages that are none are refused, and cause no error of the service", async () => {
-  const forged = ["x", "!", Buffer.from("99999999999999999999").toString("base64url")];
-  forged.push(Buffer.from(`9999999999999999 ${crypto.randomUUID()}x`).toString("base64url"));
-  for (const pageToken of forged) {
-    for (const call of [
-      () => webhooks.listWebhooks({ pageToken }),
-      () => keys.listApiKeys({ pageToken }),
-      () => keys.listInstalledApps({ pageToken }),
-      () => stats.listWebhookStats({ pageToken }),
-    ]) {
-      expect((await failure(call()))?.rawMessage).toBe("page_token must be the next_page_token of a page");
-    }
-  }
-  const far = Buffer.from(`9999999999999999 ${crypto.randomUUID()}`).toString("base64url");
-  expect((await keys.listApiKeys({ pageToken: far })).apiKeys).toEqual([]);
-  for (const pageSize of [-1, 1_001]) {
-    expect((await failure(webhooks.listWebhooks({ pageSize })))?.rawMessage).toBe(
-      "page_size must be from 1 to 1000",
+test.each([
+  ["webhooks", (pageToken: string) => webhooks.listWebhooks({ pageToken })],
+  ["API keys", (pageToken: string) => keys.listApiKeys({ pageToken })],
+  ["installed apps", (pageToken: string) => keys.listInstalledApps({ pageToken })],
+  ["statistics", (pageToken: string) => stats.listWebhookStats({ pageToken })],
+])("forged tokens of pages of %s are refused, and cause no error of the service", async (_, list) => {
+  const forged = ["99999999999999999999", `9999999999999999 ${crypto.randomUUID()}x`];
+  for (const token of ["!", ...forged.map((text) => Buffer.from(text).toString("base64url"))])
+    await expectRefused(
+      list(token),
+      Code.InvalidArgument,
+      "page_token must be the next_page_token of a page",
     );
-  }
+});
+
+test("a token of the far future lists nothing", async () => {
+  const pageToken = Buffer.from(`9999999999999999 ${crypto.randomUUID()}`).toString("base64url");
+  expect((await keys.listApiKeys({ pageToken })).apiKeys).toEqual([]);
 });
 
 test("§4.1: REST lists the webhooks of all pages in one answer, plain or compressed", async () => {
   const { envelope, headers } = await api.rest("GET", "/api/webhook/list");
   expect(envelope).toMatchObject({ Success: true, Warnings: [] });
   expect(headers.get("content-type")).toBe("application/json; charset=utf-8");
-  expect(envelope.Data.map(({ Id }: { Id: number }) => BigInt(Id))).toEqual(
-    ids.filter((id) => id !== ids[3]),
-  );
+  const expected = ids.filter((id) => id !== ids[3]);
+  expect(envelope.Data.map(({ Id }: { Id: number }) => BigInt(Id))).toEqual(expected);
   const plain = await fetch(`${api.url}/api/v2/webhook/list`, {
     headers: { "X-Service-Key": api.adminKey, "Accept-Encoding": "identity" },
   });

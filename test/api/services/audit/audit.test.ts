@@ -15,6 +15,8 @@ import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { deleteOldAuditEntries } from "../../../../src/db/audit/audit-log.ts";
 import { count, rows } from "../../../../src/db/database.ts";
 import { createAdminKey, ensureFirstAdmin } from "../../../../src/startup/first-admin.ts";
+import { expectWithin, timed } from "../../../support/database-time.ts";
+import { pagesOf } from "../../../support/pages.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { useApi } from "../../../support/test-api.ts";
 
@@ -41,23 +43,22 @@ async function added(call: () => Promise<unknown>): Promise<AuditEntry[]> {
 }
 
 test("an entry says what was before and what is after, and when it was written", async () => {
-  const now = async () => (await rows<{ now: Date }>(db, "select now()"))[0]?.now as Date;
   const webhookId = await api.register();
-  const begin = await now();
-  await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 7 });
-  await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 9 });
-  await webhooks.setWebhookRateLimit({ webhookId });
-  const end = await now();
-  const entries = (await ofTarget(String(webhookId))).reverse().slice(1);
+  const [entries, span] = await timed(db, () =>
+    added(async () => {
+      for (const rateLimit of [7, 9, 0])
+        await webhooks.setWebhookRateLimit({ webhookId, ...(rateLimit > 0 ? { rateLimit } : {}) });
+    }),
+  );
   expect(entries.map(short)).toEqual([
     ["WEBHOOK_UPDATED", { rate_limit: [undefined, "7"] }],
     ["WEBHOOK_UPDATED", { rate_limit: ["7", "9"] }],
     ["WEBHOOK_UPDATED", { rate_limit: ["9", undefined] }],
   ]);
-  for (const { webhookProcess, targetName, time } of entries) {
-    expect([webhookProcess, targetName]).toEqual([1, expect.stringContaining("https://")]);
-    const written = time && timestampDate(time);
-    expect([begin, written, end].toSorted((a, b) => Number(a) - Number(b))).toEqual([begin, written, end]);
+  for (const entry of entries) {
+    const targetName = expect.stringContaining("https://");
+    expect(entry).toMatchObject({ targetId: String(webhookId), webhookProcess: 1, targetName });
+    expectWithin(span, entry.time);
   }
 });
 
@@ -125,18 +126,13 @@ test("§4: what REST creates and deletes is audited like every other call", asyn
     const webhookId = String(created.envelope.Data.Id);
     await api.rest("DELETE", "/api/webhook", { key: key.secret, query: { webhookId } });
   });
+  const made = {
+    url: [undefined, url],
+    webhook_process: [undefined, "DocumentCreated"],
+    api_key_id: [undefined, key.id],
+  };
   expect(entries.map(short)).toEqual([
-    [
-      "WEBHOOK_CREATED",
-      {
-        name: [undefined, undefined],
-        url: [undefined, url],
-        webhook_process: [undefined, "DocumentCreated"],
-        api_key_id: [undefined, key.id],
-        rate_limit: [undefined, undefined],
-        paused: [undefined, undefined],
-      },
-    ],
+    ["WEBHOOK_CREATED", expect.objectContaining(made)],
     ["WEBHOOK_DELETED", expect.objectContaining({ url: [url, undefined] })],
   ]);
   for (const { actor } of entries) {
@@ -199,13 +195,8 @@ test("an entry is written with its change or not at all", async () => {
 describe("the list", () => {
   test("has pages, newest first", async () => {
     const entries = await all();
-    const read: string[] = [];
-    let pageToken = "";
-    do {
-      const page = await audit.listAuditEntries({ pageSize: 3, pageToken });
-      read.push(...page.entries.map(({ id }) => id));
-      pageToken = page.nextPageToken;
-    } while (pageToken !== "");
+    const pages = await pagesOf((pageToken) => audit.listAuditEntries({ pageSize: 3, pageToken }));
+    const read = pages.flatMap((page) => page.entries.map(({ id }) => id));
     expect(read).toEqual(entries.map(({ id }) => id));
     expect(read).toEqual(read.toSorted().reverse());
     expect(read.length).toBeGreaterThan(9);
