@@ -25,7 +25,6 @@ import { RPC_COMPRESSION } from "./listeners/compression.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
 import { listenForGrpc } from "./listeners/grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
-import type { KeepAlive } from "./listeners/http2-sessions.ts";
 import type { Listener } from "./listeners/listening.ts";
 import { createReadiness } from "./readiness.ts";
 import { Admissions } from "./rest/admissions.ts";
@@ -50,8 +49,6 @@ export interface ApiOptions {
   accessLog?: boolean;
   /** The time for calls in flight to finish once the service stops, in milliseconds. Defaults to 10,000. */
   drainMs?: number;
-  /** Keep-alive of HTTP/2 sessions. Defaults to a PING every 30 s with a timeout of 20 s. */
-  keepAlive?: KeepAlive | undefined;
   /** The maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000. */
   overviewSilenceMs?: number;
 }
@@ -89,7 +86,7 @@ const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
  * @throws Error that names the port and its variable if it is not available
  */
 export async function startApi(context: ApiContext, options: ApiOptions): Promise<Api> {
-  const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive, accessLog = false } = options;
+  const { host = "127.0.0.1", tls, drainMs = 10_000, accessLog = false } = options;
   const stopping = new AbortController();
   const readiness = createReadiness(context);
   const { limits, log } = context;
@@ -167,7 +164,6 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     port: options.httpPort,
     tls,
     drainMs: drainMs + ERROR_GRACE_MS,
-    keepAlive,
     connections,
     http2,
     accessLog,
@@ -181,7 +177,6 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         host,
         port: options.grpcPort,
         drainMs: drainMs + ERROR_GRACE_MS,
-        keepAlive,
         connections,
         http2,
         accessLog: accessLog ? log : undefined,

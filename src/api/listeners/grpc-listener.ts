@@ -11,7 +11,7 @@ import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../errors/unknown-met
 import type { RpcHandler } from "../rpc/rpc-handlers.ts";
 import { answerClasses } from "./answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
-import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type Http2Limits, http2Options, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 
 /** Options of the gRPC listener. */
@@ -21,7 +21,6 @@ export interface GrpcListenerOptions {
   port: number;
   /** The time for calls in flight to complete at shutdown, in milliseconds. */
   drainMs: number;
-  keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
   http2: Http2Limits;
   /** The logger of each request. Undefined: requests are not logged. */
@@ -43,7 +42,7 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
   const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
   limitConnections(server, connections);
   if (options.accessLog) logAccess(server, options.accessLog);
-  tendSessions(server, options.keepAlive);
+  tendSessions(server);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
     sessions.add(session);

@@ -30,7 +30,7 @@ import type { SilentDatabase } from "../silent-database.ts";
 import { answerClasses, answerHeaderLines } from "./answer-headers.ts";
 import { compressAnswers } from "./compression.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
-import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type Http2Limits, http2Options, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { TLS_POLICY } from "./tls.ts";
 import { boundHttp1Requests } from "./unread-bodies.ts";
@@ -66,7 +66,6 @@ export interface HttpListenerOptions {
   tls: TlsOptions | undefined;
   /** The time for calls in flight to complete at shutdown, in milliseconds. */
   drainMs: number;
-  keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
   http2: Http2Limits;
   /** Whether each request is logged. */
@@ -103,7 +102,7 @@ export async function listenForHttp(
   boundHttp1Requests(app.server);
   answerWhatNodeRefuses(app.server);
   // HTTP/1.1 servers never emit sessions or streams.
-  tendSessions(app.server as unknown as Http2SecureServer, options.keepAlive);
+  tendSessions(app.server as unknown as Http2SecureServer);
   const forceClosed = trackConnections(app.server);
   app.addHook("onResponse", async (request, reply) => {
     const { method, routeOptions } = request;

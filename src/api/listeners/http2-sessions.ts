@@ -8,16 +8,10 @@ import {
 } from "node:http2";
 import { siteOf } from "../auth/client-address.ts";
 
-/** Keep-alive settings that detect vanished peers. */
-export interface KeepAlive {
-  /** The interval between PING frames, in milliseconds. */
-  everyMs: number;
-  /** The time to wait for the response to a PING before the session is closed, in milliseconds. */
-  timeoutMs: number;
-}
-
-/** Defaults. The interval is below the idle timeout of common gateways, one minute. */
-const KEEP_ALIVE: KeepAlive = { everyMs: 30_000, timeoutMs: 20_000 };
+/** The interval between PING frames, in milliseconds: below the idle timeout of common gateways, one minute. */
+const PING_INTERVAL_MS = 30_000;
+/** The time to wait for the response to a PING before the session is closed, in milliseconds. */
+const PING_TIMEOUT_MS = 20_000;
 
 /** Limits of one HTTP/2 session. */
 export interface Http2Limits {
@@ -101,13 +95,13 @@ export class IdleSessions {
 }
 
 /** Adds behaviour that gRPC clients expect and Node does not implement to all sessions of a server. */
-export function tendSessions(server: Http2Server | Http2SecureServer, keepAlive = KEEP_ALIVE): void {
-  server.on("session", (session) => pingWhileOpen(session, keepAlive));
+export function tendSessions(server: Http2Server | Http2SecureServer): void {
+  server.on("session", pingWhileOpen);
   server.on("stream", (stream) => closeOnceAnswered(stream as ServerHttp2Stream));
 }
 
 /** Sends PING frames. Without them, a vanished peer would keep its session and streams open until TCP times out. */
-function pingWhileOpen(session: ServerHttp2Session, { everyMs, timeoutMs }: KeepAlive): void {
+function pingWhileOpen(session: ServerHttp2Session): void {
   let overdue: NodeJS.Timeout | undefined;
   const interval = setInterval(() => {
     // One unanswered ping is enough to decide.
@@ -117,8 +111,8 @@ function pingWhileOpen(session: ServerHttp2Session, { everyMs, timeoutMs }: Keep
       overdue = undefined;
       if (error && !session.destroyed) session.destroy();
     });
-    if (sent) overdue = setTimeout(() => session.destroy(), timeoutMs);
-  }, everyMs);
+    if (sent) overdue = setTimeout(() => session.destroy(), PING_TIMEOUT_MS);
+  }, PING_INTERVAL_MS);
   session.once("close", () => {
     clearInterval(interval);
     clearTimeout(overdue);
