@@ -1,10 +1,11 @@
 import { createClient } from "@connectrpc/connect";
 import pino from "pino";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeEach, expect, test } from "vitest";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { connect, grpc } from "../support/clients.ts";
-import { failure } from "../support/failure.ts";
-import { startTestApi, type TestApi } from "../support/test-api.ts";
+import { connect } from "../support/clients.ts";
+import { refused } from "../support/grpc-calls.ts";
+import { startTestApi } from "../support/test-api.ts";
+import { callHttp } from "../support/wire.ts";
 
 interface Line {
   msg: string;
@@ -18,14 +19,11 @@ interface Line {
 
 let lines: string[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
-let api: TestApi;
-beforeAll(async () => {
-  api = await startTestApi({ log, accessLog: true });
-});
+const api = await startTestApi({ log, accessLog: true });
+afterAll(() => api.stop());
 beforeEach(() => {
   lines = [];
 });
-afterAll(() => api.stop());
 
 const logged = () => lines.map((line) => JSON.parse(line) as Line).filter(({ msg }) => msg === "access");
 
@@ -45,9 +43,8 @@ test("each REST request is a line: method, path without query, status, time and 
 });
 
 test("calls by gRPC and Connect are lines with the method's path, gRPC with its status", async () => {
-  await createClient(WebhookService, grpc(api)).listWebhooks({});
-  const refused = createClient(WebhookService, grpc(api)).getWebhook({ webhookId: 404n });
-  await failure(refused);
+  await api.client(WebhookService).listWebhooks({});
+  await refused(api.client(WebhookService).getWebhook({ webhookId: 404n }));
   await createClient(WebhookService, connect(api)).listWebhooks({});
   const list = "/webhook.v1.WebhookService/ListWebhooks";
   await expect
@@ -60,8 +57,7 @@ test("calls by gRPC and Connect are lines with the method's path, gRPC with its 
 });
 
 test("what is sent in place of a key, and keys in paths, are not logged", async () => {
-  const request = (path: string, key?: string) =>
-    fetch(`${api.url}${path}`, key === undefined ? {} : { headers: { "X-Service-Key": key } });
+  const request = (path: string, key: string | null = null) => callHttp(api, path, { verb: "GET", key });
   await request("/api/webhook/list");
   await request("/api/webhook/list", "hunter2");
   await request("/api/webhook/list", "chosen-by-a-person-and-long-enough");

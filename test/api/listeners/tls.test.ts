@@ -114,6 +114,22 @@ test("a body that cannot be read is refused over HTTP/2 without a warning on std
   expect(warnings.filter(({ message }) => message.includes("connection header"))).toEqual([]);
 });
 
+test.each(VERSIONS)(
+  "a session over %s has a cookie that browsers send over TLS only",
+  async (_version, agent) => {
+    const headers = {
+      "content-type": "application/json",
+      "x-settings-page": "1",
+      "sec-fetch-site": "same-origin",
+    };
+    const body = JSON.stringify({ apiKey: api.adminKey });
+    const signIn = { method: "POST" as const, headers, body };
+    const answer = await send(agent, "/webhook.v1.SessionService/SignIn", signIn);
+    await answer.body.dump();
+    expect(String(answer.headers["set-cookie"])).toMatch(/^__Host-.*; Secure/);
+  },
+);
+
 test.each([
   ["/api/webhook", 400, "the request did not arrive within 1 s; send it again"],
   ["/api/nope", 404, "no such path"],

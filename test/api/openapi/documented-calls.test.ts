@@ -1,7 +1,7 @@
 import { execFile, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { startTestApi } from "../../support/test-api.ts";
 
 const document = readFileSync(new URL("../../../docs/api.md", import.meta.url), "utf8");
@@ -21,17 +21,15 @@ function timeless(value: unknown): unknown {
 test.skipIf(!hasCurl)(
   "the calls that docs/api.md shows are answered as it shows, one after the other",
   async () => {
+    // The Ids of a fresh database.
     const api = await startTestApi();
-    try {
-      const calls = documentedCalls();
-      expect(calls).toHaveLength(document.match(/^```json$/gm)?.length ?? 0);
-      for (const { command, answer } of calls) {
-        const env = { ...process.env, BASE: `http://127.0.0.1:${api.httpPort}`, KEY: api.adminKey };
-        const { stdout } = await promisify(execFile)("sh", ["-c", command], { env });
-        expect(timeless(JSON.parse(stdout)), command).toEqual(timeless(answer));
-      }
-    } finally {
-      await api.stop();
+    onTestFinished(() => api.stop());
+    const calls = documentedCalls();
+    expect(calls).toHaveLength(document.match(/^```json$/gm)?.length ?? 0);
+    const env = { ...process.env, BASE: `http://127.0.0.1:${api.httpPort}`, KEY: api.adminKey };
+    for (const { command, answer } of calls) {
+      const { stdout } = await promisify(execFile)("sh", ["-c", command], { env });
+      expect(timeless(JSON.parse(stdout)), command).toEqual(timeless(answer));
     }
   },
 );
