@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { build, TARGETS } from "../../../scripts/build.ts";
 import { WORKFLOW_BUNDLE } from "../../../src/temporal/workflow-bundle.ts";
 import { type Chromium, findChromium } from "./chromium.ts";
+import type { Logs } from "./failures.ts";
 import { startPostgres } from "./postgres.ts";
 import { startTemporal } from "./temporal.ts";
 
@@ -24,6 +25,8 @@ export interface Parts {
 /** A started part, and what ends it. */
 export interface Started<Name extends keyof Parts> {
   part: Parts[Name];
+  /** The file that a server writes its log to. */
+  log?: string;
   stop?: () => Promise<void>;
 }
 
@@ -52,12 +55,22 @@ export class RunParts {
     await Promise.all(started.map((one) => one.status === "fulfilled" && one.value.stop?.()));
   }
 
+  /** The logs of the servers that have started. */
+  async logs(): Promise<Logs> {
+    const logs = new Map<string, string>();
+    for (const [name, starting] of this.#started) {
+      const { log } = await starting.catch(() => ({ log: undefined }));
+      if (log) logs.set(name, log);
+    }
+    return logs;
+  }
+
   async #start(name: keyof Parts): Promise<Started<keyof Parts>> {
     switch (name) {
       case "postgres":
-        return startPostgres(await this.#home(name), tell);
+        return startPostgres(await this.#home(name));
       case "temporal":
-        return startTemporal(await this.#home(name), tell);
+        return startTemporal(await this.#home(name));
       case "workflows":
         await build(tell, [TARGETS.WORKFLOWS]);
         return { part: { bundle: WORKFLOW_BUNDLE } };

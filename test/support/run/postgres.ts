@@ -1,7 +1,9 @@
 import { chmod } from "node:fs/promises";
+import path from "node:path";
 import { openDatabase } from "../../../src/db/database.ts";
 import { migrate } from "../../../src/db/migrate.ts";
 import { startEmbeddedPostgres } from "../../../src/embedded/postgres/embedded-postgres.ts";
+import { teller } from "./failures.ts";
 import type { Started } from "./parts.ts";
 
 /** What a crash would lose is no loss to tests. */
@@ -15,14 +17,12 @@ const FAST = {
 const TEMPLATE = "template_migrated";
 
 /** Starts one PostgreSQL for the whole run, migrated once. */
-export async function startPostgres(
-  folder: string,
-  progress: (line: string) => void,
-): Promise<Started<"postgres">> {
+export async function startPostgres(folder: string): Promise<Started<"postgres">> {
+  const log = path.join(folder, "logs", "postgres.log");
   await chmod(folder, 0o711);
   const { superuserUrl, stop } = await startEmbeddedPostgres({
     dataDir: folder,
-    progress,
+    progress: teller(log),
     port: 0,
     settings: FAST,
   });
@@ -32,5 +32,5 @@ export async function startPostgres(
   const templateUrl = new URL(superuserUrl);
   templateUrl.pathname = TEMPLATE;
   await migrate(templateUrl.href);
-  return { part: { url: superuserUrl, template: TEMPLATE }, stop };
+  return { part: { url: superuserUrl, template: TEMPLATE }, log, stop };
 }

@@ -5,7 +5,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { TestProject } from "vitest/node";
-import { makeRunFolder } from "./folder.ts";
+import { failureLines } from "./failures.ts";
+import { makeRunFolder, useDownloadedCli } from "./folder.ts";
 import { type Parts, RunParts } from "./parts.ts";
 import { countProcessorTime, processorTimeLines } from "./processor-time.ts";
 
@@ -20,6 +21,7 @@ declare module "vitest" {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const endCount = countProcessorTime();
   const folder = await makeRunFolder();
+  await useDownloadedCli();
   const guardianArguments = [
     fileURLToPath(new URL("guardian.ts", import.meta.url)),
     folder,
@@ -44,7 +46,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return async () => {
     server.close();
     server.closeAllConnections();
+    const logs = await parts.logs();
     await parts.stop();
+    for (const line of await failureLines(project, logs)) console.log(line);
     const seconds = endCount();
     guardian.stdin?.end();
     await once(guardian, "exit");

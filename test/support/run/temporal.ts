@@ -1,5 +1,7 @@
+import path from "node:path";
 import { startEmbeddedTemporal } from "../../../src/embedded/temporal/embedded-temporal.ts";
 import { SEARCH_ATTRIBUTES } from "../../../src/temporal/setup/search-attributes.ts";
+import { teller } from "./failures.ts";
 import type { Started } from "./parts.ts";
 
 /** What a crash would lose is no loss to tests. */
@@ -13,13 +15,11 @@ const ONE_PARTITION = {
 };
 
 /** Starts one Temporal server for the whole run; files keep apart by task queue and schedule id. */
-export async function startTemporal(
-  folder: string,
-  progress: (line: string) => void,
-): Promise<Started<"temporal">> {
+export async function startTemporal(folder: string): Promise<Started<"temporal">> {
+  const log = path.join(folder, "logs", "temporal.log");
   const temporal = await startEmbeddedTemporal({
     dataDir: folder,
-    progress,
+    progress: teller(log),
     port: 0,
     uiPort: 0,
     searchAttributes: SEARCH_ATTRIBUTES,
@@ -33,6 +33,7 @@ export async function startTemporal(
   });
   return {
     part: { address: temporal.address },
+    log,
     async stop() {
       // Nobody needs what it would still write.
       temporal.kill();
