@@ -1,3 +1,4 @@
+import { afterAll, afterEach } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
@@ -21,6 +22,10 @@ export interface Cluster extends FaultParts {
   startApi(): Promise<ServiceProcess>;
   /** @param settings environment variables over those of the cluster; the last that start decide for the schedule */
   startWorker(settings?: Record<string, string>): Promise<ServiceProcess>;
+  /** So many workers with the cluster's settings: those that run and were not started by `startWorker`, and further ones. */
+  workers(count: number): Promise<ServiceProcess[]>;
+  /** What its processes have printed, the last lines of each. */
+  logs(): string;
   /** Starts a receiver that keeps account of every request. */
   ledger(...args: Tail<Parameters<typeof startLedger>>): Promise<Ledger>;
   /** Starts a receiver that keeps the requests themselves. */
@@ -31,8 +36,21 @@ export interface Cluster extends FaultParts {
 
 type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never;
 
+/** The number of a process's last lines that a failed test prints. */
+const LOG_LINES = 20;
+
 /** Environment variables of every process, or how they are made once the parts run. */
 type SettingsFor<Parts> = Record<string, string> | ((parts: Parts) => Promise<Record<string, string>>);
+
+/** Starts an API on the run's servers until the end of the file. */
+export async function useCluster(settingsFor: SettingsFor<FaultParts> = {}): Promise<Cluster> {
+  const cluster = await startCluster(settingsFor);
+  afterEach(({ task }) => {
+    if (task.result?.state === "fail") console.log(cluster.logs());
+  });
+  afterAll(() => cluster.end());
+  return cluster;
+}
 
 /** Starts an API on the run's servers. */
 export async function startCluster(settingsFor: SettingsFor<FaultParts> = {}): Promise<Cluster> {
@@ -55,10 +73,12 @@ async function startClusterOn<Parts extends FaultParts>(
   /** Those that are still starting too: a test may end amid it. */
   const processes: Promise<ServiceProcess>[] = [];
   const receivers: { close(): Promise<void> }[] = [];
+  const started: ServiceProcess[] = [];
 
   function start(own: Record<string, string>): Promise<ServiceProcess> {
     const starting = startServiceProcess({ ...parts.environment, ...settings, ...own });
     processes.push(starting);
+    starting.then((service) => started.push(service)).catch(() => {});
     return starting;
   }
   async function opened<T extends { close(): Promise<void> }>(starting: Promise<T>): Promise<T> {
@@ -85,6 +105,7 @@ async function startClusterOn<Parts extends FaultParts>(
     throw error;
   });
   let apis = [api];
+  let workers: ServiceProcess[] = [];
   return {
     ...parts,
     get api() {
@@ -101,6 +122,19 @@ async function startClusterOn<Parts extends FaultParts>(
       return api;
     },
     startWorker: (own) => start({ ...own, ROLE: "worker" }),
+    async workers(count) {
+      workers = workers.filter(isRunning);
+      const missing = Array.from({ length: Math.max(0, count - workers.length) }, () =>
+        start({ ROLE: "worker" }),
+      );
+      workers.push(...(await Promise.all(missing)));
+      await Promise.all(workers.splice(count).map((worker) => worker.end("SIGTERM")));
+      return [...workers];
+    },
+    logs: () =>
+      started
+        .map(({ pid, printed }) => `process ${pid}:\n${printed().split("\n").slice(-LOG_LINES).join("\n")}`)
+        .join("\n"),
     ledger: (...args) => opened(startLedger(parts.certificate, ...args)),
     receiver: (reply) => opened(startReceiver(parts.certificate, reply)),
     register: (url, process) => register(api.grpcPort, parts.adminKey, url, process),

@@ -7,11 +7,7 @@ export const GZIP_BOMB = gzipSync(Buffer.alloc(48 * 1024 * 1024));
 
 /** Answers the status the first time and 200 from then on. */
 export function recovers(status: number, headers: () => Record<string, string>): Reply {
-  return ({ attempt }, response) => {
-    if (attempt > 1) return 200;
-    response.writeHead(status, headers()).end(`answered ${status}`);
-    return undefined;
-  };
+  return (request, response) => (request.attempt > 1 ? 200 : answers(status, headers())(request, response));
 }
 
 /** Answers a status with headers and a short text. */
@@ -51,27 +47,6 @@ export const byteASecond: Reply = async (_request, response) => {
   }
   return undefined;
 };
-
-/** Sends up to `bytes`, as fast as they are taken, and tells how many left this process. */
-export function endless(bytes: number): { reply: Reply; sent(): number } {
-  const chunk = "x".repeat(65_536);
-  let sent = 0;
-  return {
-    sent: () => sent,
-    reply(_request, response) {
-      response.writeHead(200, { "content-length": String(bytes) });
-      const more = () => {
-        while (!response.destroyed && sent < bytes) {
-          sent += chunk.length;
-          if (!response.write(chunk)) return;
-        }
-      };
-      response.on("drain", more);
-      more();
-      return undefined;
-    },
-  };
-}
 
 /** Sends a compressed body that is small on the way and huge when unpacked. */
 export const gzipBomb: Reply = (_request, response) => {

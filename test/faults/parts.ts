@@ -6,7 +6,7 @@ import { inspect } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { Client, Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
-import { expect, vi } from "vitest";
+import { expect, onTestFinished, vi } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
@@ -26,9 +26,12 @@ import { createLogger } from "../../src/process/logger.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
 import { part } from "../support/parts.ts";
+import { PATIENCE_MS } from "../support/patience.ts";
 import { PROMPT_TIMERS } from "../support/run/temporal.ts";
 import { keyedTransport } from "../support/test-service.ts";
+import { eventually } from "../support/wait.ts";
 
 /** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
 export interface FaultParts {
@@ -139,6 +142,35 @@ export async function temporalClient({ temporal }: Pick<FaultParts, "temporal">)
   return new Client({ connection, namespace: temporal.namespace });
 }
 
+/** The handle of a run: of the last one, unless `where` says which. Its connection ends with the test. */
+export async function handleOfRun(parts: FaultParts, where = "true order by id desc") {
+  const [run] = await rows<{ workflow_id: string; first_run_id: string }>(
+    parts.db,
+    `select workflow_id, first_run_id from runs where ${where} limit 1`,
+  );
+  const { connection, workflow } = await temporalClient(parts);
+  onTestFinished(() => connection.close());
+  const handle = workflow.getHandle(run?.workflow_id as string, run?.first_run_id);
+  return {
+    handle,
+    /** The activities of this type that it waits for. */
+    async pending(type: string) {
+      const { raw } = await handle.describe();
+      return (raw.pendingActivities ?? []).filter(({ activityType }) => activityType?.name === type);
+    },
+  };
+}
+
+/** The processes whose workers hold deliveries, by their ids, in order. */
+export async function holders(db: Db): Promise<number[]> {
+  const found = await rows<{ pid: number }>(
+    db,
+    `select distinct split_part(name, '/', 2)::int as pid from workers
+      where id in (select claimed_by from queue) order by 1`,
+  );
+  return found.map(({ pid }) => pid);
+}
+
 /** Makes a namespace of the run's Temporal that runs can be started in. */
 async function createNamespace(): Promise<FaultParts["temporal"]> {
   const address = (await part("temporal")).address;
@@ -150,12 +182,7 @@ async function createNamespace(): Promise<FaultParts["temporal"]> {
       workflowExecutionRetentionPeriod: msToTs("1 day"),
     });
     // The server learns of it a moment later.
-    const isKnown = () =>
-      client.workflow.count().then(
-        () => true,
-        () => false,
-      );
-    await vi.waitUntil(isKnown, { timeout: 60_000, interval: 50 });
+    await eventually(() => client.workflow.count());
     await ensureSearchAttributes(client, namespace, createLogger("warn"));
     return { address, namespace };
   } finally {
@@ -190,16 +217,28 @@ export async function register(
 /** Publishes `count` orders, one after the other. */
 export async function publishMany(grpcPort: number, adminKey: string, count: number): Promise<void> {
   const client = createClient(EventService, keyedTransport(grpcPort, adminKey));
-  for (let n = 1; n <= count; n += 1) {
-    await client.publishEvent({
-      idempotencyKey: randomUUID(),
-      userId: "tenant-1",
-      data: {
-        case: "orderDispatched",
-        value: { orderId: BigInt(n), orderNumber: `SO-${n}`, dispatchedAt: { seconds: 1_790_000_000n } },
-      },
-    });
-  }
+  for (let n = 1; n <= count; n += 1) await client.publishEvent(orderEvent());
+}
+
+/** Stores events with a delivery for each of the webhooks, as publishing would; the payload has a text of so many bytes. */
+export async function storeEvents(
+  db: Db,
+  webhooks: readonly bigint[],
+  events: number,
+  bytes = 0,
+): Promise<void> {
+  await rows(
+    db,
+    `with event as (
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+        select new_event_id(), (select id from api_keys limit 1), 'stored-' || new_event_id(), 1, 'tenant-1', now(),
+          cardinality(:webhooks::bigint[]), '{"text":"' || repeat(md5(n::text), :bytes::int / 32) || '"}'
+        from generate_series(1, :events::int) n returning id
+      )
+      insert into queue (id, event_id, webhook_id)
+      select new_delivery_id(event.id), event.id, w from event cross join unnest(:webhooks::bigint[]) w`,
+    { webhooks, events, bytes },
+  );
 }
 
 /** Removes all webhooks, events and deliveries. Services that run meanwhile may hold the tables in another order. */
@@ -217,12 +256,11 @@ export function outcomes(db: Db): Promise<{ state: string; attempts: number; n: 
   );
 }
 
-/** Waits until every delivery has come to an end. */
-export async function untilAllFinal(db: Db, timeoutMs = 200_000): Promise<void> {
+/** Waits until every delivery has come to an end. The database may be away meanwhile. */
+export async function untilAllFinal(db: Db): Promise<void> {
   const isFinal = ({ state }: { state: string }) => ["delivered", "failed", "cancelled"].includes(state);
-  // The database may be unavailable meanwhile. Not by `expect.poll`, which needs a test that runs alone in its process.
   const check = async () => expect((await outcomes(db)).filter((each) => !isFinal(each))).toEqual([]);
-  await vi.waitFor(check, { timeout: timeoutMs, interval: 200 });
+  await vi.waitFor(check, { timeout: PATIENCE_MS, interval: 250 });
 }
 
 /**

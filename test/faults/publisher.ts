@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Client, createClient } from "@connectrpc/connect";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
 /** A caller that repeats what was not answered, under the same idempotency key, as callers are told to. */
@@ -48,17 +49,7 @@ export function createPublisher(nextPort: () => number, adminKey: string): Publi
     const idempotencyKey = randomUUID();
     for (let pauseMs = PAUSE_MS.min; ; pauseMs = Math.min(PAUSE_MS.max, 2 * pauseMs)) {
       try {
-        await clientNow().publishEvent(
-          {
-            idempotencyKey,
-            userId: "tenant-1",
-            data: {
-              case: "orderDispatched",
-              value: { orderId: 1n, orderNumber: "SO-1", dispatchedAt: { seconds: 1_790_000_000n } },
-            },
-          },
-          { timeoutMs: 5_000 },
-        );
+        await clientNow().publishEvent({ ...orderEvent(), idempotencyKey }, { timeoutMs: 5_000 });
         published += 1;
         return;
       } catch {

@@ -1,19 +1,15 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { count } from "../../src/db/database.ts";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { part } from "../support/parts.ts";
 import { spawnService } from "../support/spawned-service.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+import { checkAttempts, outcomes, storeEvents, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE } from "./scale.ts";
-
-// Processes that start, die and are missed take long on a busy machine, and at full size on any.
-vi.setConfig({ testTimeout: 400_000 });
 
 const MIB = 2 ** 20;
 const LIMIT = 256 * MIB;
-const DELIVERIES = FULL_SIZE ? 6_000 : 400;
+const DELIVERIES = FULL_SIZE ? 6_000 : 300;
 const PAYLOAD = 250 * 1_024;
 
 /** Control groups that limit memory, in version 1 and 2. */
@@ -68,7 +64,7 @@ describe.skipIf(typeof group === "string")("a worker limited to 256 MiB", () => 
   test(`delivers ${DELIVERIES} payloads of 250 KiB without being killed`, async () => {
     const receiver = await cluster.ledger(50);
     const webhookId = await cluster.register(`${receiver.url}/large`);
-    await store(webhookId);
+    await storeEvents(cluster.db, [webhookId], DELIVERIES, PAYLOAD);
     const worker = await startLimited({ ...cluster.environment, ROLE: "worker" });
     await untilAllFinal(cluster.db);
     expect(worker.process.exitCode ?? worker.process.signalCode).toBeNull();
@@ -90,19 +86,3 @@ function currentGroup(): string {
 }
 
 const folderIsV1 = () => typeof group !== "string" && group.folder.startsWith("/sys/fs/cgroup/memory");
-
-/** Each event has a payload of its own, and one delivery. */
-async function store(webhookId: bigint): Promise<void> {
-  await count(
-    cluster.db,
-    `with event as (
-      insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-      select new_event_id(), gen_random_uuid(), n, 1, 'tenant-1', now(), 1,
-          '{"text":"' || repeat(md5(n::text), :bytes::int / 32) || '"}'
-        from generate_series(1, :deliveries::int) n
-      returning id
-    )
-    insert into queue (id, event_id, webhook_id) select new_delivery_id(id), id, :webhookId::bigint from event`,
-    { deliveries: DELIVERIES, bytes: PAYLOAD, webhookId },
-  );
-}

@@ -3,7 +3,7 @@ import { appendFile, chown, mkdir, rm, stat, writeFile } from "node:fs/promises"
 import path from "node:path";
 import { promisify } from "node:util";
 import pg from "pg";
-import { vi } from "vitest";
+
 import type { EmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { findPostgresBinaries } from "../../src/embedded/postgres/postgres-binaries.ts";
 import { assertServes } from "../../src/embedded/postgres/postgres-client.ts";
@@ -15,6 +15,7 @@ import {
 import { launch, type ServerDefinition } from "../../src/embedded/process/server-process.ts";
 import { type ServerControl, supervise } from "../../src/embedded/process/supervise.ts";
 import { anyPort } from "../support/any-port.ts";
+import { until } from "../support/wait.ts";
 
 /** What the standby calls itself, and its slot. */
 const NAME = "standby";
@@ -47,10 +48,10 @@ export async function startStandby(primary: EmbeddedPostgres): Promise<Standby> 
       );
       return found?.now === state;
     };
-    await vi.waitUntil(() => isAt("state", "streaming"), { timeout: 60_000, interval: 50 });
+    await until(() => isAt("state", "streaming"));
     await ask(`alter system set synchronous_standby_names = '${NAME}'`);
     await ask("select pg_reload_conf()");
-    await vi.waitUntil(() => isAt("sync_state", "sync"), { timeout: 60_000, interval: 50 });
+    await until(() => isAt("sync_state", "sync"));
     return {
       url: at(primary.url),
       get pid() {

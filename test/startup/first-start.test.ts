@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { anyPort } from "../support/any-port.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
@@ -50,6 +51,7 @@ beforeAll(async () => {
     HTTP_PORT,
     DISPATCH_ON_PUBLISH: "true",
     DELIVERY_PROCESSES: "0",
+    HEARTBEAT_TIMEOUT: "3s",
   };
   service = await start();
 });
@@ -81,6 +83,21 @@ test("a second service on the same DATA_DIR is refused, which is explained witho
   const error = await start({ HTTP_PORT: "0" }).catch(({ message }: Error) => message);
   expect(error).toMatch(/^Startup failed: .* already uses .*; stop it, or set another DATA_DIR$/m);
   expect(error).not.toMatch(/^ +at /m);
+});
+
+test("after kill -9 of the service, the next start takes its servers over and delivers what was published before", async () => {
+  const events = createClient(EventService, keyedTransport(service.grpcPort, await readKey()));
+  const data = {
+    ...orderEvent().data,
+    value: { ...orderEvent().data.value, orderNumber: "before-the-kill" },
+  };
+  await events.publishEvent({ ...orderEvent(), data });
+  await service.end("SIGKILL");
+  const url = await findRunningPostgres(dataDir);
+  expect(url).not.toBeNull();
+  service = await start();
+  expect(await findRunningPostgres(dataDir)).toBe(url);
+  await receiver.until(/before-the-kill[\s\S]*signature valid/);
 });
 
 test("a restart finds the same keys, and one that was made while the service did not run", async () => {
