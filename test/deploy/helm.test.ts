@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -35,12 +35,13 @@ interface Manifest {
   };
 }
 
-const render = (values: string) =>
-  execFileSync(
-    "helm",
-    ["template", "hooks", chart, "--kube-version", "1.33.0", "--values", path.resolve(chart, "ci", values)],
-    { encoding: "utf8" },
-  );
+const helm = (...args: string[]) => spawnSync("helm", args, { encoding: "utf8" });
+const template = (...args: string[]) => helm("template", "hooks", chart, "--kube-version=1.33.0", ...args);
+function render(values: string): string {
+  const { status, stdout, stderr } = template("--values", path.resolve(chart, "ci", values));
+  expect(status, stderr).toBe(0);
+  return stdout;
+}
 const manifests = (values: string) =>
   parseAllDocuments(render(values))
     .map((document) => document.toJS() as Manifest | null)
@@ -48,18 +49,12 @@ const manifests = (values: string) =>
 
 describeWith(["helm"], "the Helm chart", () => {
   test.each(valueSets)("has no finding of helm lint --strict with %s", (values) => {
-    const { status, stdout } = spawnSync(
-      "helm",
-      ["lint", "--strict", chart, "--values", path.join(chart, "ci", values)],
-      { encoding: "utf8" },
-    );
+    const { status, stdout } = helm("lint", "--strict", chart, "--values", path.join(chart, "ci", values));
     expect(status, stdout).toBe(0);
   });
 
   test("asks for Temporal's address", () => {
-    const { status, stderr } = spawnSync("helm", ["template", "hooks", chart, "--kube-version", "1.33.0"], {
-      encoding: "utf8",
-    });
+    const { status, stderr } = template();
     expect(status).not.toBe(0);
     expect(stderr).toContain("temporal.address is required");
   });
@@ -97,19 +92,9 @@ describeWith(["helm"], "the Helm chart", () => {
 
   test("leaves the namespace to a profile of Temporal's, unless temporal.namespace is set", () => {
     const namespaces = (...args: string[]) => {
-      const rendered = execFileSync(
-        "helm",
-        [
-          "template",
-          "hooks",
-          chart,
-          "--kube-version=1.33.0",
-          "--set-string=settings.TEMPORAL_PROFILE=cloud",
-          ...args,
-        ],
-        { encoding: "utf8" },
-      );
-      return [...new Set(rendered.match(/(?<=name: TEMPORAL_NAMESPACE\n *value: ).*/g))];
+      const { status, stdout } = template("--set-string=settings.TEMPORAL_PROFILE=cloud", ...args);
+      expect(status).toBe(0);
+      return [...new Set(stdout.match(/(?<=name: TEMPORAL_NAMESPACE\n *value: ).*/g))];
     };
     expect(namespaces()).toEqual([]);
     expect(namespaces("--set=temporal.namespace=hooks.account")).toEqual(['"hooks.account"']);
@@ -118,18 +103,7 @@ describeWith(["helm"], "the Helm chart", () => {
   test.each(["DISPATCH_INTERVALL", "ROLE", "DATABASE_URL", "METRICS_PORT"])(
     "refuses the setting %s, which is unknown or set by another value",
     (name) => {
-      const { status, stderr } = spawnSync(
-        "helm",
-        [
-          "template",
-          "hooks",
-          chart,
-          "--kube-version=1.33.0",
-          "--set=temporal.address=t:7233",
-          `--set-string=settings.${name}=1`,
-        ],
-        { encoding: "utf8" },
-      );
+      const { status, stderr } = template("--set=temporal.address=t:7233", `--set-string=settings.${name}=1`);
       expect(status).not.toBe(0);
       expect(stderr).toContain(`/settings': additional properties '${name}' not allowed`);
     },

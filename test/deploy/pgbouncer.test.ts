@@ -14,9 +14,6 @@ import { startTestService, type TestService, WOKEN } from "../support/test-servi
 
 /** Fewer connections to PostgreSQL than the service has in its pool, so that transactions take turns on them. */
 const POOL_SIZE = 8;
-const PAUSED_WITHIN_MS = 1_000;
-/** Workers look for published events this often; those that are told of them do not wait for it. */
-const LOOK_MS = 250;
 const DAY_MS = 86_400_000;
 
 const before121 = findPgBouncer(
@@ -123,22 +120,7 @@ describe.each(setups)("behind $name", (setup) => {
       expect(names.flat().length > 0).toBe(setup.prepares);
     });
 
-    test("tells workers of published events at once", async () => {
-      const receiver = await service.receiver();
-      await service.register(`${receiver.url}/`);
-      const took: number[] = [];
-      for (let n = 1; n <= 20; n += 1) {
-        const published = performance.now();
-        await service.publish(BigInt(n));
-        await receiver.until((received) => received.length === n);
-        took.push(performance.now() - published);
-      }
-      // Without being told, each would wait for the next look, since the last one has just found something.
-      const [median = LOOK_MS] = took.toSorted((a, b) => a - b).slice(10);
-      expect(median).toBeLessThan(LOOK_MS / 2);
-    });
-
-    test("starts no request to a webhook later than a second after it was paused", async () => {
+    test("starts no more requests to a webhook that was paused", async () => {
       const receiver = await service.receiver(
         () => new Promise<number>((resolve) => setTimeout(resolve, 20, 200)),
       );
@@ -150,13 +132,10 @@ describe.each(setups)("behind $name", (setup) => {
       await service.webhooks.resumeWebhook({ webhookId });
       await receiver.until((received) => received.length > 50);
       await service.webhooks.pauseWebhook({ webhookId });
-      const answered = Date.now();
       const delivering = async () =>
         (await deliveries.listDeliveries({ webhookId, states: [DeliveryState.DELIVERING] })).deliveries
           .length;
       await expect.poll(delivering).toBe(0);
-      const last = Math.max(...receiver.received.map(({ at }) => at.getTime()));
-      expect(last - answered).toBeLessThan(PAUSED_WITHIN_MS);
       const sent = receiver.received.length;
       expect(sent).toBeLessThan(events);
       await service.webhooks.resumeWebhook({ webhookId });

@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { startReceiver } from "../../demo/receiver.ts";
 import { EXPRESSIONS } from "../../scripts/dashboard.ts";
@@ -14,10 +14,8 @@ import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal 
 import { scrapeText } from "../metrics/scrapes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
+import { until } from "../support/wait.ts";
 import { describeWith } from "./programs.ts";
-
-// Processes that start, die and are missed take long on a busy machine, and at full size on any.
-vi.setConfig({ testTimeout: 400_000 });
 
 const file = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 
@@ -173,7 +171,7 @@ async function startPrometheus(targets: readonly string[]) {
       () => false,
     );
   try {
-    await vi.waitUntil(isReady, { timeout: 20_000, interval: 50 });
+    await until(isReady);
   } catch (error) {
     child.kill("SIGKILL");
     throw error;

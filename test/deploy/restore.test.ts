@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { type Ledger, startLedger } from "../faults/ledger.ts";
@@ -18,8 +18,6 @@ import { type ServiceProcess, startServiceProcess } from "../support/service-pro
 import { keyedTransport } from "../support/test-service.ts";
 import { type OwnPostgres, POSTGRES_PROGRAMS, recoverUpTo, startOwnPostgres } from "./own-postgres.ts";
 import { describeWith } from "./programs.ts";
-
-vi.setConfig({ testTimeout: 240_000 });
 
 /** Events of each phase. */
 const EVENTS = 40;

@@ -1,13 +1,12 @@
 import { Client, Connection } from "@temporalio/client";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { type Cluster, startCluster } from "../faults/cluster.ts";
 import { checkAttempts, outcomes, removeAll, untilAllFinal } from "../faults/parts.ts";
+import { until } from "../support/wait.ts";
 import { POSTGRES_PROGRAMS } from "./own-postgres.ts";
 import { describeWith } from "./programs.ts";
 import { startTemporalCluster, TEMPORAL_PROGRAMS, type TemporalCluster } from "./temporal-cluster.ts";
-
-vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 const EVENTS = 1_000;
 /** One delivery in ten fails once. */
@@ -65,7 +64,7 @@ describeWith(
         for await (const run of client.workflow.list({ query: "DeliveryAttempts > 0" })) runs.push(run);
         return runs.length;
       };
-      await expect.poll(found, { timeout: 60_000 }).toBeGreaterThan(0);
+      await expect.poll(found).toBeGreaterThan(0);
       await worker.end("SIGTERM");
     });
 
@@ -73,15 +72,15 @@ describeWith(
       const worker = await cluster.startWorker();
       const readiness = async () => (await fetch(`http://127.0.0.1:${worker.httpPort}/readyz`)).status;
       const { ledger, publishing } = await startStorm();
-      await vi.waitUntil(() => ledger.entries.length > EVENTS / 2, { timeout: 60_000, interval: 20 });
+      await until(() => ledger.entries.length > EVENTS / 2);
       await temporal.kill("frontend");
       await publishing;
-      await expect.poll(readiness, { timeout: 60_000 }).toBe(503);
+      await expect.poll(readiness).toBe(503);
       // Accepted all the same, and dispatched once Temporal is back.
       await cluster.publisher.publish(EVENTS);
       await temporal.start("frontend");
       await expectDelivered(ledger, 2 * EVENTS);
-      await expect.poll(readiness, { timeout: 60_000 }).toBe(200);
+      await expect.poll(readiness).toBe(200);
       await worker.end("SIGTERM");
     });
 
@@ -94,7 +93,7 @@ describeWith(
       await publishing;
       await expectDelivered(ledger, EVENTS);
       const open = async () => (await client.workflow.count("ExecutionStatus = 'Running'")).count;
-      await expect.poll(open, { timeout: 120_000 }).toBe(0);
+      await expect.poll(open).toBe(0);
       await worker.end("SIGTERM");
     });
 

@@ -92,7 +92,6 @@ export async function startTemporalCluster(): Promise<TemporalCluster> {
 async function script(name: string, environment: Record<string, string>): Promise<void> {
   await run("/bin/sh", [path.join(root, "docker", name)], {
     env: { ...process.env, ...environment },
-    timeout: 120_000,
   });
 }
 

@@ -1,19 +1,18 @@
 import { execFileSync } from "node:child_process";
-import { chown, copyFile, mkdir, readFile, rm, stat } from "node:fs/promises";
+import { chown, copyFile, mkdir, readFile, stat } from "node:fs/promises";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { findRunningPostgres, startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { canReach, isRoot, NOBODY } from "../../src/embedded/process/owner.ts";
 import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
 import { anyPort } from "../support/any-port.ts";
+import { ROOT } from "../support/program.ts";
 import { query, recorded, runProgram, silent, stopAfterTest, temporaryFolder } from "./support.ts";
 
 const NEEDS_ROOT = "only root can become another user";
 /** One that exists, and is not the one root gives its databases to. */
 const ORDINARY = { uid: idOf("-u"), gid: idOf("-g") };
-const ROOT_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 interface Answer {
   uid: number;
@@ -64,6 +63,7 @@ test("a copy of a DATA_DIR gets a database of its own, not the original's", asyn
 
 test("an ordinary user gets both servers, with everything below DATA_DIR", async ({ skip }) => {
   skip(!isRoot(), NEEDS_ROOT);
+  skip(!(await canReach(ORDINARY, process.execPath)), `${ROOT} is closed to other users`);
   const folder = await temporaryFolder(0o711);
   const home = path.join(folder, "home");
   const tools = path.join(folder, "tools");
@@ -72,11 +72,8 @@ test("an ordinary user gets both servers, with everything below DATA_DIR", async
   // What is downloaded is in root's cache, which others may not enter.
   const cli = await findTemporalCli(folder, silent);
   await copyFile(cli, path.join(tools, "temporal"));
-  const code = await readableCode(folder);
   const dataDir = path.join(home, "data");
   const { said } = await runProgram<Answer>("start-and-stop.ts", [dataDir], {
-    code,
-    node: path.join(code, "node_modules/node/bin/node"),
     ...ORDINARY,
     cwd: home,
     environment: { PATH: `${tools}:/usr/bin:/bin`, HOME: home, XDG_CACHE_HOME: "", TMPDIR: home },
@@ -98,21 +95,4 @@ test("an ordinary user gets both servers, with everything below DATA_DIR", async
 
 function idOf(which: "-u" | "-g"): number {
   return Number(execFileSync("id", [which, "daemon"], { encoding: "utf8" }));
-}
-
-/** This code where everybody can read it: here, or linked into `folder` when a folder above is closed. */
-async function readableCode(folder: string): Promise<string> {
-  if (await canReach(ORDINARY, ROOT_FOLDER)) return ROOT_FOLDER;
-  const code = path.join(folder, "code");
-  await mkdir(code, { mode: 0o755 });
-  for (const part of ["package.json", "node_modules", "src", "test"]) {
-    const [from, to] = [path.join(ROOT_FOLDER, part), path.join(code, part)];
-    try {
-      execFileSync("cp", ["-al", from, to], { stdio: "ignore" });
-    } catch {
-      await rm(to, { recursive: true, force: true });
-      execFileSync("cp", ["-a", from, to]);
-    }
-  }
-  return code;
 }

@@ -5,9 +5,9 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import pg from "pg";
-import { vi } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { anyPort } from "./any-port.ts";
+import { eventually } from "./wait.ts";
 
 /** A running PgBouncer in front of one PostgreSQL. */
 export interface PgBouncer {
@@ -101,7 +101,7 @@ export async function startPgBouncer(
     await rm(folder, { recursive: true, force: true });
   };
   try {
-    await vi.waitFor(() => answers(port), 20_000);
+    await eventually(() => answers(port));
   } catch (error) {
     await stop();
     throw new Error(`PgBouncer did not start: ${output}`, { cause: error });
