@@ -16,7 +16,7 @@ const INCLUDED: Record<string, string[]> = {
     "test/upgrade/open-runs.test.ts",
     "test/upgrade/side-by-side.ts",
   ],
-  screenshots: ["test/web/every-page.test.ts"],
+  screenshots: ["test/web/every-page.slow.test.ts"],
   fuzz: ["test/api/limits/rpc-fuzz.slow.test.ts"],
   deploy: [DEPLOY],
   "record-histories": ["test/upgrade/record-histories.ts"],

@@ -1,7 +1,8 @@
-import { expect, vi } from "vitest";
+import { expect } from "vitest";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { TestService } from "../support/test-service.ts";
+import { eventually } from "../support/wait.ts";
 import { addDays } from "./busy-day.ts";
 import type { Registered } from "./busy-receivers.ts";
 
@@ -145,7 +146,7 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
   await degrade(db, idOf(DEGRADED));
   // The service takes down a moment later that a key was used, and not again for a minute.
   const owners = [...new Set(WEBHOOKS.map(([key]) => key))];
-  await vi.waitFor(async () =>
+  await eventually(async () =>
     expect(await db("api_keys").whereIn("name", owners).whereNull("last_used")).toEqual([]),
   );
   for (const [name, , , , , used] of KEYS)
@@ -157,7 +158,7 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
 
 /** Makes one webhook degraded for some time, and every other healthy, once the attempts have been counted. */
 async function degrade(db: TestService["db"], id: bigint): Promise<void> {
-  await vi.waitFor(async () => expect(await db("rollup_deltas").first("minute")).toBeUndefined(), 30_000);
+  await eventually(async () => expect(await db("rollup_deltas").first("minute")).toBeUndefined());
   await db("webhook_health").whereNot("webhook_id", String(id)).delete();
   const changed = await db("webhook_health")
     .where("webhook_id", String(id))

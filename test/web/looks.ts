@@ -82,9 +82,7 @@ const CUT_OFF = `[...document.querySelectorAll("table")].flatMap((table) => {
 export async function expectTablesFit(page: Page): Promise<void> {
   for (const width of BETWEEN) {
     await page.setViewportSize({ ...SCREENS.wide, width });
-    await expect
-      .poll(() => page.evaluate(CUT_OFF), { timeout: 3_000, message: `${width} pixels` })
-      .toEqual([]);
+    await expect.poll(() => page.evaluate(CUT_OFF), { message: `${width} pixels` }).toEqual([]);
   }
   await page.setViewportSize(SCREENS.wide);
 }

@@ -8,7 +8,7 @@ export interface Watch {
 }
 
 /** A refused call is an answer like any other, and browsers put every one of them on the console. */
-const CALL = /\/webhook\.v1\.\w+\//;
+const CALL = /\/webhook\.v1\.\w+\/(\w)(\w+)/;
 
 /** Run in the page; the types of browsers are not those of Node. */
 const TELL_VIOLATIONS = `document.addEventListener("securitypolicyviolation", (event) => {
@@ -18,8 +18,10 @@ const TELL_VIOLATIONS = `document.addEventListener("securitypolicyviolation", (e
 /**
  * Watches a page for errors on its console, violations of the Content-Security-Policy, files that are not there, and
  * requests to anywhere but its own service.
+ *
+ * @param calls gets the methods that the service has answered
  */
-export async function watch(page: Page, origin: string): Promise<Watch> {
+export async function watch(page: Page, origin: string, calls: Set<string>): Promise<Watch> {
   const seen: string[] = [];
   page.on("console", (message) => {
     const { url } = message.location();
@@ -34,7 +36,9 @@ export async function watch(page: Page, origin: string): Promise<Watch> {
     if (!ours) seen.push(`a request to ${url.href}`);
   });
   page.on("response", (response) => {
-    const isFile = response.request().resourceType() !== "document" && !CALL.test(response.url());
+    const call = CALL.exec(response.url());
+    if (call?.[1] && response.ok()) calls.add(call[1].toLowerCase() + call[2]);
+    const isFile = response.request().resourceType() !== "document" && !call;
     if (isFile && response.status() >= 400) seen.push(`${response.status()} for ${response.url()}`);
   });
   await page.addInitScript({ content: TELL_VIOLATIONS });

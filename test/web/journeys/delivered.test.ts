@@ -1,0 +1,503 @@
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { Page } from "playwright-core";
+import { Webhook } from "standardwebhooks";
+import { expect, onTestFinished, test } from "vitest";
+import { createLocalAuthority } from "../../../demo/certificates.ts";
+import type { ReceivedRequest } from "../../../demo/receiver.ts";
+import { isAuthentic } from "../../../docs/examples/verify-public-key.ts";
+import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
+import { enterOn, tabTo } from "../keyboard.ts";
+import { expectAccessible } from "../looks.ts";
+import { expectCalls, startWeb } from "../web.ts";
+
+const KEY = "Shop front, production";
+/** The signature and its time are made anew for each attempt; the rest is of the connection. */
+const NOT_TOLD = /^(webhook-(signature|timestamp)|host|connection|content-length)$/i;
+
+const web = await startWeb({ RETRY_INITIAL_DELAY: "50ms", TEMPORAL_UI_URL: "http://temporal.example:8233" });
+const { service } = web;
+const receiver = await service.receiver();
+/** What each test leaves to those after it, as the administrator's way goes on. */
+let secret: string;
+let webhookId: string;
+let deliveryId: string;
+
+const dialog = (page: Page) => page.getByRole("dialog");
+const section = (page: Page, name: string) => page.getByRole("region", { name, exact: true });
+const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
+const attempts = (page: Page) => section(page, "Attempts").getByRole("listitem");
+const lastPart = (page: Page) => new URL(page.url()).pathname.split("/").at(-1) as string;
+const requestsOf = (id: string) =>
+  receiver.received.filter(({ headers }) => headers["x-service-webhook-id"] === id);
+
+/** Lists the webhooks over REST. */
+async function list(
+  key: string,
+): Promise<{ status: number; Success: boolean; Data: { Url: string }[] | null }> {
+  const response = await fetch(`${service.url}/api/webhook/list`, { headers: { "X-Service-Key": key } });
+  return { status: response.status, ...((await response.json()) as { Success: boolean; Data: null }) };
+}
+
+async function signIn(page: Page, key: string): Promise<void> {
+  await page.getByLabel("API key", { exact: true }).fill(key);
+  await press(page, "Sign in");
+}
+
+/** Sends a test event from a webhook's page; waits until it has arrived. */
+async function sendTestEvent(page: Page): Promise<void> {
+  const [answer] = await Promise.all([
+    page.waitForResponse("**/SendTestEvent"),
+    page.getByRole("button", { name: /^Send (test event|another)$/ }).click(),
+  ]);
+  const { deliveryId: id } = (await answer.json()) as { deliveryId: string };
+  const outcome = section(page, "Test event").filter({ has: page.locator(`a[href="/deliveries/${id}"]`) });
+  await outcome.getByText(/^Delivered: the endpoint answered 200/).waitFor();
+}
+
+test("§5.3: who signs in with the first key finds an empty instance, and makes a key that works over REST at once", () =>
+  web.visit({ key: null }, async (page) => {
+    await signIn(page, service.adminKey);
+    await page.getByText("None was sent anything in the last 24 hours.").waitFor();
+    await section(page, "First steps").getByRole("link", { name: "Make an API key" }).click();
+    await press(page, "New key");
+    await dialog(page).getByLabel("Name").fill(KEY);
+    for (const permission of [/^Read /, /^Write /])
+      await dialog(page).getByRole("checkbox", { name: permission }).check();
+    await press(page, "Create key");
+    secret = await page.getByLabel("Secret", { exact: true }).inputValue();
+    expect(await list(secret)).toMatchObject({ status: 200, Success: true, Data: [] });
+    await press(page, "I have copied it");
+    await page.getByRole("row").filter({ hasText: KEY }).waitFor();
+  }));
+
+test("who signs in with that key registers a webhook, whose test event arrives signed with the secret that is shown", () =>
+  web.visit({ key: null }, async (page) => {
+    await signIn(page, secret);
+    await section(page, "First steps").getByRole("link", { name: "Register a webhook" }).click();
+    await dialog(page).getByRole("checkbox", { name: "OrderDispatched" }).check();
+    await dialog(page).getByRole("textbox", { name: "URL" }).fill(`${receiver.url}/hooks/orders`);
+    await press(page, "Register webhook");
+    await sendTestEvent(page);
+    const [request] = receiver.received as [ReceivedRequest];
+    webhookId = lastPart(page);
+    const asked: string[] = [];
+    page.on("request", (each) => asked.push(each.url()));
+    await press(page, "Reveal secret");
+    const field = page.getByRole("textbox", { name: "Signing secret" });
+    const shown = await field.inputValue();
+    const headers = request.headers as Record<string, string>;
+    expect(new Webhook(shown).verify(request.body, headers)).toHaveProperty("OrderNumber");
+    expect(() => new Webhook(shown).verify(`${request.body} `, headers)).toThrow();
+    expect(headers["x-service-webhook-test"]).toBe("true");
+    deliveryId = String(headers["x-service-webhook-id"]);
+
+    await press(page, "Rotate");
+    await press(page, "Rotate secret");
+    await page.getByText("The new secret is active").waitFor();
+    expect(await page.getByRole("textbox", { name: "Old secret" }).inputValue()).toBe(shown);
+    const newest = await field.inputValue();
+    await sendTestEvent(page);
+    const signed = receiver.received.at(-1) as ReceivedRequest;
+    for (const each of [shown, newest])
+      new Webhook(each).verify(signed.body, signed.headers as Record<string, string>);
+    await expectAccessible(page);
+    // Nowhere but in the fields.
+    await press(page, "Hide");
+    const kept = await page.evaluate<string>(
+      "document.documentElement.outerHTML + JSON.stringify(localStorage)",
+    );
+    for (const each of [shown, newest])
+      expect(kept + asked.join()).not.toContain(each.slice("whsec_".length));
+  }));
+
+test("its page shows what the receiver got, and sends it once more under the same id", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await section(page, "Last deliveries").locator(`a[href="/deliveries/${deliveryId}"]`).click();
+    const [request] = requestsOf(deliveryId) as [ReceivedRequest];
+    const shown = (await page.getByRole("table", { name: "Headers" }).textContent()) ?? "";
+    const { rawHeaders } = request;
+    const told = rawHeaders.flatMap((name, n) =>
+      n % 2 === 0 && !NOT_TOLD.test(name) ? [`${name}${rawHeaders[n + 1]}`] : [],
+    );
+    expect(told.length).toBeGreaterThan(4);
+    for (const header of told) expect(shown).toContain(header);
+    const body = (await section(page, "the body as it is sent").textContent()) ?? "";
+    expect(JSON.stringify(JSON.parse(body))).toBe(request.body);
+    await press(page, "Send again");
+    await attempts(page).filter({ hasText: "Attempt 2" }).getByText("200 OK").waitFor();
+    await section(page, "Summary").getByText("Delivered", { exact: true }).waitFor();
+    expect(requestsOf(deliveryId).map((each) => each.body)).toEqual([request.body, request.body]);
+  }));
+
+test("the whole way, from signing in to sending again, is gone by keyboard alone", () =>
+  web.visit({ key: null }, async (page) => {
+    const go = (name: string) =>
+      page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name, exact: true });
+    // The field has the focus when the page is there.
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.keyboard.type(service.adminKey);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+    await enterOn(page, go("API keys"));
+    await enterOn(page, page.getByRole("button", { name: "New key" }));
+    await dialog(page).getByLabel("Name").waitFor();
+    await page.keyboard.type("By keyboard");
+    await tabTo(page, dialog(page).getByRole("checkbox", { name: /^Read / }));
+    await page.keyboard.press("Space");
+    await enterOn(page, dialog(page).getByRole("button", { name: "Create key" }));
+    await enterOn(page, page.getByRole("button", { name: "I have copied it" }));
+    await tabTo(page, go("Webhooks"), { back: true });
+    await page.keyboard.press("Enter");
+    await enterOn(page, page.getByRole("button", { name: "New webhook" }));
+    await tabTo(page, dialog(page).getByRole("checkbox", { name: "OrderDispatched" }));
+    await page.keyboard.press("Space");
+    await tabTo(page, dialog(page).getByRole("textbox", { name: "URL" }));
+    await page.keyboard.type(`${receiver.url}/hooks/by-keyboard`);
+    await page.keyboard.press("Enter");
+    await enterOn(page, page.getByRole("button", { name: "Send test event" }));
+    await section(page, "Test event").getByText("Delivered: the endpoint").waitFor();
+    await enterOn(page, page.getByRole("link", { name: "The delivery, with every attempt" }));
+    await page.getByRole("heading", { name: "Delivery", exact: true }).waitFor();
+    const id = lastPart(page);
+    await enterOn(page, page.getByRole("button", { name: "Send again" }));
+    await attempts(page).filter({ hasText: "Attempt 2" }).getByText("200 OK").waitFor();
+    expect(requestsOf(id).map(({ path }) => path)).toEqual(["/hooks/by-keyboard", "/hooks/by-keyboard"]);
+  }));
+
+test("revoking the key names its webhook and gives it to another key: REST refuses the key at once, events still arrive", () =>
+  web.visit({ path: "/keys" }, async (page) => {
+    await press(page, `Revoke ${KEY}`);
+    await dialog(page).getByText(`${receiver.url}/hooks/orders`).waitFor();
+    await dialog(page).getByLabel("Transfer them to another key").check();
+    await dialog(page).getByRole("combobox", { name: "New owner" }).click();
+    await page.getByRole("option", { name: /^Administrator/ }).click();
+    expect(await list(secret)).toMatchObject({ status: 200 });
+    await press(page, "Revoke key");
+    await page.getByText("1 webhook was taken over").waitFor();
+    expect(await list(secret)).toMatchObject({ status: 401, Success: false, Data: null });
+    const before = receiver.received.length;
+    const arrived = receiver.until((received) =>
+      received.slice(before).some(({ path }) => path === "/hooks/orders"),
+    );
+    await service.publish();
+    await arrived;
+  }));
+
+test("a webhook is paused, says what waits for it, and sends it to its new address when it is resumed", async () => {
+  const target = await service.receiver();
+  const id = await service.register("https://moving.example/orders");
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    await page.getByRole("button", { name: "Pause" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("Events of OrderDispatched queue until you resume it.").waitFor();
+    const { eventId } = await service.publish(6n);
+    await press(page, "Edit");
+    await dialog(page).getByRole("textbox", { name: "URL" }).fill(`${target.url}/moved`);
+    await dialog(page).getByText("1 delivery not delivered yet goes to the new URL.").waitFor();
+    await press(page, "Save changes");
+    await page.getByText("1 delivery waits.").waitFor();
+    // A test event reaches the receiver nevertheless, and what waits goes on waiting.
+    await sendTestEvent(page);
+    expect(target.received.map(({ headers }) => headers["x-service-webhook-test"])).toEqual(["true"]);
+    await page.getByText("1 delivery waits.").waitFor();
+    await page.getByRole("button", { name: "Resume" }).press("Enter");
+    await page.getByText("The webhook is resumed").waitFor();
+    await service.untilFinal(eventId);
+    expect(target.received.map(({ path }) => path)).toEqual(["/moved", "/moved"]);
+  });
+  await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("a failed delivery tells every attempt with its answer and its run, and is sent again in a second round", async () => {
+  let status = 503;
+  const body = `{"error": "maintenance", "detail": "${"The warehouse is being counted. ".repeat(12)}"}`;
+  const failing = await service.receiver((_request, response) => {
+    response.writeHead(status, { "content-type": "application/json" }).end(body);
+    return undefined;
+  });
+  const id = await service.register(`${failing.url}/tenants/acme/hooks`);
+  const { eventId } = await service.publish(9_007_199_254_740_993n);
+  const made = (await service.untilFinal(eventId)).find((each) => each.webhookId === id)?.id as string;
+  const linesOf = (attempt: number) =>
+    ["webhook-timestamp", "webhook-signature"]
+      .map((name) => `${name}: ${failing.received[attempt - 1]?.headers[name]}`)
+      .join("\n");
+  await web.visit({ path: `/deliveries/${made}` }, async (page) => {
+    const signatureOf = async (attempt: number) => {
+      await page.getByText(`Headers of attempt ${attempt}`, { exact: true }).click();
+      return section(page, `the signature headers of attempt ${attempt}`).textContent();
+    };
+    await page.getByText("The first attempt and three retries failed.").waitFor();
+    const fourth = attempts(page).first();
+    for (const part of ["Attempt 4", "503 Service Unavailable", "Round 1, 4 of 4", "maintenance"])
+      await fourth.getByText(part).first().waitFor();
+    expect(await signatureOf(4)).toBe(linesOf(4));
+    await section(page, "the response headers of attempt 4").getByText("application/json").waitFor();
+    const run = await page.getByRole("link", { name: "Open in the Temporal UI" }).getAttribute("href");
+    expect(run).toMatch(/^http:\/\/temporal\.example:8233\/namespaces\/default\/workflows\//);
+    // The activity of its retries, of all activities of the run.
+    const activity = page.getByRole("link", { name: "Open its activity in the Temporal UI" });
+    const [, workflowId = "", runId = "", number] =
+      /\/workflows\/([^/]+)\/([^/]+)\/history\/events\/(\d+)$/.exec(
+        (await activity.getAttribute("href")) ?? "",
+      ) ?? [];
+    const handle = service.temporal.workflow.getHandle(decodeURIComponent(workflowId), runId);
+    const event = (await handle.fetchHistory()).events?.find((each) => String(each.eventId) === number);
+    expect(event?.activityTaskScheduledEventAttributes?.activityType?.name).toBe("retryDeliveries");
+    await expectAccessible(page);
+
+    status = 200;
+    await page.getByRole("button", { name: "Send again" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("It will be sent with the next dispatch").first().waitFor();
+    // The button is gone while the delivery is under way; the focus is on the page all the same.
+    await expect.poll(() => page.evaluate("document.activeElement.closest('main') !== null")).toBe(true);
+    await section(page, "Summary").getByText("Delivered", { exact: true }).waitFor();
+    for (const part of ["Attempt 5", "200 OK", "Round 2, 1 of 4"])
+      await attempts(page).first().getByText(part).first().waitFor();
+    // Not stored, and the same as it was.
+    expect(await signatureOf(5)).toBe(linesOf(5));
+    await attempts(page).first().getByText("recomputed with the current secret").waitFor();
+
+    await section(page, "Summary").getByRole("link", { name: eventId }).click();
+    await section(page, "Recipients").getByText("/tenants/acme/hooks").first().waitFor();
+    await section(page, "the payload").getByText("9007199254740993").waitFor();
+    const facts = await section(page, "Summary").textContent();
+    for (const part of ["Usertenant-1", "Published by", "Idempotency key"]) expect(facts).toContain(part);
+  });
+  await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("public-key signatures are turned on, rotated and turned off, and the key shown verifies a test event", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const part = section(page, "Public-key signature");
+    await part.getByRole("button", { name: "Turn on" }).click();
+    const key = part.getByRole("textbox", { name: "Public key", exact: true });
+    const first = await key.inputValue();
+    await sendTestEvent(page);
+    const request = receiver.received.at(-1);
+    expect(isAuthentic(first, request?.headers ?? {}, request?.body ?? "")).toBe(true);
+    await part.getByRole("button", { name: "Rotate key pair" }).click();
+    await dialog(page).getByRole("button", { name: "Rotate" }).click();
+    expect(await part.getByRole("textbox", { name: "Old public key" }).inputValue()).toBe(first);
+    expect(await key.inputValue()).not.toBe(first);
+    await part.getByRole("button", { name: "Turn off" }).click();
+    await dialog(page).getByRole("button", { name: "Turn off" }).click();
+    await part.getByText("Off: deliveries are signed with the signing secret only.").waitFor();
+    // The page reads the webhook anew, so that an edit is not refused as if somebody else had changed the webhook.
+    await dialog(page).waitFor({ state: "detached" });
+    await press(page, "Edit");
+    await dialog(page).getByRole("textbox", { name: "Name" }).fill("Public key");
+    await press(page, "Save changes");
+    await page.getByRole("heading", { level: 1, name: "Public key" }).waitFor();
+  }));
+
+/** What the headers and credentials of a webhook are, and the dialog that changes them. */
+const settings = (page: Page) => section(page, "Headers and authentication");
+
+async function changeSettings(page: Page): Promise<void> {
+  await settings(page).getByRole("button", { name: "Change…" }).click();
+}
+
+async function tryRequest(page: Page, outcome: RegExp): Promise<void> {
+  await press(page, "Send a test request");
+  await dialog(page).getByText(outcome).waitFor();
+}
+
+test("headers and credentials are tried with the endpoint's response, saved, shown without their values, and asked for again for another host", async () => {
+  const isRight = (password: string) => `Basic ${btoa(`shop:${password}`)}`;
+  const guarded = await service.receiver(({ headers }, response) => {
+    if (headers.authorization === isRight("right")) return 200;
+    response.writeHead(403).end("wrong password");
+    return undefined;
+  });
+  const other = await service.receiver();
+  const id = await service.register(`${guarded.url}/hooks`);
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    await changeSettings(page);
+    await dialog(page).getByLabel("Name of header 1", { exact: true }).fill("X-Tenant");
+    await dialog(page).getByLabel("Value of header 1", { exact: true }).fill("4711");
+    await dialog(page).getByText("Basic", { exact: true }).click();
+    await dialog(page).getByLabel("User name").fill("shop");
+    await dialog(page).getByLabel("Password", { exact: true }).fill("wrong");
+    await tryRequest(page, /The endpoint answered 403/);
+    await dialog(page).getByText("wrong password").waitFor();
+    await dialog(page).getByLabel("Password", { exact: true }).fill("right");
+    await tryRequest(page, /The endpoint answered 200/);
+    expect(guarded.received.at(-1)?.headers["x-tenant"]).toBe("4711");
+    await press(page, "Save");
+    await settings(page).getByText("Basic, user shop").waitFor();
+    await settings(page).getByText("X-Tenant").waitFor();
+
+    await press(page, "Edit");
+    await dialog(page).getByRole("textbox", { name: "URL" }).fill(`${other.url}/hooks`);
+    await dialog(page).getByLabel("X-Tenant").fill("4712");
+    await dialog(page)
+      .getByLabel(/^Password/)
+      .fill("new");
+    await press(page, "Save changes");
+    await dialog(page).waitFor({ state: "detached" });
+    await sendTestEvent(page);
+    expect(other.received[0]?.headers).toMatchObject({ "x-tenant": "4712", authorization: isRight("new") });
+  });
+  await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("OAuth 2.0 is tried with the token endpoint's error, saved, and kept without showing its secret", async () => {
+  const guarded = await service.receiver(({ path, body, headers }, response) => {
+    if (path === "/hooks") return headers.authorization === "Bearer page-token" ? 200 : 401;
+    const isRight = new URLSearchParams(body).get("client_secret") === "right";
+    response.writeHead(isRight ? 200 : 400, { "content-type": "application/json" });
+    const token = { access_token: "page-token", token_type: "Bearer", expires_in: 60 };
+    response.end(JSON.stringify(isRight ? token : { error: "invalid_client" }));
+    return undefined;
+  });
+  const id = await service.register(`${guarded.url}/hooks`);
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    const clientSecret = dialog(page).getByLabel("Client secret", { exact: true });
+    await changeSettings(page);
+    await dialog(page).getByText("OAuth 2.0", { exact: true }).click();
+    await dialog(page).getByLabel("Token URL").fill(`${guarded.url}/token`);
+    await dialog(page).getByLabel("Client id").fill("shop");
+    await dialog(page).getByLabel("Scopes (optional)").fill("orders");
+    await dialog(page)
+      .getByLabel(/in the body/)
+      .check();
+    await clientSecret.fill("wrong");
+    await tryRequest(page, /token endpoint localhost:\d+ answered 400 \(invalid_client\)/);
+    await clientSecret.fill("right");
+    await tryRequest(page, /The endpoint answered 200/);
+    await press(page, "Save");
+    await settings(page).getByText("OAuth 2.0, client shop").waitFor();
+    await settings(page).getByText(`${guarded.url}/token`).waitFor();
+    await changeSettings(page);
+    expect(await clientSecret.inputValue()).toBe("");
+    expect(await clientSecret.getAttribute("placeholder")).toContain("Stored");
+    await tryRequest(page, /The endpoint answered 200/);
+  });
+  await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("a client certificate and a private authority are tried, saved, kept and removed", async () => {
+  const authority = await createLocalAuthority();
+  const own = await authority.issue(["localhost"]);
+  const shop = await authority.issue(["shop"], { client: true });
+  const demands = { requestCert: true, rejectUnauthorized: true, ca: authority.cert };
+  const server = createServer({ ...own, ...demands }, (request, response) =>
+    request.resume().on("end", () => response.end("noted")),
+  );
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const id = await service.register(`https://localhost:${(server.address() as AddressInfo).port}/hooks`);
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    const choose = (group: string, option: string) =>
+      dialog(page).getByRole("radiogroup", { name: group }).getByText(option).click();
+    await changeSettings(page);
+    await tryRequest(page, /No response: .*unknown authority/);
+    await choose("Certificate authorities", "New");
+    await dialog(page).getByLabel("Private authorities").fill(authority.cert);
+    await tryRequest(page, /No response: connection (closed|reset)/);
+    await choose("Client certificate", "New");
+    await dialog(page).getByLabel("Certificate", { exact: true }).fill(shop.cert);
+    await dialog(page).getByLabel("Private key").fill("nonsense");
+    await press(page, "Save");
+    await dialog(page)
+      .getByText(/must be a private key in PEM/)
+      .waitFor();
+    await dialog(page).getByLabel("Private key").fill(shop.key);
+    await tryRequest(page, /The endpoint answered 200/);
+    await press(page, "Save");
+    await settings(page)
+      .getByText(/CN=shop, issued by CN=Local receivers/)
+      .waitFor();
+    // Both are kept unless they are replaced or removed.
+    await changeSettings(page);
+    await tryRequest(page, /The endpoint answered 200/);
+    await choose("Client certificate", "None");
+    await choose("Certificate authorities", "Public");
+    await press(page, "Save");
+    await settings(page).getByText("None: deliveries carry the standard headers only.").waitFor();
+  });
+  await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("a filter is written, corrected, tried on the latest events, saved, at work, and removed", async () => {
+  const id = await service.register(`${receiver.url}/filtered`);
+  for (const orderId of [1n, 2n, 3n]) await service.untilFinal((await service.publish(orderId)).eventId);
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    const part = section(page, "Filter");
+    const text = dialog(page).getByLabel("Events to send");
+    await part.getByRole("button", { name: "Change…" }).click();
+    await text.fill('event.Carrier == "DHL"');
+    await press(page, "Try on the latest events");
+    await dialog(page)
+      .getByText(/OrderDispatched has no field Carrier; its fields: order_id/)
+      .waitFor();
+    await dialog(page).getByText("Fields of the event").click();
+    await dialog(page).getByText("event.lines[0].sku").waitFor();
+    await text.fill("event.order_id >= 2 && event.order_id <= 3");
+    await press(page, "Try on the latest events");
+    await dialog(page)
+      .getByText(/^2 of the latest \d+ events match\.$/)
+      .waitFor();
+    await press(page, "Save");
+    await part.getByText("event.order_id >= 2").waitFor();
+    await service.untilFinal((await service.publish(1n)).eventId);
+    await page.goto("/deliveries?state=filtered");
+    await page.getByText("/filtered").first().waitFor();
+    await page.goto(`/webhooks/${id}`);
+    await part.getByRole("button", { name: "Change…" }).click();
+    await text.fill("");
+    await press(page, "Save");
+    await part.getByText("None: every event of this type is sent.").waitFor();
+  });
+  await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("a circuit breaker is switched on with its thresholds, shows its state, and lets what waits go at a click", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const part = section(page, "Circuit breaker");
+    await part.getByRole("button", { name: "Change…" }).click();
+    await dialog(page).getByLabel("Use a circuit breaker").check({ force: true });
+    await dialog(page).getByLabel("Failed attempts in a row").fill("4");
+    await press(page, "Save");
+    await part.getByText("after 4 failed attempts over 30 minutes").waitFor();
+    await service.db.raw(
+      `update webhook_breakers set failures = 12, failing_since = now() - interval '31 minutes', due = now()
+        where webhook_id = ?`,
+      [webhookId],
+    );
+    // Maintenance of the service may do it first.
+    await decideBreakers(service.db, 30);
+    await page.reload();
+    const notice = page.getByRole("note").filter({ hasText: "Circuit breaker open" });
+    await notice.getByText(/12 attempts in a row have failed, over 31 minutes/).waitFor();
+    await notice.getByRole("button", { name: "Send all now" }).click();
+    await part.getByText(/^Closed, since/).waitFor();
+    expect(await notice.count()).toBe(0);
+  }));
+
+test("the overview counts what has been delivered without being loaded anew, dispatches when told to, and links the runs", () =>
+  web.visit({}, async (page) => {
+    const delivered = page.getByRole("link", { name: /^Delivered \d+ last 24 hours/ });
+    const count = async () => Number(/Delivered ([\d,]+)/.exec((await delivered.textContent()) ?? "")?.[1]);
+    await delivered.waitFor();
+    const before = await count();
+    await service.untilFinal((await service.publish(4n)).eventId);
+    await expect.poll(count).toBe(before + 1);
+    await press(page, "Dispatch now");
+    await page.getByText("A dispatch has started").waitFor();
+    const runs = section(page, "Last dispatch runs");
+    await runs.getByRole("button", { name: "Show" }).click();
+    const link = runs.getByRole("link", { name: "Open in a new tab" }).first();
+    expect(await link.getAttribute("href")).toMatch(
+      /^http:\/\/temporal\.example:8233\/namespaces\/default\/workflows\//,
+    );
+    await expectAccessible(page);
+  }));
+
+expectCalls("delivered", web);

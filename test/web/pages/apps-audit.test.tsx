@@ -1,0 +1,113 @@
+import { expect, test } from "vitest";
+import { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
+import { DomainError } from "../../../src/contract/errors.ts";
+import { ADMINISTRATOR, ago, aKey, HOUR } from "./answers.ts";
+import {
+  all,
+  choose,
+  click,
+  expectFocus,
+  field,
+  fill,
+  find,
+  later,
+  open,
+  path,
+  press,
+  row,
+  sees,
+  value,
+} from "./page.tsx";
+
+test("without apps the page says what one is for, and makes the first by keyboard alone", async () => {
+  const apps: { id: string; name: string }[] = [];
+  const { calls } = await open("/apps", {
+    listInstalledApps: () => ({ installedApps: apps }),
+    createInstalledApp: ({ name }) => {
+      apps.push({ id: "planner", name });
+      return { installedApp: apps[0] };
+    },
+  });
+  sees("X-Service-UserId");
+  find("button", "New app").focus();
+  await press("{Enter}");
+  expectFocus(field("Name"));
+  await press("{Enter}");
+  sees("Enter the app’s name");
+  await press("Stock planner{Enter}");
+  expect(calls.createInstalledApp).toMatchObject([{ name: "Stock planner" }]);
+  sees("No keys yet", row("planner"));
+  await later(1_000);
+  expectFocus(find("button", "New app"));
+});
+
+test("dozens of apps are searched, lead to their keys and webhooks, and say why they cannot be removed", async () => {
+  const installedApps = Array.from({ length: 12 }, (_, n) => ({ id: `app-${n}`, name: `App ${n}` }));
+  await open("/apps", {
+    listInstalledApps: { installedApps },
+    listApiKeys: {
+      apiKeys: [aKey({ installedApplicationId: "app-11" }), aKey({ id: "b", revoked: ago(1) })],
+    },
+    deleteInstalledApp: new DomainError("FAILED_PRECONDITION", "revoke and remove its keys first"),
+  });
+  await fill("Search apps", "nothing like it");
+  await later(200);
+  sees("No app has “nothing like it” in its name");
+  await click("Clear the filters");
+  await fill("Search apps", "app 11");
+  await later(200);
+  expect(all("row")).toHaveLength(2);
+  await click("Remove App 11");
+  await click("Remove app");
+  sees("Revoke and remove its keys first", find("dialog"));
+  await click("Cancel");
+  const to = (name: string) => find("link", name).getAttribute("href");
+  expect([to("1 key"), to("Webhooks of App 11")]).toEqual([
+    "/keys?app=app-11",
+    "/webhooks?application=app-11",
+  ]);
+});
+
+test("the audit log is filtered by action, key and target in the address, names a key that is gone, and times have the page's zone", async () => {
+  const change = { field: "paused", after: "2026-11-21T10:00:00Z" };
+  const { calls, answers } = await open("/audit?target=7&action=webhook-paused&key=gone", {
+    listApiKeys: { apiKeys: [ADMINISTRATOR] },
+    listAuditEntries: {
+      entries: [
+        { id: "1", time: ago(HOUR), action: AuditAction.WEBHOOK_PAUSED, targetId: "7", changes: [change] },
+      ],
+    },
+  });
+  const asked = () => calls.listAuditEntries.at(-1);
+  expect(asked()).toMatchObject({ targetId: "7", apiKeyId: "gone", actions: [AuditAction.WEBHOOK_PAUSED] });
+  expect(value("Changed with")).toBe("Key gone");
+  sees(/21 Nov 2026, 11:00:00 CET/, find("main").querySelector("ins") as Element);
+  expect(all("link").map((link) => link.getAttribute("href"))).toContain("/webhooks/7");
+  await click("Any API key");
+  expect(path()).toBe("/audit?target=7&action=webhook-paused");
+  await choose("Action", "Webhook created");
+  expect(asked()).toMatchObject({ actions: [AuditAction.WEBHOOK_CREATED] });
+  answers.listAuditEntries = {};
+  await fill("Id of what was changed", "4711");
+  await later(200);
+  sees("No entry matches");
+  await click("Clear the filters");
+  expect(path()).toBe("/audit");
+});
+
+test.each([
+  ["/webhooks", "New webhook", "listWebhooks", "No webhooks yet"],
+  ["/apps", "New app", "listInstalledApps", "No installed apps yet"],
+] as const)(
+  "what makes the first of a list is where it was, focus and all, once %s turns out empty",
+  async (at, button, method, says) => {
+    const read = Promise.withResolvers<object>();
+    await open(at, { [method]: () => read.promise });
+    find("button", button).focus();
+    read.resolve({});
+    await later(0);
+    sees(says);
+    await press("{Enter}");
+    find("dialog");
+  },
+);

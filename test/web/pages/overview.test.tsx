@@ -1,0 +1,120 @@
+import { expect, test } from "vitest";
+import { WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { DomainError } from "../../../src/contract/errors.ts";
+import {
+  aDelivery,
+  ago,
+  aWebhook,
+  deliveries,
+  HOUR,
+  MINUTE,
+  READER,
+  SECOND,
+  signedIn,
+  webhooks,
+} from "./answers.ts";
+import { all, click, find, later, open, region, sees, seesNot, text } from "./page.tsx";
+
+/** An overview as it is told once; nobody but the page ends the stream. */
+const told = (overview: object) => ({ watchOverview: [{ overview }] });
+const link = (name: string | RegExp) => find("link", name).getAttribute("href");
+
+test("the overview tells the figures of a day, compared with the day before, and leads to the deliveries", async () => {
+  await open("/", {
+    ...webhooks(aWebhook({ url: "https://bad.example/hooks" })),
+    ...told({
+      pending: 2n,
+      failingWebhooks: 0n,
+      deliveredLastDay: 1_004n,
+      deliveredPreviousDay: 1_001n,
+      failedLastDay: 4n,
+      failedPreviousDay: 8n,
+      failedAttemptsLastDay: 14n,
+      failedAttemptsPreviousDay: 5_000n,
+    }),
+    getHistory: { buckets: [{ attempts: 15n, failedAttempts: 12n }] },
+    listWebhookStats: {
+      webhooks: [{ webhookId: 7n, attempts: 12n, failedAttempts: 12n, averageMs: 1_234, longestMs: 3_000 }],
+    },
+  });
+  expect(link(/^Delivered\s*1,004.*less than 1% more than the day before \(1,001\)$/)).toContain(
+    "state=delivered",
+  );
+  expect(link(/^Failed deliveries\s*4.*50% fewer than the day before \(8\)$/)).toBe(
+    "/deliveries?state=failed&last=24h",
+  );
+  expect(link(/^Failed attempts\s*14.*more than 99% fewer/)).toContain("state=retrying%2Cfailed&last=24h");
+  expect(link(/^Pending\s*2$/)).toBe("/deliveries?state=pending");
+  find("img", "In the last 24 hours 3 attempts succeeded and 12 failed.");
+  sees("12 of 12", region("Most failed attempts"));
+  sees("1.2 s", region("Slowest webhooks"));
+});
+
+test("the overview begins with the webhooks that are failing, unannounced, and leads to them", async () => {
+  const lastError = "connection refused (ECONNREFUSED)";
+  const failing = { health: WebhookHealth.FAILING, failingSince: ago(HOUR), lastError };
+  await open("/", {
+    ...webhooks(aWebhook(failing), aWebhook({ ...failing, id: 8n, lastError: "HTTP status 503" })),
+    ...told({ failingWebhooks: 2n, degradedWebhooks: 1n, failed: 1n }),
+  });
+  const notice = find("note", /./, find("main"));
+  for (const words of ["2 webhooks are failing", "Connection refused (ECONNREFUSED)", "HTTP status 503"])
+    sees(words, notice);
+  const announced = [...document.querySelectorAll("[role=alert], [role=status], [aria-live]")];
+  expect(announced.map((each) => text(each)).join()).not.toContain("failing");
+  expect(link("2 webhooks are failing")).toBe("/webhooks?health=failing");
+  expect(link("1 webhook is degraded")).toBe("/webhooks?health=degraded");
+});
+
+test.each([
+  ["an empty instance", [], [], "Nothing is registered here yet."],
+  ["one that has sent nothing", [aWebhook()], [], "Nothing has been sent yet."],
+  ["one that delivered something more than 24 hours ago", [aWebhook()], [aDelivery()], null],
+])("the first steps are told in %s", async (_what, registered, log, words) => {
+  await open("/", { ...webhooks(...registered), ...deliveries(...log) });
+  if (words) {
+    sees(words, region("First steps"));
+    sees("YOUR_API_KEY", region("Command that publishes an event"));
+  } else expect(all("region", "First steps")).toEqual([]);
+});
+
+test("a dispatch is offered to nobody who may only read, and the dispatch runs are read only when asked for", async () => {
+  const { calls } = await open("/", { listDispatchRuns: {} });
+  expect(calls.listDispatchRuns).toEqual([]);
+  await click("Show");
+  sees("None yet.", region("Last dispatch runs"));
+  await click("Dispatch now");
+  sees("A dispatch has started");
+  expect(calls.dispatchNow).toHaveLength(1);
+  await open("/", { getSession: signedIn({ permissions: READER }) });
+  expect(all("button", "Dispatch now")).toEqual([]);
+});
+
+const NOT_LIVE = "The figures are not live at the moment";
+
+test("the overview says that its figures are not live while the service cannot be reached, and goes on by itself", async () => {
+  const away = new DomainError("UNAVAILABLE", "the service starts");
+  const { answers } = await open("/", {
+    watchOverview: () => {
+      throw away;
+    },
+  });
+  sees(NOT_LIVE);
+  Object.assign(answers, told({ pending: 3n }));
+  await later(5 * SECOND);
+  seesNot(NOT_LIVE);
+  sees("Pending3");
+});
+
+test("the overview says so too when nothing arrives for a minute, and opens another stream", async () => {
+  const { answers, calls } = await open("/", told({ pending: 3n }));
+  answers.watchOverview = [];
+  await later(MINUTE + SECOND);
+  sees(NOT_LIVE);
+  sees("Pending3");
+  Object.assign(answers, told({ pending: 4n }));
+  await later(MINUTE + 5 * SECOND);
+  expect(calls.watchOverview.length).toBeGreaterThan(1);
+  seesNot(NOT_LIVE);
+  sees("Pending4");
+});

@@ -1,0 +1,166 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import type { MaskedRequestSettingsSchema } from "../../../gen/webhook/v1/request_settings_pb.ts";
+import { DomainError } from "../../../src/contract/errors.ts";
+import { aWebhook, CHANGED_MEANWHILE, invalid, webhooks } from "./answers.ts";
+import {
+  type Answers,
+  all,
+  click,
+  fill,
+  find,
+  isDisabled,
+  later,
+  open,
+  press,
+  region,
+  sees,
+  seesNot,
+  text,
+  value,
+} from "./page.tsx";
+
+const section = () => region("Headers and authentication");
+const change = () => click("Change…", "button", section());
+const tryIt = () => click("Send a test request");
+/** What the service tells of stored settings. */
+const STORED = { headerNames: ["X-Tenant"], basicUsername: "shop" };
+
+type Settings = MessageInitShape<typeof MaskedRequestSettingsSchema>;
+
+const openSettings = (settings: Settings, answers: Answers = {}) =>
+  open("/webhooks/7", {
+    ...webhooks(aWebhook()),
+    getWebhookRequestSettings: { settings, revision: 1n },
+    tryWebhookRequest: { accepted: true, status: 200, durationMs: 12 },
+    ...answers,
+  });
+
+test("headers are refused in the service's words, rows are added and removed by keyboard, and empty ones are not saved", async () => {
+  const { calls, answers } = await openSettings(
+    {},
+    {
+      setWebhookRequestSettings: invalid(
+        "settings.headers",
+        "contains Content-Length, which HTTP or this service sets",
+      ),
+    },
+  );
+  sees("None: deliveries carry the standard headers only.", section());
+  await change();
+  // An empty row is there at once.
+  await fill("Name of header 1", "Content-Length");
+  await fill("Value of header 1", "4711");
+  await click("Save");
+  sees("Content-Length, which HTTP or this service sets");
+  await fill("Name of header 1", "X-Tenant");
+  find("button", "Add a header").focus();
+  await press("{Enter}");
+  await later(100);
+  expect(document.activeElement?.getAttribute("aria-label")).toMatch(/^Name of header \d$/);
+  await click("Remove header 2");
+  answers.setWebhookRequestSettings = {};
+  await click("Save");
+  expect(calls.setWebhookRequestSettings.at(-1)?.settings?.headers).toMatchObject([
+    { name: "X-Tenant", value: "4711" },
+  ]);
+});
+
+test("settings that could not be read are not offered for a change, which would erase them", async () => {
+  const { answers } = await openSettings(STORED, {
+    getWebhookRequestSettings: new DomainError("UNAVAILABLE", "the service starts"),
+  });
+  await later(10_000);
+  expect(all("button", undefined, section()).map((button) => text(button))).toEqual(["Try again"]);
+  answers.getWebhookRequestSettings = { settings: STORED };
+  await click("Try again", "button", section());
+  sees("Basic, user shop", section());
+  await change();
+  expect(value("Name of header 1")).toBe("X-Tenant");
+});
+
+test("settings that the service cannot decrypt are removed from the page, after a question", async () => {
+  const { calls, answers } = await openSettings(
+    {},
+    {
+      getWebhookRequestSettings: new DomainError(
+        "FAILED_PRECONDITION",
+        "the settings can be decrypted with neither SECRET_KEY nor PREVIOUS_SECRET_KEYS",
+      ),
+    },
+  );
+  sees("can be decrypted with neither SECRET_KEY nor", section());
+  expect(all("button", "Change…", section())).toEqual([]);
+  await click("Remove the stored settings…");
+  answers.getWebhookRequestSettings = { settings: {} };
+  await click("Remove settings");
+  expect(calls.setWebhookRequestSettings).toHaveLength(1);
+  sees("None: deliveries carry the standard headers only.", section());
+});
+
+test("settings that somebody else has saved since the dialog opened are not written over", async () => {
+  const { answers, calls } = await openSettings({}, { setWebhookRequestSettings: CHANGED_MEANWHILE });
+  await change();
+  await fill("Name of header 1", "X-Mine");
+  await fill("Value of header 1", "1");
+  answers.getWebhookRequestSettings = { settings: { headerNames: ["X-Theirs"] }, revision: 2n };
+  await click("Save");
+  sees("This webhook was changed meanwhile");
+  await click("Load the current values");
+  expect(value("Name of header 1")).toBe("X-Theirs");
+  seesNot("This webhook was changed meanwhile");
+  answers.setWebhookRequestSettings = {};
+  await fill("Name of header 2", "X-Mine");
+  await fill("Value of header 2", "1");
+  await click("Save");
+  expect(calls.setWebhookRequestSettings.at(-1)?.settings?.headers).toMatchObject([
+    { name: "X-Theirs" },
+    { name: "X-Mine" },
+  ]);
+});
+
+test("a URL of another host asks for headers and credentials at once, and saves them with it", async () => {
+  const { calls } = await openSettings(STORED);
+  await click("Edit");
+  await fill("URL", "https://shop.example/another");
+  expect(all("textbox", "X-Tenant")).toEqual([]);
+  await fill("URL", "https://elsewhere.example/hooks");
+  await click("Save changes");
+  sees("Enter the value of X-Tenant.");
+  sees("Enter the password.");
+  await fill("X-Tenant", "4712");
+  await fill(/^Password/, "new");
+  await click("Save changes");
+  expect(calls.updateWebhook).toMatchObject([
+    {
+      url: "https://elsewhere.example/hooks",
+      requestSettings: {
+        headers: [{ name: "X-Tenant", value: "4712" }],
+        authentication: { case: "basic", value: { username: "shop", password: "new" } },
+      },
+    },
+  ]);
+});
+
+test("the outcome of a test request is shown only beside the settings that it tried", async () => {
+  const outcome = "The endpoint answered 200";
+  const { answers } = await openSettings(STORED);
+  await change();
+  await tryIt();
+  sees(outcome);
+  await click("Remove header 1");
+  seesNot(outcome);
+  await tryIt();
+  await fill("User name", "other");
+  seesNot(outcome);
+  // A change while the request is sent.
+  const held = Promise.withResolvers<object>();
+  answers.tryWebhookRequest = () => held.promise;
+  await fill("Password", "right");
+  await tryIt();
+  await fill("User name", "third");
+  held.resolve({ accepted: true, status: 200 });
+  await later(0);
+  seesNot(outcome);
+  expect(isDisabled("Send a test request")).toBe(false);
+});
