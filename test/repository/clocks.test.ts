@@ -17,16 +17,6 @@ const WAIT_HELPER = "test/support/wait.ts";
 const LEFT = [
   "test/api/services/deliveries/early-pages.test.ts",
   "test/db/queue/storage-model.test.ts",
-  "test/web/busy-instance.ts",
-  "test/web/deliveries-list.test.ts",
-  "test/web/delivery.test.ts",
-  "test/web/every-page.test.ts",
-  "test/web/looks.ts",
-  "test/web/replays.test.ts",
-  "test/web/sign-in.test.ts",
-  "test/web/webhook-health.test.ts",
-  "test/web/webhook-statistics.test.ts",
-  "test/web/webhook.test.ts",
 ];
 
 test("no assertion uses a clock, and every wait takes its limit from PATIENCE_MS, but in test/faults", () => {
