@@ -14,10 +14,7 @@ const files = globSync("test/**/*.{ts,tsx}", { cwd: root })
 const WAIT_HELPER = "test/support/wait.ts";
 
 /** Files that still have such lines. No file is added here. */
-const LEFT = [
-  "test/api/services/deliveries/early-pages.test.ts",
-  "test/db/queue/storage-model.test.ts",
-];
+const LEFT = ["test/api/services/deliveries/early-pages.test.ts", "test/db/queue/storage-model.test.ts"];
 
 test("no assertion uses a clock, and every wait takes its limit from PATIENCE_MS, but in test/faults", () => {
   const found = files.flatMap((file) => {
