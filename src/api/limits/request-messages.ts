@@ -171,13 +171,16 @@ async function* received(
     const isBetween = call.held === 0;
     // Less is held than after the last chunk if a message has ended. The next message, which may have begun, has its own time.
     if (isBetween || call.held < heldBefore) leftMs = idleMs;
+    const pauses = mayPause && isBetween;
     const asked = performance.now();
     const next = chunks.next();
-    const { done, value } = await (mayPause && isBetween ? next : withinTime(next, leftMs, idleMs));
+    const { done, value } = await (pauses ? next : withinTime(next, leftMs, idleMs));
     if (done) return;
+    // A pause does not count against the message after it.
+    const tookMs = pauses ? 0 : performance.now() - asked;
     const gainedMs = (value.byteLength / MIN_BYTES_PER_SECOND) * 1_000;
     // A chunk can come just before an overdue timer; the next one must then come at once.
-    leftMs = Math.min(idleMs, Math.max(0, leftMs - (performance.now() - asked) + gainedMs));
+    leftMs = Math.min(idleMs, Math.max(0, leftMs - tookMs + gainedMs));
     const asserted = assertMayHold(call.held + value.byteLength);
     if (asserted) await asserted;
     await counted(call.hold(value.byteLength));

@@ -86,7 +86,8 @@ test.each([Health.method.check, WebhookService.method.listWebhooks, publishEvent
     const state = reading(method, arriving(inPieces(enveloped(Buffer.alloc(4_096)), 1), IDLE_MS / 10));
     await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
     expect(state()).toEqual(["open", 0]);
-    await vi.advanceTimersByTimeAsync(IDLE_MS / 10);
+    // A publisher's time starts with the first byte.
+    await vi.advanceTimersByTimeAsync((2 * IDLE_MS) / 10);
     expect(state()).toEqual([ENDED, 0]);
   },
 );
@@ -125,4 +126,15 @@ test.each([
   const state = reading(method, arriving(chunks, 10 * IDLE_MS));
   await vi.advanceTimersByTimeAsync(40 * IDLE_MS);
   expect(state()).toEqual(outcome);
+});
+
+test("a publisher who has paused has the idle timeout for the next message again", async () => {
+  async function* body() {
+    yield* arriving([EMPTY], 0, true);
+    yield* arriving([EMPTY.subarray(0, 3)], 10 * IDLE_MS, true);
+    yield* arriving([EMPTY.subarray(3)], IDLE_MS / 2);
+  }
+  const state = reading(publishEvents, body());
+  await vi.advanceTimersByTimeAsync(11 * IDLE_MS);
+  expect(state()).toEqual(["open", 2]);
 });
