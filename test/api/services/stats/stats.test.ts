@@ -23,14 +23,16 @@ const stats = api.client(StatsService);
 const deliveries = api.client(DeliveryService);
 const webhookId = await api.register();
 
-/** Stores what attempts changed and how long they took, as recording their results does; a cancelled delivery has none. */
+/** Stores what attempts changed and how long they took, as recording their results does; answers the minute. */
 async function happened(hoursAgo: number, changes: number[], durations: number[] = [], of = webhookId) {
+  const minute = Math.floor((Date.now() - hoursAgo * HOUR) / MINUTE) * MINUTE;
   await db("rollup_deltas").insert({
-    minute: new Date(Math.floor((Date.now() - hoursAgo * HOUR) / MINUTE) * MINUTE),
+    minute: new Date(minute),
     webhook_ids: changes.map(() => String(of)),
     changes,
     durations_ms: changes.map((change, n) => durations[n] ?? (change === cancelled ? -1 : 10)),
   });
+  return minute;
 }
 const times = (count: number, change: number) => Array<number>(count).fill(change);
 const foldAll = async () => {
@@ -150,24 +152,25 @@ test("a webhook's last hour, day and week have counts and latencies, and no othe
 });
 
 test.each([
-  { period: "an hour", hours: 1, spans: 30, seconds: 120, all: 3n, ago: 1 / 6, found: [3n, 1n, 4, 91] },
-  { period: "a day", hours: 0, spans: 24, seconds: 3_600, all: 5n, ago: 5, found: [2n, 1n, 4, 1_024] },
+  { period: "an hour", hours: 1, spans: 30, seconds: 120, all: 3n, nth: 0, found: [3n, 1n, 4, 91] },
+  { period: "a day", hours: 0, spans: 24, seconds: 3_600, all: 5n, nth: 1, found: [2n, 1n, 4, 1_024] },
   {
     period: "a week",
     hours: 168,
     spans: 28,
     seconds: 21_600,
     all: 6n,
-    ago: 72,
+    nth: 2,
     found: [1n, 0n, 16_384, 16_384],
   },
 ])("the attempts of webhooks and their latency are read over $period, up to now", async (expected) => {
   const [own, quiet] = [await api.register(), await api.register()];
-  await happened(1 / 6, [delivered, delivered, retrying], [3, 3, 90], own);
-  await happened(5, [delivered, retrying], [3, 900], own);
-  await happened(72, [delivered], [14_000], own);
+  const minutes = [
+    await happened(1 / 6, [delivered, delivered, retrying], [3, 3, 90], own),
+    await happened(5, [delivered, retrying], [3, 900], own),
+    await happened(72, [delivered], [14_000], own),
+  ];
   await foldAll();
-  const at = Math.floor((Date.now() - expected.ago * HOUR) / MINUTE) * MINUTE;
   const webhookIds = [quiet, own, 999_999n, own];
   const { hours } = expected;
   const [{ webhooks, intervalSeconds }, span] = await timed(db, () =>
@@ -188,7 +191,7 @@ test.each([
   expect(first % (intervalSeconds * 1_000)).toBe(0);
   expect(last).toBeLessThanOrEqual(span.to.getTime());
   expect(last + intervalSeconds * 1_000 + MINUTE).toBeGreaterThan(span.from.getTime());
-  const found = some[starts.findLastIndex((start) => start <= at)];
+  const found = some[starts.findLastIndex((start) => start <= (minutes[expected.nth] as number))];
   expect([found?.attempts, found?.failedAttempts, found?.latencyP50Ms, found?.latencyP95Ms]).toEqual(
     expected.found,
   );
