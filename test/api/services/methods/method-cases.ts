@@ -103,6 +103,14 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
   const ofKey = (action: keyof typeof AuditAction) => (request: { apiKeyId: string }) => ({
     [action]: [request.apiKeyId],
   });
+  /** A request of which another call has made a right one. */
+  const after =
+    <Made>(call: (made: Made) => Promise<unknown>, { request }: { request: () => Promise<Made> }) =>
+    async () => {
+      const made = await request();
+      await call(made);
+      return made as Request;
+    };
   const nothing = { request: async () => ({}) };
   const filter = {
     request: async () => ({ webhookId: await webhookId(), eventId: randomUUID(), process: 1 }),
@@ -147,11 +155,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     },
     "WebhookService.PauseWebhook": { ...about, entries: ofWebhook("WEBHOOK_PAUSED") },
     "WebhookService.ResumeWebhook": {
-      async request() {
-        const paused = { webhookId: await webhookId() };
-        await webhooks.pauseWebhook(paused);
-        return paused;
-      },
+      request: after(webhooks.pauseWebhook, about),
       entries: ofWebhook("WEBHOOK_RESUMED"),
     },
     "WebhookService.SendTestEvent": {
@@ -176,11 +180,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       again: "another",
     },
     "WebhookService.DeleteWebhookKeyPairs": {
-      async request() {
-        const withPair = { webhookId: await webhookId() };
-        await webhooks.rotateWebhookKeyPair(withPair);
-        return withPair;
-      },
+      request: after(webhooks.rotateWebhookKeyPair, about),
       entries: ofWebhook("WEBHOOK_UPDATED"),
     },
     "WebhookService.GetWebhookRequestSettings": about,
@@ -208,7 +208,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       request: async () => ({
         name: "new",
         permissions: [3],
-        installedApplicationId: (await keys.createInstalledApp({ name: "app" })).installedApp?.id as string,
+        installedApplicationId: await api.app(),
         quotas: {},
       }),
       entries: (_, { apiKey }) => ({ API_KEY_CREATED: [apiKey.id] }),
@@ -236,11 +236,10 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     },
     "ApiKeyService.RotateApiKey": { ...aboutKey, entries: ofKey("API_KEY_ROTATED"), again: "another" },
     "ApiKeyService.DeleteApiKey": {
-      async request() {
-        const { id } = await api.key();
-        await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
-        return { apiKeyId: id };
-      },
+      request: after(
+        (key) => keys.revokeApiKey({ ...key, webhooks: { case: "deleteWebhooks", value: {} } }),
+        aboutKey,
+      ),
       entries: ofKey("API_KEY_DELETED"),
       again: Code.NotFound,
     },
@@ -251,9 +250,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       again: "another",
     },
     "ApiKeyService.DeleteInstalledApp": {
-      request: async () => ({
-        installedApplicationId: (await keys.createInstalledApp({ name: "app" })).installedApp?.id as string,
-      }),
+      request: async () => ({ installedApplicationId: await api.app() }),
       entries: ({ installedApplicationId }) => ({ INSTALLED_APP_DELETED: [installedApplicationId] }),
       forApps: Code.PermissionDenied,
       again: Code.NotFound,
@@ -319,11 +316,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     },
     "ReplayService.PauseReplay": { ...aboutReplay, entries: ofReplay("REPLAY_PAUSED") },
     "ReplayService.ResumeReplay": {
-      async request() {
-        const paused = { replayId: await replayId() };
-        await replays.pauseReplay(paused);
-        return paused;
-      },
+      request: after(replays.pauseReplay, aboutReplay),
       entries: ofReplay("REPLAY_RESUMED"),
     },
     "ReplayService.CancelReplay": { ...aboutReplay, entries: ofReplay("REPLAY_CANCELLED") },

@@ -89,6 +89,29 @@ test("a URL of another host comes with new values of headers and credentials, in
   expect(await namesOf(webhookId)).toEqual([]);
 });
 
+test.each<[string, Settings, object]>([
+  ["a bearer token", bearer, { hasBearerToken: true }],
+  [
+    "a user and a password",
+    { authentication: { case: "basic", value: { username: "user", password: "hush" } } },
+    { basicUsername: "user" },
+  ],
+])("request settings with %s are read without what is secret of them", async (_, settings, expected) => {
+  const webhookId = await api.register();
+  const none = await read(webhookId);
+  expect([none.settings?.basicUsername, none.settings?.hasBearerToken]).toEqual([undefined, false]);
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: { ...header("X-One"), ...settings } });
+  expect((await read(webhookId)).settings).toMatchObject({ headerNames: ["X-One"], ...expected });
+});
+
+test("authorities that are not stored are required", async () => {
+  const call = webhooks.setWebhookRequestSettings({
+    webhookId: await api.register(),
+    settings: { tls: { authorities: {} } },
+  });
+  await expectRefused(call, Code.InvalidArgument, "settings.tls.authorities.certificates is required");
+});
+
 test("an RSA key of a client certificate that takes long to sign with is refused", async () => {
   const webhookId = await api.register();
   const { cert: certificate } = await (await createLocalAuthority()).issue(["shop"], { client: true });
