@@ -25,11 +25,13 @@ const [DAYS, MONTHS] = [90, 91];
 
 const db = await openQueueDatabase();
 let now: number;
-beforeEach(async () => {
-  await dropAll();
-  await ensurePartitions(db, DAYS);
-  now = await databaseTime(db);
-});
+/** Begins each test of a group with the partitions of a week. */
+const withPartitionsOfDays = () =>
+  beforeEach(async () => {
+    await dropAll();
+    await ensurePartitions(db, DAYS);
+    now = await databaseTime(db);
+  });
 
 async function dropAll(tables: readonly Partitioned[] = PARTITIONED): Promise<void> {
   const all = (await Promise.all(tables.map((table) => listPartitions(db, table)))).flat();
@@ -74,6 +76,8 @@ const insertEvent = (into: Db, id: string) =>
   });
 
 describe("partitions are made", () => {
+  withPartitionsOfDays();
+
   test("a week ahead, each of a day, for every table of deliveries and events", async () => {
     for (const partitions of await orderly(week()))
       for (const { from, to } of partitions) expect({ from, to }).toEqual(dayOf(from.getTime()));
@@ -132,6 +136,11 @@ describe("partitions are made", () => {
 });
 
 describe("a row whose partition is missing", () => {
+  beforeEach(async () => {
+    await ensurePartitions(db, DAYS);
+    now = await databaseTime(db);
+  });
+
   test("of an event is stored, and of many publishers at once, and none gets an error: its partition is made", async () => {
     await queue(db, 0);
     await dropAll();
@@ -205,6 +214,8 @@ describe("a range", () => {
 });
 
 describe("an id", () => {
+  withPartitionsOfDays();
+
   test("sorts by its time, so that the primary keys serve as the index and partitions hold a span of time", async () => {
     const [made] = await rows<{ event: string; next: string; delivery: string; time: Date }>(
       db,
