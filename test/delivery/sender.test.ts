@@ -168,17 +168,22 @@ test.each([
   expect(Math.max(...between)).toBeLessThanOrEqual(FAILING_MS + OTHERS_MS);
 });
 
-test("nothing starts while new connections wait for long, and a closed sender looks no more", async () => {
+test("nothing starts while new connections wait for long, or the outbound proxy is away, and a closed sender looks no more", async () => {
   const time = new SimulatedTime();
   const handshakes = { backlogMs: 251 };
+  const proxy = { isThere: false, mayStart: () => proxy.isThere };
   let posted = 0;
-  const sender = startSender(time.clock, { post: () => posted++, handshakes });
-  await sender.take(claimsOf(1, 1), "first", OWNER, 0n);
+  const sender = startSender(time.clock, { post: () => posted++, handshakes, proxy });
+  await sender.take(claimsOf(1, 9), "first", OWNER, 0n);
+  proxy.isThere = true;
   await time.run(1_000);
+  handshakes.backlogMs = 0;
+  proxy.isThere = false;
+  await time.run(2_000);
   expect(posted).toBe(0);
   sender.close();
-  handshakes.backlogMs = 0;
-  await time.run(2_000);
+  proxy.isThere = true;
+  await time.run(3_000);
   expect(posted).toBe(0);
 });
 

@@ -177,17 +177,6 @@ test.each<[string, (seen: Seen) => void]>([
   },
 );
 
-test("a request is sent once more only once, also when the new connection is closed too", async () => {
-  const { connections, places } = startHere((one) => {
-    if (one.connection === 1 && one.request === 1) answer(one);
-    else one.socket.end();
-  });
-  await send(connections, ORIGIN);
-  expect(await send(connections, ORIGIN)).toMatchObject({ status: null, failure: "webhook" });
-  expect(places()).toEqual(RESENT);
-  await until(() => connections.size.connections === 0);
-});
-
 test("a request is not sent once more if it may no longer be sent then", async () => {
   const { connections, places } = startHere((one) =>
     one.request === 1 ? answer(one) : void one.socket.end(),

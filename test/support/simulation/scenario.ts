@@ -31,13 +31,10 @@ export interface Group {
 /** An attempt that started. */
 export interface StartedAttempt {
   group: string;
-  webhook: number;
   /** The number of the attempt of its delivery, from 1. */
   attempt: number;
   /** The time of its start, in milliseconds. */
   at: number;
-  worker: number;
-  run: number;
 }
 
 /** Options of a scenario. */
@@ -189,8 +186,8 @@ export class Scenario {
     }
   }
 
-  #start({ of, attempts, workerId, runId }: SimulatedDelivery, at: number): void {
+  #start({ of, attempts }: SimulatedDelivery, at: number): void {
     const group = this.#groups.get(of) as string;
-    this.started.push({ group, webhook: of.number, attempt: attempts + 1, at, worker: workerId, run: runId });
+    this.started.push({ group, attempt: attempts + 1, at });
   }
 }
