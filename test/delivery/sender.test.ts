@@ -206,3 +206,21 @@ test("once a result matches no claim, nothing starts before the lease has been r
   // Some start between the response and its record.
   expect(posted).toBeLessThanOrEqual(2 * INITIAL_WINDOW);
 });
+
+test("deliveries whose webhook was paused or changed since their claim are given back", async () => {
+  const time = new SimulatedTime();
+  let [posted, released] = [0, 0];
+  const sender = startSender(time.clock, {
+    post: () => posted++,
+    watch: { isFresh: () => true, revision: 2n, stoppedSince: async () => new Set([1n]) },
+    unsent: {
+      async release(claims) {
+        released += claims.length;
+      },
+      endFiltered: async () => {},
+    },
+  });
+  await sender.take([...claimsOf(1, 3), ...claimsOf(2, 2)], "first", OWNER, 1n);
+  await time.run(1_000);
+  expect([posted, released]).toEqual([2, 3]);
+});
