@@ -10,8 +10,8 @@ import { expectCalls, sharedWeb } from "../web.ts";
 
 const STATES = ["delivered", "delivered", "failed", "delivered", "retrying", "pending", "cancelled"] as const;
 const HOUR = 3_600_000;
-/** More than two pages of the list, half an hour apart. */
-const COUNT = 120;
+/** More than a page of the list, half an hour apart. */
+const COUNT = 60;
 
 const web = await sharedWeb();
 const { api } = web;
@@ -60,15 +60,11 @@ test("deliveries are listed newest first, and paged to the older and back, also 
   web.visit({ path: "/deliveries" }, async (page) => {
     await untilShown(page, ids.slice(0, 50));
     await page.getByRole("button", { name: "Older" }).click();
-    await untilShown(page, ids.slice(50, 100));
+    await untilShown(page, ids.slice(50));
     await page.reload();
-    await untilShown(page, ids.slice(50, 100));
-    await page.getByRole("button", { name: "Older" }).click();
-    await untilShown(page, ids.slice(100));
-    for (const shown of [ids.slice(50, 100), ids.slice(0, 50)]) {
-      await page.getByRole("button", { name: "Newer" }).click();
-      await untilShown(page, shown);
-    }
+    await untilShown(page, ids.slice(50));
+    await page.getByRole("button", { name: "Newer" }).click();
+    await untilShown(page, ids.slice(0, 50));
     await expect.poll(() => new URL(page.url()).search).toBe("");
   }));
 
@@ -106,7 +102,7 @@ test("deliveries are found by their own id, their event's, a host and an order n
     await untilShown(page, [published]);
     for (const [search, found] of [
       [ids[7], [ids[7]]],
-      [` ${stored[90]?.eventId.toUpperCase()}`, [ids[90]]],
+      [` ${stored[50]?.eventId.toUpperCase()}`, [ids[50]]],
       ["stock.example", idsOf((n) => n % 3 === 0)],
     ] as [string, string[]][]) {
       await page.getByRole("searchbox", { name: "Search" }).fill(search);

@@ -18,7 +18,6 @@ import {
 import {
   type Answers,
   all,
-  back,
   choose,
   click,
   expectFocus,
@@ -77,24 +76,6 @@ test("the focus stays on the button that led to the last page or the first", asy
   expect(button("Newest").ariaDisabled).toBe("true");
   expectFocus(button("Newest"));
   expect(path()).toBe("/deliveries");
-});
-
-test("a filter is in the address, so that it can be shared, and Back undoes it", async () => {
-  const { calls, answers } = await openList([failed(1)]);
-  await choose("State", "Failed");
-  await press("{Escape}");
-  await choose("Webhook", /https:\/\/paused/);
-  expect(path()).toBe("/deliveries?state=failed&webhook=9");
-  expect(calls.listDeliveries.at(-1)).toMatchObject({ states: [DeliveryState.FAILED], webhookId: 9n });
-  await back();
-  expect(path()).toBe("/deliveries?state=failed");
-  answers.listDeliveries = {};
-  await choose("Event type", "DocumentCreated");
-  expect(calls.listDeliveries.at(-1)).toMatchObject({ states: [DeliveryState.FAILED], process: 2 });
-  sees("No delivery matches");
-  await click("Clear the filters");
-  expect(path()).toBe("/deliveries");
-  expectFocus(find("main"));
 });
 
 test("deliveries are found by when they were created, in the viewer's zone", async () => {
@@ -279,22 +260,6 @@ test("deliveries of paused webhooks are said to wait for them, not to be sent wi
   await click("Send again…");
   await click("Send 3 deliveries again");
   sees("1 delivery will be sent with the next dispatch. 2 deliveries wait until the webhook is resumed.");
-});
-
-test("all that a filter finds is sent again, after a question that says how many and which", async () => {
-  const { calls } = await openList(
-    [failed(1), failed(2)],
-    {},
-    "/deliveries?state=cancelled,pending&webhook=7",
-  );
-  await click("Send all of these again…");
-  const dialog = find("dialog", "Send 2 deliveries again?");
-  sees(`StateCancelledWebhook#7 ${SHOP.url}`, dialog);
-  await click("Send again", "button", dialog);
-  sees("The replay has started");
-  expect(calls.startReplay).toMatchObject([
-    { what: { case: "resend", value: { webhookId: 7n, states: [DeliveryState.CANCELLED] } } },
-  ]);
 });
 
 test("a replay of every webhook's deliveries says so, and takes a typed word", async () => {

@@ -70,18 +70,6 @@ test("a key is made by keyboard alone, its secret is closed by its button only, 
   expectFocus(find("button", "New key"));
 });
 
-test("a key is made with quotas", async () => {
-  const { calls } = await openKeys([ADMINISTRATOR]);
-  await click("New key");
-  await fill("Name", "With a quota");
-  await click(/^Publish /, "checkbox");
-  await fill("Events per second", "50");
-  await click("Create key");
-  expect(calls.createApiKey).toMatchObject([{ quotas: { eventsPerSecond: 50 } }]);
-  await click("I have copied it");
-  sees("At most 50 events/s", row("With a quota"));
-});
-
 test("keys are found by name, prefix and app, and the address keeps what is sought, but no secret", async () => {
   await openKeys([ADMINISTRATOR, aKey({ prefix: SECRET.slice(0, 12), created: ago(47 * HOUR) })]);
   await fill("Search keys", "Shop");

@@ -224,21 +224,6 @@ test("a change that got no answer for a minute fails, and its dialog can be clos
   expect(all("dialog")).toEqual([]);
 });
 
-test("a webhook is deleted once it is confirmed by address and event type, with what becomes of waiting deliveries", async () => {
-  const { calls } = await openWebhook({}, deliveries(aDelivery({ state: DeliveryState.PENDING })));
-  await click("Delete");
-  const dialog = find("dialog", "Delete this webhook?");
-  for (const part of [
-    "https://shop.example/hooks",
-    "OrderDispatched",
-    "1 delivery not delivered yet is cancelled.",
-  ])
-    sees(part, dialog);
-  await click("Delete webhook");
-  expect(calls.deleteWebhook).toMatchObject([{ webhookId: 7n }]);
-  expect(path()).toBe("/webhooks");
-});
-
 test("failed deliveries are replayed from the webhook's page, all or those since a time", async () => {
   const { calls } = await openWebhook({}, deliveries(aDelivery(), aDelivery({ id: "2" })));
   await click("Replay failed…");
