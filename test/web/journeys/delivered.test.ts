@@ -496,6 +496,7 @@ test("the overview counts what has been delivered without being loaded anew, dis
     expect(await link.getAttribute("href")).toMatch(
       /^http:\/\/temporal\.example:8233\/namespaces\/default\/workflows\//,
     );
+    await expectAccessible(page);
   }));
 
 expectCalls("delivered", web);
