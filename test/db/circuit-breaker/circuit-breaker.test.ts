@@ -6,7 +6,7 @@ import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
-import { endBeyond } from "../../../src/db/queue/endings.ts";
+import { endBeyond, endFiltered } from "../../../src/db/queue/endings.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook, getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
@@ -182,6 +182,15 @@ describe("an open breaker", () => {
     expect(idsOf(retried)).toEqual([failing[119]?.id]);
     await record(db, retried, 503);
     expect(await claimRetries(db, claimant)).toEqual([]);
+  });
+
+  test("lets another delivery through when a filter does not match the probe", async () => {
+    await opened(5);
+    const filtered = await probe();
+    await endFiltered(db, filtered[0]?.token.workerId as number, filtered);
+    const next = await probe();
+    expect(next).toHaveLength(1);
+    expect(idsOf(next)).not.toEqual(idsOf(filtered));
   });
 
   test("has no probe without waiting deliveries; the next event is one", async () => {
