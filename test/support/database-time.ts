@@ -8,7 +8,8 @@ export interface Span {
   to: Date;
 }
 
-async function databaseTime(db: Db): Promise<Date> {
+/** Reads the database's clock. */
+export async function databaseTime(db: Db): Promise<Date> {
   const [{ now } = { now: new Date(Number.NaN) }] = await rows<{ now: Date }>(
     db,
     "select clock_timestamp() as now",

@@ -6,6 +6,7 @@ import type { DeliveryStateName } from "../../../../src/db/deliveries/deliveries
 import { type DeliveryFilter, listDeliveries } from "../../../../src/db/deliveries/list.ts";
 import { timeOfId } from "../../../../src/db/partitions.ts";
 import type { Scope } from "../../../../src/db/scope.ts";
+import { databaseTime } from "../../../support/database-time.ts";
 import { pagesOf } from "../../../support/pages.ts";
 import { idAt, type Stored, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
@@ -22,7 +23,7 @@ describe("a search that ends early, since few deliveries pass its filter,", asyn
   const one = webhooks.filter(({ app }) => app === apps[0]);
   const two = [await api.register(), await api.register()].map((id) => ({ id, process: 1, app: null }));
   const others = webhooks.filter(({ app }) => app === apps[1]);
-  const start = Date.now() - 500_000;
+  const start = (await databaseTime(db)).getTime() - 500_000;
   // One webhook of each pair had its deliveries before the other one; all of the latter's late ones failed.
   const ages: [from: number, to: number, webhooks: typeof webhooks, states: DeliveryStateName[]][] = [
     [0, 60, [one[0], two[0]] as typeof webhooks, ["delivered", "failed", "delivered", "pending"]],
