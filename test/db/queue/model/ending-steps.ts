@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { sendManyAgain } from "../../../../src/db/deliveries/send-again.ts";
 import { endBeyond, endExpired } from "../../../../src/db/queue/endings.ts";
 import { call } from "./faults.ts";
-import { type Effect, NO_EFFECT, type StorageModel } from "./model.ts";
+import { type Effect, ends, NO_EFFECT, type StorageModel } from "./model.ts";
 import type { Place } from "./snapshot.ts";
 import { fault, inWords, number, often, pick, type Step, step } from "./step.ts";
 
@@ -58,18 +58,6 @@ const sendAgain = fc
     ),
   );
 
-/** Ends deliveries as failed that nobody holds. */
-const fails = (chosen: readonly Place[], reason: string): Effect => ({
-  may: (before, after) =>
-    before !== null &&
-    chosen.some(({ id }) => id === before.id) &&
-    after?.outcome === "failed" &&
-    after.reason === reason &&
-    after.attempts === before.attempts &&
-    after.roundStart === before.roundStart,
-  changes: chosen.length,
-});
-
 const expire = fc.record({ n: number, fault }).map(({ n, fault }) =>
   step(
     `expire what is older than delivery ${n}${inWords(fault)}`,
@@ -84,7 +72,7 @@ const expire = fc.record({ n: number, fault }).map(({ n, fault }) =>
       );
       const heard = await call(on, fault, (db) => endExpired(db, bound, most));
       if (heard) expect(heard.answer).toBe(chosen.length);
-      return heard || fault === "answer lost" ? fails(chosen, "expired") : NO_EFFECT;
+      return heard || fault === "answer lost" ? ends(chosen, "expired") : NO_EFFECT;
     },
   ),
 );
@@ -111,7 +99,7 @@ const failBeyond = fc
         const heard = await call(on, fault, (db) => endBeyond(db, max, limit));
         const changes = Math.min(limit, beyond.length);
         if (heard) expect(heard.answer).toBe(changes);
-        return heard || fault === "answer lost" ? { ...fails(beyond, "queue full"), changes } : NO_EFFECT;
+        return heard || fault === "answer lost" ? { ...ends(beyond, "queue full"), changes } : NO_EFFECT;
       },
     ),
   );

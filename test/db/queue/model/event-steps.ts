@@ -9,8 +9,7 @@ import { queueTestEvent } from "../../../../src/db/events/test-events.ts";
 import { firstIdOf } from "../../../../src/db/partitions.ts";
 import { call, callUntilAnswered } from "./faults.ts";
 import { USERS } from "./filters.ts";
-import { type Effect, NO_EFFECT, type StorageModel } from "./model.ts";
-import type { Place } from "./snapshot.ts";
+import { type Effect, ends, NO_EFFECT, type StorageModel } from "./model.ts";
 import { always, fault, inWords, number, often, pick, type Step, step } from "./step.ts";
 
 /** Few, so that histories reach every branch: events for more webhooks are fanned out, so many in a step. */
@@ -130,7 +129,7 @@ const erase = fc
         for (const id of event.recipients) if (!queued.has(id)) event.recipients.delete(id);
       }
       await expectNoResponses(on, [...eventIds]);
-      return cancels(free);
+      return ends(free, "payload erased");
     }),
   );
 
@@ -147,23 +146,9 @@ const finishErasing = fault.map((fault) =>
       on,
       finished.map(({ id }) => id),
     );
-    return cancels(free);
+    return ends(free, "payload erased");
   }),
 );
-
-/** Cancels deliveries because the payload was erased. */
-function cancels(free: readonly Place[]): Effect {
-  const ids = new Set(free.map(({ id }) => id));
-  return {
-    may: (before, after) =>
-      before !== null &&
-      ids.has(before.id) &&
-      after?.reason === "payload erased" &&
-      after.attempts === before.attempts &&
-      after.roundStart === before.roundStart,
-    changes: free.length,
-  };
-}
 
 /** Responses may repeat the payload. */
 async function expectNoResponses(on: Db, eventIds: readonly string[]): Promise<void> {

@@ -106,6 +106,20 @@ const BREAKER: BreakerSettings = {
 
 export const NO_EFFECT: Effect = { may: () => false, changes: 0 };
 
+/** Ends open deliveries for a reason, without an attempt. */
+export function ends(chosen: readonly { id: string }[], reason: string): Effect {
+  const ids = new Set(chosen.map(({ id }) => id));
+  return {
+    may: (before, after) =>
+      before !== null &&
+      ids.has(before.id) &&
+      after?.reason === reason &&
+      after.attempts === before.attempts &&
+      after.roundStart === before.roundStart,
+    changes: ids.size,
+  };
+}
+
 /** What should be, kept apart from the code under test, and compared with the database after every step. */
 export class StorageModel {
   readonly db: Db;

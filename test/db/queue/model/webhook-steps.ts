@@ -6,8 +6,7 @@ import { updateWebhook, type WebhookChanges } from "../../../../src/db/webhooks/
 import { cancelOfDeleted, createWebhook, deleteWebhook } from "../../../../src/db/webhooks/webhooks.ts";
 import { call, callUntilAnswered, type Fault } from "./faults.ts";
 import { FILTERS } from "./filters.ts";
-import { type Effect, type ModelWebhook, NO_EFFECT, type StorageModel } from "./model.ts";
-import type { Place } from "./snapshot.ts";
+import { type Effect, ends, type ModelWebhook, NO_EFFECT, type StorageModel } from "./model.ts";
 import { always, fault, inWords, number, often, pick, type Step, step } from "./step.ts";
 
 const MAX_LIVE = 8;
@@ -28,18 +27,11 @@ async function update(
   return NO_EFFECT;
 }
 
-/** Deliveries of deleted webhooks that nobody holds are cancelled. */
-const cancels =
-  (model: StorageModel, isDeleted: (place: Place) => boolean) =>
-  (before: Place | null, after: Place | null) =>
-    before !== null &&
-    before.table !== "deliveries" &&
-    isDeleted(before) &&
-    !model.isHeld(before) &&
-    after?.outcome === "cancelled" &&
-    after.reason === "webhook deleted" &&
-    after.attempts === before.attempts &&
-    after.roundStart === before.roundStart;
+/** Open deliveries of some webhooks that nobody holds. */
+const openOf = (model: StorageModel, isOne: (webhook: ModelWebhook) => boolean) =>
+  model.places.filter(
+    (place) => place.table !== "deliveries" && isOne(model.webhook(place.webhookId)) && !model.isHeld(place),
+  );
 
 const create = fc.record({ process, fault }).map(({ process, fault }) =>
   step(
@@ -63,28 +55,22 @@ const create = fc.record({ process, fault }).map(({ process, fault }) =>
 
 const remove = fc.record({ n: number, fault }).map(({ n, fault }) =>
   step(`delete webhook ${n}${inWords(fault)}`, liveOne(n), async (model, on, webhook) => {
-    const isFree = (place: Place) =>
-      place.table !== "deliveries" && place.webhookId === webhook.id && !model.isHeld(place);
-    const free = model.places.filter(isFree).length;
-    const may = cancels(model, isFree);
+    const free = openOf(model, ({ id }) => id === webhook.id);
     const heard = await call(on, fault, (broken) => deleteWebhook(broken, webhook.id));
     if (!heard && fault !== "answer lost") return NO_EFFECT;
     expect(await deleteWebhook(on, webhook.id)).toBeNull();
     webhook.live = false;
-    return { may, changes: free };
+    return ends(free, "webhook deleted");
   }),
 );
 
 const cancelLeft = fault.map((fault) =>
   step(`cancel what is left of deleted webhooks${inWords(fault)}`, always, async (model, on) => {
-    const isLeft = (place: Place) =>
-      place.table !== "deliveries" && !model.webhook(place.webhookId).live && !model.isHeld(place);
-    const left = model.places.filter(isLeft).length;
+    const left = openOf(model, ({ live }) => !live);
     const heard = await call(on, fault, cancelOfDeleted);
-    if (heard) expect(heard.answer).toBe(left);
-    const done = heard !== null || fault === "answer lost";
+    if (heard) expect(heard.answer).toBe(left.length);
     // Its first statement only finds webhooks.
-    return { may: cancels(model, isLeft), changes: done ? left : 0 };
+    return heard || fault === "answer lost" ? ends(left, "webhook deleted") : NO_EFFECT;
   }),
 );
 
