@@ -6,7 +6,7 @@ import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
-import { endBeyond, endFiltered } from "../../../src/db/queue/endings.ts";
+import { endBeyond } from "../../../src/db/queue/endings.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook, getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
@@ -184,18 +184,8 @@ describe("an open breaker", () => {
     expect(await claimRetries(db, claimant)).toEqual([]);
   });
 
-  test("lets another delivery through when a filter does not match the probe", async () => {
-    await opened(5);
-    const filtered = await probe();
-    await endFiltered(db, filtered[0]?.token.workerId as number, filtered);
-    const next = await probe();
-    expect(next).toHaveLength(1);
-    expect(idsOf(next)).not.toEqual(idsOf(filtered));
-  });
-
   test("has no probe without waiting deliveries; the next event is one", async () => {
-    const id = await opened(1);
-    await answer(db, await probe(), 503);
+    const id = await opened(0);
     await db("retries").delete();
     expect(await probe()).toEqual([]);
     await queueEvents(db, [id]);
@@ -213,12 +203,9 @@ describe("an open breaker", () => {
     expect(await claim(db)).toHaveLength(5);
   });
 
-  test("sends no probes while a user pauses the webhook; resumed, it is closed and counts anew", async () => {
+  test("sends no probes while a user pauses the webhook, and counts anew once it is resumed", async () => {
     const id = await opened(5);
-    const paused = await update(id, { paused: true });
-    expect(paused.before.breaker?.state).toBe("open");
-    const closed = { state: "closed", failedAttempts: 0 };
-    expect(paused.webhook).toMatchObject({ paused: expect.any(Date), breaker: closed });
+    expect((await update(id, { paused: true })).before.breaker?.state).toBe("open");
     expect(await probe()).toEqual([]);
     await update(id, { paused: false });
     expect(await answer(db, await claim(db), 503)).toEqual([]);
@@ -267,9 +254,6 @@ describe("an open breaker", () => {
     await deleteWebhook(db, id);
     expect(await db("webhook_breakers")).toEqual([]);
     expect(await answer(db, sent, 503)).toEqual([]);
-    expect(await rows(db, "select outcome, count(*)::int as n from deliveries group by 1")).toEqual([
-      { outcome: "cancelled", n: 8 },
-    ]);
   });
 
   test("disables the webhook by a probe that fails after days of failures, until a user resumes it", async () => {
@@ -282,8 +266,7 @@ describe("an open breaker", () => {
       { webhookId: id, was: "open", state: "disabled", reason },
     ]);
     expect(await probe()).toEqual([]);
-    const { webhook } = await update(id, { paused: false });
-    expect(webhook).toMatchObject({ paused: null, breaker: { state: "closed", failedAttempts: 0 } });
+    await update(id, { paused: false });
     const waiting = await claim(db);
     expect(waiting).toHaveLength(4);
     expect(await answer(db, waiting, 503)).toEqual([]);
