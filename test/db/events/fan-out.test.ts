@@ -4,7 +4,7 @@ import { rows } from "../../../src/db/database.ts";
 import { readBacklog } from "../../../src/db/deliveries/backlog.ts";
 import { readOverview } from "../../../src/db/deliveries/stats.ts";
 import { fanOutStep } from "../../../src/db/events/fan-out.ts";
-import { MAX_INLINE_RECIPIENTS, type Published, publishEvents } from "../../../src/db/events/publish.ts";
+import { type Published, publishEvents } from "../../../src/db/events/publish.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { aKey } from "../../support/builders.ts";
@@ -85,16 +85,6 @@ test("an event for 2,500 webhooks is published without reading them, and fanned 
   expect(await fanOut()).toEqual([1_000, 500]);
   expect(await recipientsOf(eventId)).toEqual(webhooks);
   expect(await db("fan_out")).toEqual([]);
-});
-
-test("an event for as many webhooks as one statement takes is not fanned out, one for more is", async () => {
-  const webhooks = await register(MAX_INLINE_RECIPIENTS);
-  const { eventId } = await publish();
-  expect(await recipientsOf(eventId)).toEqual(webhooks);
-  expect(await fanOutStep(db)).toBeNull();
-  await create();
-  expect((await publish()).queued).toBe(MAX_INLINE_RECIPIENTS + 1);
-  expect(await fanOut()).toEqual([MAX_INLINE_RECIPIENTS, 1]);
 });
 
 test("the overview and the backlog count deliveries as pending before the fan-out has queued them", async () => {

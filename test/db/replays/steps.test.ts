@@ -174,18 +174,13 @@ describe("ended deliveries", () => {
   test("are those of live webhooks that have some in the range and the states, and of the scope", async () => {
     const app = randomUUID();
     await db("installed_apps").insert({ id: app, name: "app" });
-    const [failed, delivered, old, gone] = [
-      await webhook(),
-      await webhook(),
-      await webhook(),
-      await webhook(),
-    ];
+    const [failed, delivered, old] = [await webhook(), await webhook(), await webhook()];
     const ofApp = await webhook({ installed_app_id: app });
     const otherType = await webhook({ installed_app_id: app, process: 2 });
+    const gone = await webhook({ deleted: new Date() });
     for (const id of [failed, gone, ofApp, otherType]) await store(id, 1);
     await store(delivered, 1, { state: "delivered" });
     await store(old, 1, { created: ago(HOUR_MS) });
-    await change(gone, { deleted: new Date() });
     const listed = async (filter: Partial<NewReplay["filter"]>, scope?: Scope) => {
       const replay = await start(filter, "resend", scope);
       await listWebhooksOf(db, replay);
@@ -332,14 +327,11 @@ describe("missed events", () => {
     expect(await stateOf(replay)).toMatchObject({ queued: 1n, skipped: 1n });
   });
 
-  test.each([
-    ["deleted webhook", (id: bigint) => change(id, { deleted: new Date() })],
-    ["webhook whose key is revoked", () => db("api_keys").update({ revoked: new Date() })],
-  ])("of a %s are not queued", async (_what, stop) => {
+  test("of a webhook whose key is revoked are not queued", async () => {
     await publish(2);
     const id = await webhook();
     const replay = await backfill(id);
-    await stop(id);
+    await db("api_keys").update({ revoked: new Date() });
     expect(await step(replay, id)).toBe(0);
     expect(await endReplay(db, replay.id)).toBe(true);
   });

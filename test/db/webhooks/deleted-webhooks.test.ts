@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
-import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { cancelOfDeleted, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { expectRollups } from "../queue/model/invariants.ts";
@@ -25,37 +24,25 @@ const longAgo = () =>
 
 const emptied = () => db("webhooks").whereNotNull("emptied").orderBy("id").pluck("id");
 
-test.each([
-  ["deleting a webhook", (webhookId: bigint) => deleteWebhook(db, webhookId)],
-  [
-    "revoking the key of a webhook",
-    async (id: bigint) => {
-      const [apiKeyId] = await db("webhooks").where({ id }).pluck("api_key_id");
-      await revokeApiKey(db, "everything", apiKeyId as string, "delete");
-    },
-  ],
-])(
-  "%s cancels the first of its open deliveries at once, the others in the background",
-  async (_what, end) => {
-    const [webhookId, other] = [await queue(db, 1_500), await queue(db, 2)];
-    const { runId } = await freshClaimant(db);
-    await storeDeliveries(db, Array(1_200).fill({ webhookId, runId, state: "retrying" }));
-    await end(webhookId);
-    expect(await db("webhooks").whereNotNull("deleted").pluck("id")).toEqual([webhookId]);
-    expect(await states()).toEqual([
-      { state: "cancelled", reason: "webhook deleted", n: 1_000 },
-      { state: "pending", reason: null, n: 1_002 },
-      { state: "retrying", reason: null, n: 700 },
-    ]);
-    expect(await cancelAll()).toEqual([1_700]);
-    expect(await states()).toEqual([
-      { state: "cancelled", reason: "webhook deleted", n: 2_700 },
-      { state: "pending", reason: null, n: 2 },
-    ]);
-    expect(await db("queue").distinct("webhook_id").pluck("webhook_id")).toEqual([other]);
-    await expectRollups(db);
-  },
-);
+test("deleting a webhook cancels the first of its open deliveries at once, the others in the background", async () => {
+  const [webhookId, other] = [await queue(db, 1_500), await queue(db, 2)];
+  const { runId } = await freshClaimant(db);
+  await storeDeliveries(db, Array(1_200).fill({ webhookId, runId, state: "retrying" }));
+  await deleteWebhook(db, webhookId);
+  expect(await db("webhooks").whereNotNull("deleted").pluck("id")).toEqual([webhookId]);
+  expect(await states()).toEqual([
+    { state: "cancelled", reason: "webhook deleted", n: 1_000 },
+    { state: "pending", reason: null, n: 1_002 },
+    { state: "retrying", reason: null, n: 700 },
+  ]);
+  expect(await cancelAll()).toEqual([1_700]);
+  expect(await states()).toEqual([
+    { state: "cancelled", reason: "webhook deleted", n: 2_700 },
+    { state: "pending", reason: null, n: 2 },
+  ]);
+  expect(await db("queue").distinct("webhook_id").pluck("webhook_id")).toEqual([other]);
+  await expectRollups(db);
+});
 
 test("steps take so many rows of each table, over all deleted webhooks, and several processes cancel each once", async () => {
   const webhooks = await Promise.all(Array.from({ length: 5 }, () => queue(db, 0)));
