@@ -1,5 +1,5 @@
 import type { Claimant } from "../../src/db/queue/claims.ts";
-import { type Random, weighted } from "../../test/support/random.ts";
+import type { Random } from "../../test/support/random.ts";
 import { QueueTable } from "../../test/support/simulation/queue-table.ts";
 import type { Measuring, SimulatedWebhook } from "../../test/support/simulation/receivers.ts";
 import type { SimulatedDatabase } from "../../test/support/simulation/simulated-database.ts";
@@ -66,4 +66,30 @@ export class ArrivingQueue extends QueueTable {
   #gap(): number {
     return -Math.log(1 - this.#random()) * this.#gapMs;
   }
+}
+
+/** Draws indexes by their weights, each in constant time (Walker's alias method). */
+function weighted(weights: readonly number[], random: Random): () => number {
+  const size = weights.length;
+  const sum = weights.reduce((total, weight) => total + weight, 0);
+  const chance = Float64Array.from(weights, (weight) => (weight / sum) * size);
+  const alias = new Uint32Array(size);
+  const small: number[] = [];
+  const large: number[] = [];
+  chance.forEach((each, index) => {
+    (each < 1 ? small : large).push(index);
+  });
+  while (small.length > 0 && large.length > 0) {
+    const less = small.pop() as number;
+    const more = large.at(-1) as number;
+    alias[less] = more;
+    chance[more] = (chance[more] as number) + (chance[less] as number) - 1;
+    if ((chance[more] as number) < 1) small.push(large.pop() as number);
+  }
+  for (const index of [...small, ...large]) chance[index] = 1;
+  return () => {
+    const place = random() * size;
+    const index = Math.floor(place);
+    return place - index < (chance[index] as number) ? index : (alias[index] as number);
+  };
 }

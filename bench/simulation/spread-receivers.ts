@@ -1,4 +1,4 @@
-import { type Random, shuffled } from "../../test/support/random.ts";
+import type { Random } from "../../test/support/random.ts";
 import {
   type Answer,
   type Asked,
@@ -58,4 +58,14 @@ export function createReceivers(options: ReceiversOptions, random: Random): Simu
   return places.map((place, number) =>
     webhookAt(hosts[place % hosts.length] as Host, number, (number + 1) ** -options.skew),
   );
+}
+
+/** The same items in random order. */
+function shuffled<T>(items: readonly T[], random: Random): T[] {
+  const result = [...items];
+  for (let n = result.length - 1; n > 0; n -= 1) {
+    const other = Math.floor(random() * (n + 1));
+    [result[n], result[other]] = [result[other] as T, result[n] as T];
+  }
+  return result;
 }

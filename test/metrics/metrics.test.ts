@@ -26,12 +26,11 @@ async function counted(sql: string): Promise<number> {
 
 test("the counters equal the counts of the database after deliveries, retries and failures", async () => {
   const events = 10;
-  const [works, comesBack, fails] = await Promise.all([
-    service.receiver(),
-    service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200)),
-    service.receiver(() => 418),
+  await Promise.all([
+    service.endpoint(),
+    service.endpoint(({ attempt }) => (attempt === 1 ? 503 : 200)),
+    service.endpoint(() => 418),
   ]);
-  for (const receiver of [works, comesBack, fails]) await service.register(`${receiver.url}/`);
   const published = await Promise.all(
     Array.from({ length: events }, (_, n) => service.publish(BigInt(n + 1))),
   );
@@ -96,8 +95,7 @@ test("a refused call counts once by its reason, over each protocol, and a refuse
 
 test("deliveries in flight count while their receivers have not answered", async () => {
   const answer = Promise.withResolvers<number>();
-  const receiver = await service.receiver(() => answer.promise);
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint(() => answer.promise);
   const { eventId } = await service.publish();
   await expect.poll(() => receiver.received.length).toBe(1);
   expect(await measured("webhook_delivery_in_flight")).toBe(1);
@@ -112,8 +110,7 @@ test("the lease of a worker that ran out is counted, and a delivery that workers
   await service.db("workers").insert({ name: "gone", task_queue: "gone", lease_until: new Date(0) });
   await expect.poll(expired).toBe(1);
 
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/`);
+  const { webhookId } = await service.endpoint();
   await service.webhooks.pauseWebhook({ webhookId });
   const { eventId } = await service.publish();
   await service.db("queue").where("event_id", eventId).update({ claims: 10 });
@@ -159,8 +156,7 @@ test("the pool, the statements, the event loop, the memory and the backlog are m
 });
 
 test("without traces, an event keeps its publisher's trace, and receivers see it if it is valid", async () => {
-  const receiver = await service.receiver();
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
   const events = createClient(EventService, service.transport);
   const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   for (const traceparent of [trace, "00-none-of-these-01"])

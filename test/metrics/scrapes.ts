@@ -12,14 +12,9 @@ export async function scrapeText(url: string): Promise<string> {
   return response.text();
 }
 
-/** The series of a listener of metrics. */
+/** The series of a listener of metrics, which answers the text format of Prometheus. */
 export async function scrape(url: string): Promise<Sample[]> {
-  return parseSamples(await scrapeText(url));
-}
-
-/** Parses the text format of Prometheus. */
-export function parseSamples(text: string): Sample[] {
-  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const lines = (await scrapeText(url)).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
   return lines.map((line) => {
     const [, name = "", inner = "", value = ""] = /^([\w:]+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
     const labels = [...inner.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, text]) => [key, text]);

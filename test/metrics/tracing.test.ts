@@ -107,8 +107,7 @@ test("one trace leads from the publisher's call to the POST, and on to the recei
 });
 
 test("an event whose publisher does not record its trace costs no span, and receivers see its trace", async () => {
-  const receiver = await service.receiver();
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
   const events = createClient(EventService, service.transport);
   const [unrecorded, recorded] = [newTrace(), newTrace()];
   const unsampled = unrecorded.headers.traceparent.replace(/01$/, "00");

@@ -79,17 +79,13 @@ const CACHED_MS = 86_400_000;
 
 /** Starts the API on free ports, on a fresh database unless one is given. */
 export async function startTestApi(
-  options: Partial<ApiOptions> & {
-    databaseUrl?: string;
-    readiness?: ApiContext["readiness"];
-    dispatchNow?: () => Promise<void>;
-    tryRequest?: NonNullable<ApiContext["tryRequest"]>;
-    limits?: Partial<ApiContext["limits"]>;
-    log?: ApiContext["log"];
-    /** Makes what lists are read with. */
-    reads?: (log: ApiContext["log"]) => StaleReads;
-    searchIndex?: boolean;
-  } = {},
+  options: Partial<ApiOptions> &
+    Partial<Pick<ApiContext, "readiness" | "dispatchNow" | "tryRequest" | "log" | "searchIndex">> & {
+      databaseUrl?: string;
+      limits?: Partial<ApiContext["limits"]>;
+      /** Makes what lists are read with. */
+      reads?: (log: ApiContext["log"]) => StaleReads;
+    } = {},
 ): Promise<TestApi> {
   const database = options.databaseUrl
     ? { url: options.databaseUrl, drop: async () => {} }

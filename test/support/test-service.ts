@@ -8,7 +8,7 @@ import pRetry from "p-retry";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
-import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import {
   EventService,
   type PublishEventRequestSchema,
@@ -27,7 +27,7 @@ import { createTestDatabase } from "./database.ts";
 import { startRun } from "./dispatch-runs.ts";
 import { part } from "./parts.ts";
 import { PATIENCE_MS } from "./patience.ts";
-import { trustedAuthority } from "./receivers.ts";
+import { localCertificate, trustedAuthority } from "./receivers.ts";
 import { eventually } from "./wait.ts";
 
 export { trustedAuthority };
@@ -96,8 +96,7 @@ export async function startTestService(
     ...settings,
     ...(await onDatabase(database.url)),
   };
-  const authority = await trustedAuthority();
-  const certificate = await authority.issue(["localhost", "127.0.0.1"]);
+  const certificate = await localCertificate();
   const code = await readFile((await part("workflows")).bundle, "utf8");
   const start = (role: Record<string, string>, workflowBundle = { code }) =>
     startService(readConfig({ ...variables, ...role }), { names, environment, workflowBundle });
@@ -116,6 +115,28 @@ export async function startTestService(
   const publishData = (data: MessageInitShape<typeof PublishEventRequestSchema>["data"]) =>
     events.publishEvent({ idempotencyKey: randomUUID(), userId: "tenant-1", ...(data ? { data } : {}) });
 
+  /** Starts an HTTPS receiver that the service trusts. */
+  async function receiver(reply?: Reply): Promise<Receiver> {
+    const started = await startReceiver(certificate, reply);
+    receivers.push(started);
+    return { ...started, until: (condition) => untilReceived(started, condition) };
+  }
+
+  /** Registers a webhook for OrderDispatched, with the administrator's key or the given one. */
+  async function register(url: string, { key, process = 1 }: { key?: string; process?: number } = {}) {
+    const options = key === undefined ? {} : { headers: { "X-Service-Key": key } };
+    const { webhook } = await webhooks.createWebhook({ process: process as WebhookProcess, url }, options);
+    return webhook?.id as bigint;
+  }
+
+  /** The event's deliveries, once each has come to an end. */
+  async function untilFinal(eventId: string) {
+    const open = () =>
+      db("all_deliveries").where({ event_id: eventId }).whereNotIn("state", FINAL_STATES).first();
+    await eventually(async () => expect(await open()).toBeUndefined());
+    return (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
+  }
+
   return {
     url: service.url,
     grpcPort,
@@ -132,17 +153,19 @@ export async function startTestService(
     keys: createClient(ApiKeyService, transport),
     webhooks,
     deliveries,
-    /** Starts an HTTPS receiver that the service trusts. */
-    async receiver(reply?: Reply): Promise<Receiver> {
-      const started = await startReceiver(certificate, reply);
-      receivers.push(started);
-      return { ...started, until: (condition) => untilReceived(started, condition) };
+    receiver,
+    register,
+    untilFinal,
+    /** Starts a receiver, and registers a webhook for OrderDispatched at it. */
+    async endpoint(reply?: Reply) {
+      const started = await receiver(reply);
+      return { ...started, webhookId: await register(`${started.url}/`) };
     },
-    /** Registers a webhook for OrderDispatched, with the administrator's key or the given one. */
-    async register(url: string, { key, process = 1 }: { key?: string; process?: number } = {}) {
-      const options = key === undefined ? {} : { headers: { "X-Service-Key": key } };
-      const { webhook } = await webhooks.createWebhook({ process: process as WebhookProcess, url }, options);
-      return webhook?.id as bigint;
+    /** Expects that the event's only delivery is delivered in the end, by so many attempts; answers it. */
+    async untilDelivered(eventId: string, attemptCount = 1): Promise<Delivery> {
+      const ended = await untilFinal(eventId);
+      expect(ended).toMatchObject([{ state: DeliveryState.DELIVERED, attemptCount }]);
+      return ended[0] as Delivery;
     },
     /** Deletes every webhook, for tests that share a service. */
     async removeWebhooks() {
@@ -161,13 +184,6 @@ export async function startTestService(
         case: "documentCreated",
         value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
       }),
-    /** The event's deliveries, once each has come to an end. */
-    async untilFinal(eventId: string) {
-      const open = () =>
-        db("all_deliveries").where({ event_id: eventId }).whereNotIn("state", FINAL_STATES).first();
-      await eventually(async () => expect(await open()).toBeUndefined());
-      return (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
-    },
     /** Makes a dispatch run, and answers its result. */
     async dispatch(input?: Record<string, unknown>): Promise<DispatchReport> {
       const run = await startRun({ temporal, scheduleId: names.scheduleId }, input);
@@ -209,7 +225,7 @@ export function ownTemporalNames(namespace = "default"): TemporalNames {
 }
 
 /** Deletes the schedules of a worker, which would start runs for as long as Temporal runs. */
-export async function deleteSchedules(temporal: TemporalClient, names: TemporalNames): Promise<void> {
+async function deleteSchedules(temporal: TemporalClient, names: TemporalNames): Promise<void> {
   const deletions = [names.scheduleId, names.retentionScheduleId].map((id) =>
     temporal.schedule.getHandle(id).delete(),
   );

@@ -50,8 +50,7 @@ test("a worker creates its pollers again if one of them cannot be created, repea
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= service.stop());
   onTestFinished(stop);
-  const receiver = await service.receiver();
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
   await service.publish();
   await receiver.until(({ length }) => length === 1);
   expect(triggers()).toBe(2);

@@ -32,8 +32,7 @@ async function migrateFurther(): Promise<number> {
 /** Delivers to a healthy and a recovering receiver, and sends again what a third one accepts at the fifth attempt. */
 async function useEverything(): Promise<void> {
   for (const failures of [0, 1, 4]) {
-    const { url } = await service.receiver(({ attempt }) => (attempt > failures ? 200 : 503));
-    await service.register(`${url}/`);
+    await service.endpoint(({ attempt }) => (attempt > failures ? 200 : 503));
   }
   const { eventId } = await service.publish();
   const ends = async () => {

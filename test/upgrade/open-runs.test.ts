@@ -1,6 +1,5 @@
 import { Worker } from "@temporalio/worker";
 import { afterEach, beforeAll, expect, test } from "vitest";
-import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { Service } from "../../src/service.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
 import { startRun, stepsSoFar, untilStep } from "../support/dispatch-runs.ts";
@@ -31,12 +30,11 @@ async function deploy(bundle?: { code: string }): Promise<void> {
 
 /** Starts a run that waits for a retry so long that its worker can be replaced: the receiver accepts the third attempt. */
 async function startWaitingRun(retryAfterS = 3) {
-  const receiver = await service.receiver(({ attempt }, response) => {
+  const receiver = await service.endpoint(({ attempt }, response) => {
     if (attempt > 1) return attempt < 3 ? 503 : 200;
     response.writeHead(503, { "retry-after": String(retryAfterS) }).end();
     return undefined;
   });
-  await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
   const run = await startRun(service);
   await untilStep(run, "wait for a retry");
@@ -44,8 +42,7 @@ async function startWaitingRun(retryAfterS = 3) {
 }
 
 async function expectDelivered({ eventId, receiver }: Awaited<ReturnType<typeof startWaitingRun>>) {
-  const ended = { state: DeliveryState.DELIVERED, attemptCount: 3 };
-  expect(await service.untilFinal(eventId)).toMatchObject([ended]);
+  await service.untilDelivered(eventId, 3);
   expect(receiver.received).toHaveLength(3);
 }
 

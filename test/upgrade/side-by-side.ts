@@ -1,7 +1,6 @@
 import { tsToMs } from "@temporalio/common/lib/time.js";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { timeOfId } from "../../src/db/partitions.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,
@@ -24,8 +23,6 @@ const EVENTS = 1_000;
 const PATHS = ["/1", "/2", "/3", "/recovering", "/failing"];
 /** What a receiver takes for an answer, so that there is something in flight when a worker is replaced. */
 const ANSWER_MS = 20;
-/** The longest time from publishing to the first attempt, in milliseconds. Runs begin every second. */
-const MAX_LATE_MS = 30_000;
 /** A worker that a busy machine keeps waiting is not taken for dead. */
 const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
 
@@ -78,21 +75,18 @@ async function amidLoad(change: () => Promise<void>): Promise<void> {
   await publishing;
 }
 
-/** Deliveries that have not ended, by state. */
-async function openDeliveries(): Promise<Record<string, number>> {
+/** The number of deliveries by state. */
+async function countStates(): Promise<Record<string, number>> {
   const byState: Record<string, number> = {};
-  for (const { state, n } of await outcomes(parts.db))
-    if (!["delivered", "failed", "cancelled"].includes(state)) byState[state] = (byState[state] ?? 0) + n;
+  for (const { state, n } of await outcomes(parts.db)) byState[state] = (byState[state] ?? 0) + n;
   return byState;
 }
 
-/** The longest time from publishing to the first attempt, in milliseconds. */
-async function longestWait(): Promise<number> {
-  const firsts = await rows<{ id: string; started: Date }>(
-    parts.db,
-    "select delivery_id as id, started from all_attempts where number = 1",
-  );
-  return Math.max(...firsts.map(({ id, started }) => started.getTime() - timeOfId(id).getTime()));
+/** Replaces the API by one of this build, or of the released one. */
+async function replaceApi(of: "released" | "today"): Promise<void> {
+  const before = api;
+  api = await start("api", of);
+  await before.end("SIGTERM");
 }
 
 /**
@@ -135,23 +129,15 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
   await amidLoad(async () => {
     todaysWorker = await start("worker", "today");
   });
-  await amidLoad(async () => {
-    const before = api;
-    api = await start("api", "today");
-    await before.end("SIGTERM");
-  });
-  await amidLoad(async () => {
-    await releasedWorker.end("SIGTERM");
-  });
+  await amidLoad(() => replaceApi("today"));
+  await amidLoad(async () => void (await releasedWorker.end("SIGTERM")));
   let rolledBackWith: Record<string, number> = {};
   let rolledBackAt = Number.POSITIVE_INFINITY;
   await amidLoad(async () => {
-    const before = api;
-    api = await start("api", "released");
-    await before.end("SIGTERM");
+    await replaceApi("released");
     rolledBackAt = Date.now();
     await todaysWorker?.end("SIGTERM");
-    rolledBackWith = await openDeliveries();
+    rolledBackWith = await countStates();
     await start("worker", "released");
   });
   expect(rolledBackWith).toMatchObject({ pending: expect.any(Number), retrying: expect.any(Number) });
@@ -163,18 +149,14 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
   );
   const failed = hard.filter(({ id }) => isHard(id)).length;
   expect(failed).toBeGreaterThan(0);
-  const byState = Object.groupBy(await outcomes(parts.db), ({ state }) => state);
-  const sums = Object.entries(byState).map(([state, of]) => [state, of?.reduce((sum, { n }) => sum + n, 0)]);
-  expect(Object.fromEntries(sums)).toEqual({ delivered: 4 * EVENTS * PATHS.length - failed, failed });
+  expect(await countStates()).toEqual({ delivered: 4 * EVENTS * PATHS.length - failed, failed });
   await checkAttempts(parts.db);
   const { recorded, repeats, invented } = await reconcile(parts.db, [ledger]);
   expect({ repeats, invented }).toEqual({ repeats: [], invented: 0 });
 
-  const lateMs = await longestWait();
-  expect(lateMs).toBeLessThan(MAX_LATE_MS);
   const { runs, ofBoth, stuck, failedTasks } = await inspectRuns(rolledBackAt);
   tell(
-    `${recorded} attempts, the latest first one after ${lateMs} ms, ${runs} runs, ${ofBoth} of them by workers of both builds; rolled back with ${JSON.stringify(rolledBackWith)}, and ${stuck} runs that ${RELEASED.version} cannot continue`,
+    `${recorded} attempts, ${runs} runs, ${ofBoth} of them by workers of both builds; rolled back with ${JSON.stringify(rolledBackWith)}, and ${stuck} runs that ${RELEASED.version} cannot continue`,
   );
   expect(failedTasks).toEqual([]);
   expect(ofBoth).toBeGreaterThan(0);

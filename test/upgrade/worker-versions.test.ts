@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { test } from "vitest";
-import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
 import type { Service } from "../../src/service.ts";
@@ -53,12 +52,11 @@ test.concurrent("an open run moves from workers without a version to the first v
 }) => {
   const deployment = `webhooks-${randomUUID()}`;
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  const receiver = await service.receiver(({ attempt }, response) => {
+  const receiver = await service.endpoint(({ attempt }, response) => {
     if (attempt === 3) return released.then(() => 200);
     response.writeHead(503, { "retry-after": String(RETRY_AFTER_S) }).end();
     return undefined;
   });
-  await service.register(`${receiver.url}/`);
   let worker: Service = await service.startWorker();
   const { eventId } = await service.publish();
   const run = await startRun(service);
@@ -88,9 +86,7 @@ test.concurrent("an open run moves from workers without a version to the first v
   await worker.stop();
 
   expect(await run.result()).toMatchObject({ sent: 3, delivered: 1, failed: 0 });
-  expect(await service.untilFinal(eventId)).toMatchObject([
-    { state: DeliveryState.DELIVERED, attemptCount: 3 },
-  ]);
+  await service.untilDelivered(eventId, 3);
   const { events } = await run.fetchHistory();
   const builds = events?.flatMap(
     ({ workflowTaskCompletedEventAttributes: completed }) => completed?.deploymentVersion?.buildId ?? [],

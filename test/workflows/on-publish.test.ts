@@ -1,6 +1,4 @@
 import { afterEach, expect, onTestFinished, test } from "vitest";
-import type { Receiver } from "../../demo/receiver.ts";
-import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { stepsSoFar } from "../support/dispatch-runs.ts";
 import { fileService, startTestService, WOKEN } from "../support/test-service.ts";
@@ -11,14 +9,6 @@ const WINDOW = 4;
 const service = fileService(WOKEN);
 afterEach(() => service.removeWebhooks());
 
-/** A receiver that answers nothing until it is let go. */
-async function holding(): Promise<Receiver & { letGo(): void }> {
-  const answer = Promise.withResolvers<number>();
-  onTestFinished(() => answer.resolve(200));
-  const receiver = await service.receiver(() => answer.promise);
-  return Object.assign(receiver, { letGo: () => answer.resolve(200) });
-}
-
 /** The run that the worker's start has triggered, if it is still the only one. */
 async function onlyRun() {
   const runs = await service.db("runs");
@@ -28,40 +18,22 @@ async function onlyRun() {
 }
 
 test("events arrive as soon as they are published, each once, by the run that the worker's start has triggered and no other", async () => {
-  const receiver = await service.receiver();
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
   const published = await Promise.all(Array.from({ length: 50 }, (_, n) => service.publish(BigInt(n + 1))));
   await receiver.until(({ length }) => length === published.length);
-  for (const { eventId } of published)
-    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+  for (const { eventId } of published) await service.untilDelivered(eventId);
   const ids = new Set(receiver.received.map(({ headers }) => headers["x-service-webhook-id"]));
   expect([ids.size, receiver.received.length]).toEqual([published.length, published.length]);
   await onlyRun();
 });
 
-test("an event published while a pump waits for a slow receiver does not wait for it", async () => {
-  const slow = await holding();
-  const fast = await service.receiver();
-  await service.register(`${slow.url}/`);
-  const { eventId } = await service.publish();
-  await expect.poll(() => slow.received.length).toBe(1);
-  await service.register(`${fast.url}/`, { process: 2 });
-  await service.publishDocument();
-  await fast.until(({ length }) => length === 1);
-  const { deliveries } = await service.deliveries.listDeliveries({ eventId });
-  expect(deliveries).toMatchObject([{ state: DeliveryState.DELIVERING }]);
-  slow.letGo();
-  await service.untilFinal(eventId);
-});
-
 test("a delivery is retried when it is due while an earlier one of its webhook waits for its next retry", async () => {
-  const receiver = await service.receiver(({ attempt, body }, response) => {
+  const receiver = await service.endpoint(({ attempt, body }, response) => {
     if (attempt === 1) return 503;
     if (body.includes("SO-2")) return 200;
     response.writeHead(503, { "retry-after": "120" }).end();
     return undefined;
   });
-  await service.register(`${receiver.url}/`);
   await service.publish(1n);
   await receiver.until(({ length }) => length === 2);
   // The pass that made the retry has ended, and the run is kept for the next one.
@@ -72,8 +44,9 @@ test("a delivery is retried when it is due while an earlier one of its webhook w
 });
 
 test("a worker that starts later joins the run that goes on, and takes what the others have no room for", async () => {
-  const receiver = await holding();
-  await service.register(`${receiver.url}/`);
+  const answer = Promise.withResolvers<number>();
+  onTestFinished(() => answer.resolve(200));
+  const receiver = await service.endpoint(() => answer.promise);
   const claims = async () => {
     const claimed = await service.db("queue").whereNotNull("claimed_by").pluck("claimed_by");
     return { claims: claimed.length, workers: new Set(claimed).size };
@@ -92,15 +65,13 @@ test("a worker that starts later joins the run that goes on, and takes what the 
   await expect.poll(() => receiver.received.length).toBe(2 * WINDOW);
   expect(await claims()).toEqual({ claims: 4 * WINDOW, workers: 2 });
   await onlyRun();
-  receiver.letGo();
-  for (const { eventId } of later)
-    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+  answer.resolve(200);
+  for (const { eventId } of later) await service.untilDelivered(eventId);
   expect(receiver.received).toHaveLength(4 * WINDOW);
 });
 
 test("a pump that fails is started again by its run, long before the next one", async () => {
-  const receiver = await service.receiver();
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
   await service.publish();
   await receiver.until(({ length }) => length === 1);
   const run = await onlyRun();

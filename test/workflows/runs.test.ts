@@ -18,8 +18,8 @@ import {
   startRun,
   untilStep,
 } from "../support/dispatch-runs.ts";
-import { failure } from "../support/failure.ts";
 import { part } from "../support/parts.ts";
+import { expectRefused } from "../support/refusals.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 import type { History } from "../upgrade/shapes.ts";
 
@@ -78,14 +78,13 @@ describe("a run", () => {
     expect((await empty.describe()).memo).toEqual({});
     expect((await replay(empty, "nothing-to-do")).filter((step) => DESCRIBING.test(step))).toEqual([]);
 
-    const receiver = await service.receiver();
-    await service.register(`${receiver.url}/`);
+    await service.endpoint();
     const { eventId } = await service.publish();
     const busy = await startRun(service);
     const summary = "1 attempt: 1 delivered";
     expect(await busy.result()).toMatchObject({ summary, sent: 1, delivered: 1, failed: 0 });
     expect((await busy.describe()).memo).toEqual({ outcome: summary });
-    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+    await service.untilDelivered(eventId);
     await replay(busy);
     // What Temporal lists follows what happened a little later.
     await expect.poll(() => found("ExecutionStatus = 'Completed'")).toContain(busy.workflowId);
@@ -95,10 +94,8 @@ describe("a run", () => {
   });
 
   test("with retries makes three of one activity where all fail, counts every attempt, and tells operators of both", async () => {
-    const recovering = await service.receiver(({ attempt }) => (attempt < 3 ? 503 : 200));
-    const failing = await service.receiver(() => 500);
-    const recoveringId = await service.register(`${recovering.url}/`);
-    const failingId = await service.register(`${failing.url}/`);
+    const recovering = await service.endpoint(({ attempt }) => (attempt < 3 ? 503 : 200));
+    const failing = await service.endpoint(() => 500);
     const { eventId } = await service.publish();
     const run = await startRun(service);
     expect(await run.result()).toMatchObject({ sent: 7, delivered: 1, failed: 1 });
@@ -110,8 +107,9 @@ describe("a run", () => {
       "patch describe-run",
     ]);
     expect(steps.filter((step) => step === "memo")).toHaveLength(2);
-    const ofFailing = `webhook ${failingId}, localhost:${failing.port}, 1 delivery`;
-    const ofRecovering = `webhook ${recoveringId}, localhost:${recovering.port}, 1 delivery`;
+    const [ofFailing, ofRecovering] = [failing, recovering].map(
+      ({ webhookId, port }) => `webhook ${webhookId}, localhost:${port}, 1 delivery`,
+    );
     expect(retriesOf(await run.fetchHistory())).toEqual(
       expect.arrayContaining([
         [ofFailing, ofFailing, 3],
@@ -147,14 +145,11 @@ describe("a run", () => {
   });
 
   test("that lingers asks again and again, retries meanwhile, and ends once a later run has taken over", async () => {
-    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
-    await service.register(`${receiver.url}/`);
+    await service.endpoint(({ attempt }) => (attempt === 1 ? 503 : 200));
     const run = await startLongRun(service, { lingers: true, pumpMs: 600_000 });
     await untilStep(run, "scheduled deliverPending");
     const { eventId } = await service.publish();
-    expect(await service.untilFinal(eventId)).toMatchObject([
-      { state: DeliveryState.DELIVERED, attemptCount: 2 },
-    ]);
+    await service.untilDelivered(eventId, 2);
     await service.dispatch();
     expect(await run.result()).toMatchObject({ sent: 2, delivered: 1, failed: 0 });
     const steps = await replay(run, "lingering-superseded");
@@ -164,8 +159,7 @@ describe("a run", () => {
   test("whose pump ends when its time is over goes on with its retries", async () => {
     const answer = Promise.withResolvers<number>();
     onTestFinished(() => answer.resolve(200));
-    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : answer.promise));
-    await service.register(`${receiver.url}/`);
+    const receiver = await service.endpoint(({ attempt }) => (attempt === 1 ? 503 : answer.promise));
     await service.publish();
     const run = await startLongRun(service, { lingers: true, pumpMs: 5_000 });
     await expect.poll(() => receiver.received.length).toBe(2);
@@ -176,8 +170,7 @@ describe("a run", () => {
   });
 
   test("that continues as new is the same run to the database", async () => {
-    const failing = await service.receiver(() => 500);
-    await service.register(`${failing.url}/`);
+    await service.endpoint(() => 500);
     await service.publish();
     const run = await startRun(service, { continueAsNewAfter: 1 });
     expect(await run.result()).toMatchObject({ sent: 4, failed: 1 });
@@ -206,8 +199,7 @@ describe("a run that is cancelled", () => {
     async ({ activity, attempts, shapes }) => {
       const answer = Promise.withResolvers<number>();
       onTestFinished(() => answer.resolve(200));
-      const receiver = await service.receiver(({ attempt }) => (attempt < attempts ? 500 : answer.promise));
-      await service.register(`${receiver.url}/`);
+      const receiver = await service.endpoint(({ attempt }) => (attempt < attempts ? 500 : answer.promise));
       const { eventId } = await service.publish();
       const run = await startRun(service);
       await expect.poll(() => receiver.received.length).toBe(attempts);
@@ -223,17 +215,14 @@ describe("a run that is cancelled", () => {
         const account = await service.db("runs").where({ workflow_id: run.workflowId }).first();
         expect(account).toMatchObject({ sent: attempts, delivered: 1 });
       }
-      expect(await service.untilFinal(eventId)).toMatchObject([
-        { state: DeliveryState.DELIVERED, attemptCount: attempts },
-      ]);
+      await service.untilDelivered(eventId, attempts);
       expect(await service.dispatch()).toMatchObject({ sent: 0 });
       expect(receiver.received).toHaveLength(attempts);
     },
   );
 
   test("while it waits for a retry leaves that, with its attempts, to the next run", async () => {
-    const receiver = await service.receiver(failingOnce(600));
-    await service.register(`${receiver.url}/`);
+    await service.endpoint(failingOnce(600));
     const { eventId } = await service.publish();
     const run = await startRun(service);
     await untilStep(run, "wait for a retry");
@@ -245,9 +234,7 @@ describe("a run that is cancelled", () => {
     expect(deliveries).toMatchObject([{ state: DeliveryState.RETRYING, attemptCount: 1 }]);
     await service.db("retries").update({ due: new Date() });
     expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
-    expect(await service.untilFinal(eventId)).toMatchObject([
-      { state: DeliveryState.DELIVERED, attemptCount: 2 },
-    ]);
+    await service.untilDelivered(eventId, 2);
   });
 });
 
@@ -255,13 +242,12 @@ describe("DispatchNow", () => {
   const stats = () => createClient(StatsService, service.transport);
 
   test("starts a run at once, and it is listed with its counts", async () => {
-    const receiver = await service.receiver();
-    await service.register(`${receiver.url}/`);
+    const receiver = await service.endpoint();
     const { eventId } = await service.publish();
     expect((await stats().getOverview({})).overview).toMatchObject({ pending: 1n, delivering: 0n });
     expect(receiver.received).toHaveLength(0);
     await stats().dispatchNow({});
-    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+    await service.untilDelivered(eventId);
     await expect
       .poll(async () => (await stats().listDispatchRuns({})).runs[0])
       .toMatchObject({ attempts: 1, delivered: 1, failed: 0 });
@@ -271,11 +257,12 @@ describe("DispatchNow", () => {
     const schedule = service.temporal.schedule.getHandle(service.scheduleId);
     await schedule.pause();
     onTestFinished(() => schedule.unpause());
-    const refused = await failure(stats().dispatchNow({}));
-    expect(refused?.code).toBe(Code.FailedPrecondition);
-    expect(refused?.rawMessage).toContain("paused in Temporal");
-    expect(refused?.rawMessage).toContain(
-      `temporal schedule toggle --namespace ${namespace} --schedule-id ${service.scheduleId} --unpause`,
+    const command = `temporal schedule toggle --namespace ${namespace} --schedule-id ${service.scheduleId} --unpause`;
+    const call = stats().dispatchNow({});
+    await expectRefused(
+      call,
+      Code.FailedPrecondition,
+      `is paused in Temporal; to dispatch, unpause it: ${command}`,
     );
   });
 });
@@ -300,12 +287,11 @@ describe("search attributes", () => {
   test("may be removed while the service runs: runs go on, and set them again once they are back", async () => {
     /** Makes a run with a delivery that fails once and is retried. */
     async function failingRun(): Promise<{ run: Run; host: string }> {
-      const receiver = await service.receiver(({ attempt }) => (attempt < 3 ? 503 : 200));
-      const webhookId = await service.register(`${receiver.url}/`);
+      const receiver = await service.endpoint(({ attempt }) => (attempt < 3 ? 503 : 200));
       await service.publish();
       const run = await startRun(service);
       expect(await run.result()).toMatchObject({ sent: 3, delivered: 1 });
-      await service.webhooks.deleteWebhook({ webhookId });
+      await service.removeWebhooks();
       return { run, host: new URL(receiver.url).host };
     }
     const { INDEXED_VALUE_TYPE_INT, INDEXED_VALUE_TYPE_KEYWORD_LIST } =

@@ -1,11 +1,9 @@
 import { workflowMetadataQuery } from "@temporalio/workflow";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
-import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { addWorker } from "../../src/db/queue/workers.ts";
 import {
   failingOnce,
-  type Run,
   replay,
   replayWaiting,
   startLongRun,
@@ -24,30 +22,34 @@ afterEach(() => service.removeWebhooks());
 
 describe("while a run waits for the retries of one webhook, another webhook", () => {
   /** Starts a run that waits for the retries of one webhook, while its pump waits for the response of another. */
-  async function startWaitingRun(): Promise<{ run: Run; early: Receiver; late: Receiver; fail: () => void }> {
+  async function startWaitingRun() {
     const answer = Promise.withResolvers<number>();
     onTestFinished(() => answer.resolve(503));
-    const early = await service.receiver(failingOnce(WAITING_S));
-    const late = await service.receiver(({ attempt }) => (attempt === 1 ? answer.promise : 200));
-    await service.register(`${early.url}/`);
-    await service.register(`${late.url}/`);
+    const early = await service.endpoint(failingOnce(WAITING_S));
+    const late = await service.endpoint(({ attempt }) => (attempt === 1 ? answer.promise : 200));
     await service.publish();
     const run = await startLongRun(service, { pumpMs: 60_000 });
     await expect.poll(() => late.received.length).toBe(1);
     await untilStep(run, "wait for a retry");
-    return { run, early, late, fail: () => answer.resolve(503) };
+    return {
+      run,
+      /** Lets the other webhook fail, and holds the run to the retry of that webhook alone. */
+      async failLate() {
+        answer.resolve(503);
+        await late.until((received) => received.length === 2);
+        expect(early.received).toHaveLength(1);
+      },
+    };
   }
 
   test("that first fails with the pump's last response is retried", async () => {
-    const { run, early, late, fail } = await startWaitingRun();
-    fail();
-    await late.until((received) => received.length === 2);
-    expect(early.received).toHaveLength(1);
+    const { run, failLate } = await startWaitingRun();
+    await failLate();
     expect(await replayWaiting(run, "asked-after-pumps")).toContain("patch ask-after-pumps");
   });
 
   test("that first fails after the pump was lost is retried", async () => {
-    const { run, early, late, fail } = await startWaitingRun();
+    const { run, failLate } = await startWaitingRun();
     const { raw } = await run.describe();
     const pump = raw.pendingActivities?.find(({ activityType }) => activityType?.name === "deliverPending");
     // For the run, the pump has ended. Its worker learns this with a later heartbeat.
@@ -60,38 +62,31 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
     // The run has listed failed deliveries once more, and waits until it does so again.
     const afterPump = async () => (await stepsSoFar(run)).join().split("failed deliverPending")[1];
     await expect.poll(afterPump).toMatch(/scheduled listUndelivered,timer/);
-    fail();
-    await late.until((received) => received.length === 2);
-    expect(early.received).toHaveLength(1);
+    await failLate();
     expect(await replayWaiting(run, "late-failure")).toContain("patch ask-after-pumps");
   });
 
   test("that joins the waiting group is retried when its own retry is due", async () => {
-    const { run, early, late, fail } = await startWaitingRun();
+    const { run, failLate } = await startWaitingRun();
     // As in a run with more failing webhooks than groups.
     await service.db.raw(
       `insert into run_groups (run_id, webhook_id, group_number)
         select g.run_id, w.id, g.group_number from run_groups g cross join webhooks w
         where w.deleted is null and w.id <> g.webhook_id and g.run_id = (select max(run_id) from run_groups)`,
     );
-    fail();
-    await late.until((received) => received.length === 2);
-    expect(early.received).toHaveLength(1);
+    await failLate();
     expect(await replayWaiting(run, "woken-earlier")).toContain("patch wake-earlier");
   });
 
   test("whose retries have used all activities gets more", async () => {
-    let id = 0n;
-    const webhook = () => service.db("webhooks").where({ id });
-    const early = await service.receiver(failingOnce(WAITING_S));
-    const limited = await service.receiver(async ({ attempt }) => {
+    const webhook = () => service.db("webhooks").where({ id: limited.webhookId });
+    const early = await service.endpoint(failingOnce(WAITING_S));
+    const limited = await service.endpoint(async ({ attempt }) => {
       if (attempt > 1) return 200;
       // Each pass ends after its time without a token.
       await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
       return 503;
     });
-    await service.register(`${early.url}/`);
-    id = await service.register(`${limited.url}/`);
     await service.publish();
     const run = await startLongRun(service);
     await untilStep(run, "failed retryDeliveries", ACTIVITIES_PER_ASK);
@@ -103,13 +98,11 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
 });
 
 test("a run ends while the retries of a paused webhook wait, and the first run after it is resumed makes them", async () => {
-  let webhookId = 0n;
-  const receiver = await service.receiver(async ({ attempt }) => {
+  const { webhookId } = await service.endpoint(async ({ attempt }) => {
     if (attempt > 1) return 200;
     await service.webhooks.pauseWebhook({ webhookId });
     return 503;
   });
-  webhookId = await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
   expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 0, failed: 0 });
   expect(await service.dispatch()).toMatchObject({ sent: 0 });
@@ -118,9 +111,7 @@ test("a run ends while the retries of a paused webhook wait, and the first run a
 
   await service.webhooks.resumeWebhook({ webhookId });
   expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
-  expect(await service.untilFinal(eventId)).toMatchObject([
-    { state: DeliveryState.DELIVERED, attemptCount: 2 },
-  ]);
+  await service.untilDelivered(eventId, 2);
 });
 
 test("a run lists the webhooks that their circuit breakers hold back", async () => {
@@ -151,8 +142,7 @@ test("a run has one pump on each worker, and skips one that has a lease and does
   onTestFinished(() => service.db("workers").where({ id: absent }).delete());
   const worker = await service.startWorker();
   onTestFinished(() => worker.stop());
-  const receiver = await service.receiver();
-  await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
   const events = await Promise.all(Array.from({ length: 50 }, (_, n) => service.publish(BigInt(n + 1))));
   const run = await startRun(service);
   // The others make the first attempts meanwhile.

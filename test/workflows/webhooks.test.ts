@@ -87,8 +87,8 @@ test("a receiver verifies all event types of its endpoint with one secret or pub
 });
 
 test("a test event arrives as others do, marked as a test, and the log tells what was sent", async () => {
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/tested`);
+  const receiver = await service.endpoint();
+  const { webhookId } = receiver;
   const { eventId, deliveryId } = await service.webhooks.sendTestEvent({ webhookId });
   const [request] = await receiver.until(({ length }) => length === 1);
   const { processes } = await service.webhooks.listProcesses({});
@@ -96,7 +96,7 @@ test("a test event arrives as others do, marked as a test, and the log tells wha
   expect(request?.rawHeaders.join("\n")).toContain("X-Service-Webhook-Test\ntrue");
   expect(request?.headers["x-service-webhook-id"]).toBe(deliveryId);
   expect(signatureOf(request as ReceivedRequest)).toMatch(/^v1,/);
-  expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+  await service.untilDelivered(eventId);
 
   // What was sent is told as it was, but for what each attempt makes anew.
   const { request: told } = await service.deliveries.getDelivery({ deliveryId });
@@ -114,9 +114,8 @@ test("a test event arrives as others do, marked as a test, and the log tells wha
 });
 
 test("only events that a filter matches are sent, and those for which it cannot be evaluated, test events always", async () => {
-  const [some, all] = [await service.receiver(), await service.receiver()];
-  const webhookId = await service.register(`${some.url}/`);
-  await service.register(`${all.url}/`);
+  const [some, all] = [await service.endpoint(), await service.endpoint()];
+  const { webhookId } = some;
   const setFilter = (filter: string) => service.webhooks.updateWebhook({ webhookId, filter });
   /** Publishes orders with these ids; answers the deliveries of the filtered webhook. */
   const publish = async (...ids: number[]) => {
@@ -147,8 +146,8 @@ test("only events that a filter matches are sent, and those for which it cannot 
 });
 
 test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing goes on, and it can be sent again", async () => {
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/`);
+  const receiver = await service.endpoint();
+  const { webhookId } = receiver;
   await service.webhooks.pauseWebhook({ webhookId });
   const eventIds: string[] = [];
   for (let n = 1; n <= MAX_PENDING + 2; n += 1) eventIds.push((await service.publish()).eventId);
@@ -166,15 +165,13 @@ test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing 
   await service.webhooks.resumeWebhook({ webhookId });
   await receiver.until(({ length }) => length === MAX_PENDING);
   for (const { id } of before) await service.deliveries.sendAgain({ deliveryId: id });
-  for (const eventId of eventIds)
-    expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED }]);
+  for (const eventId of eventIds) await service.untilDelivered(eventId);
   expect(receiver.received).toHaveLength(eventIds.length);
 });
 
 test("receivers are told that a webhook fails, that its deliveries have failed and that it has recovered", async () => {
   let status = 503;
-  const endpoint = await service.receiver(() => status);
-  const webhookId = await service.register(`${endpoint.url}/orders`);
+  const { webhookId } = await service.endpoint(() => status);
   // Its own failures are no reason for a notice.
   const noticed = await service.receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
   const { WEBHOOK_FAILING, WEBHOOK_RECOVERED, DELIVERY_FAILED } = WebhookProcess;
