@@ -18,10 +18,8 @@ import { scrape, sum } from "./scrapes.ts";
 /** Starts an API that ends with the test. */
 async function startApi(settings: Record<string, string>) {
   const api = await startTestService({ ROLE: "api", ...settings });
-  let ended: Promise<void> | undefined;
-  const end = () => (ended ??= api.stop());
-  onTestFinished(end);
-  return { ...api, end, metrics: () => scrape(api.metricsUrl as string) };
+  onTestFinished(api.stop);
+  return api;
 }
 
 test("metrics are sent by OTLP where OpenTelemetry's variables say, and again before the process ends", async () => {
@@ -50,7 +48,7 @@ test("metrics are sent by OTLP where OpenTelemetry's variables say, and again be
     expect(received(name), name).toBe(true);
   expect(received("127.0.0.1")).toBe(false);
   const before = bodies.length;
-  await api.end();
+  await api.stop();
   expect(bodies.length).toBeGreaterThan(before);
 });
 
@@ -74,7 +72,9 @@ test("with TLS, the time until the certificate expires is measured", async () =>
   const expires = new X509Certificate(cert).validToDate.getTime();
   vi.useFakeTimers({ toFake: ["Date"], now: expires - 3_600_000 });
   onTestFinished(() => void vi.useRealTimers());
-  expect(sum(await api.metrics(), "webhook_tls_certificate_remaining_seconds")).toBe(3_600);
+  expect(sum(await scrape(api.metricsUrl as string), "webhook_tls_certificate_remaining_seconds")).toBe(
+    3_600,
+  );
 });
 
 test("a port that is in use stops the start, and the error names METRICS_PORT", async () => {

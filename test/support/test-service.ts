@@ -76,10 +76,8 @@ export async function startTestService(
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
   const namespace = settings.TEMPORAL_NAMESPACE ?? "default";
   const { address } = await part("temporal");
-  const environment = {
-    TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS ?? address,
-    TEMPORAL_NAMESPACE: namespace,
-  };
+  const { TEMPORAL_ADDRESS = address } = settings;
+  const environment = { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace };
   quietRuntime();
   const variables = {
     HOST: "127.0.0.1",
@@ -106,6 +104,7 @@ export async function startTestService(
   const temporal = new TemporalClient({ connection, namespace });
   const receivers: Receiver[] = [];
   const workers: Service[] = [];
+  let stopped: Promise<void> | undefined;
   // With TLS, gRPC shares the port of HTTP.
   const grpcPort = service.grpcPort ?? service.httpPort;
   const transport = keyedTransport(grpcPort, adminKey, [patiently]);
@@ -135,6 +134,15 @@ export async function startTestService(
       db("all_deliveries").where({ event_id: eventId }).whereNotIn("state", FINAL_STATES).first();
     await eventually(async () => expect(await open()).toBeUndefined());
     return (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
+  }
+
+  async function stop(): Promise<void> {
+    await deleteSchedules(temporal, names);
+    await Promise.all([service, ...workers].map((one) => one.stop()));
+    await Promise.all(receivers.map((receiver) => receiver.close()));
+    await connection.close();
+    await db.destroy();
+    await database.drop();
   }
 
   return {
@@ -199,14 +207,8 @@ export async function startTestService(
       workers.push(worker);
       return worker;
     },
-    async stop() {
-      await deleteSchedules(temporal, names);
-      await Promise.all([service, ...workers].map((one) => one.stop()));
-      await Promise.all(receivers.map((receiver) => receiver.close()));
-      await connection.close();
-      await db.destroy();
-      await database.drop();
-    },
+    /** Ends everything, once. */
+    stop: () => (stopped ??= stop()),
   };
 }
 

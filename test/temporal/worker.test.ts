@@ -47,9 +47,7 @@ test("a worker creates its pollers again if one of them cannot be created, repea
   });
   const triggers = failFirstTrigger();
   const service = await startTestService(WOKEN);
-  let stopped: Promise<void> | undefined;
-  const stop = () => (stopped ??= service.stop());
-  onTestFinished(stop);
+  onTestFinished(service.stop);
   const receiver = await service.endpoint();
   await service.publish();
   await receiver.until(({ length }) => length === 1);
@@ -66,7 +64,7 @@ test("a worker creates its pollers again if one of them cannot be created, repea
   expect(mostAtOnce.at(-1)).toBeGreaterThanOrEqual(10 * MAX_GROUPS);
   const closed = await Promise.all(closing.mock.results.map(({ value }) => value));
   expect(closed).toHaveLength(1);
-  await stop();
+  await service.stop();
   expect(states()).toEqual(["STOPPED", undefined, "STOPPED", "STOPPED", "STOPPED"]);
 });
 

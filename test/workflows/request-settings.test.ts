@@ -387,9 +387,9 @@ test("a stored secret is kept for the user, client, token URL and certificate th
   ];
   for (const [stored, changed, words] of cases) {
     await set(webhookId, stored);
-    const tried = service.webhooks.tryWebhookRequest({ webhookId, settings: changed });
-    for (const call of [set(webhookId, changed), tried])
-      await expectRefused(call, Code.InvalidArgument, words);
+    const trial = () => service.webhooks.tryWebhookRequest({ webhookId, settings: changed });
+    for (const call of [() => set(webhookId, changed), trial])
+      await expectRefused(call(), Code.InvalidArgument, words);
   }
   expect(another.received).toEqual([]);
   const same = { tls: { clientCertificate: { certificate: shop.cert } } };

@@ -8,6 +8,7 @@ import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
+import { eventually } from "../support/wait.ts";
 
 const MAX_PENDING = 3;
 
@@ -17,7 +18,7 @@ afterEach(() => service.removeWebhooks());
 const typeOf = ({ headers }: ReceivedRequest) => headers["x-service-webhook-process"];
 const signatureOf = ({ headers }: ReceivedRequest) => headers["webhook-signature"];
 const numbersOf = (received: readonly ReceivedRequest[]) =>
-  received.map(({ body }) => JSON.parse(body).OrderId as number).sort((one, other) => one - other);
+  received.map(({ body }) => JSON.parse(body).OrderId as number).sort();
 
 function verifies(secret: string, { body, headers }: ReceivedRequest): boolean {
   try {
@@ -151,20 +152,18 @@ test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing 
   await service.webhooks.pauseWebhook({ webhookId });
   const eventIds: string[] = [];
   for (let n = 1; n <= MAX_PENDING + 2; n += 1) eventIds.push((await service.publish()).eventId);
-  const failed = async () => {
-    const list = { webhookId, states: [DeliveryState.FAILED] };
-    return (await service.deliveries.listDeliveries(list)).deliveries;
-  };
   const beyond = eventIds.slice(MAX_PENDING).reverse();
-  await expect
-    .poll(async () => (await failed()).map(({ eventId, reason }) => [eventId, reason]))
-    .toEqual(beyond.map((eventId) => [eventId, "queue full"]));
+  const failed = { webhookId, states: [DeliveryState.FAILED] };
+  const { deliveries } = await eventually(async () => {
+    const listed = await service.deliveries.listDeliveries(failed);
+    expect(listed.deliveries).toMatchObject(beyond.map((eventId) => ({ eventId, reason: "queue full" })));
+    return listed;
+  });
   expect(receiver.received).toHaveLength(0);
 
-  const before = await failed();
   await service.webhooks.resumeWebhook({ webhookId });
   await receiver.until(({ length }) => length === MAX_PENDING);
-  for (const { id } of before) await service.deliveries.sendAgain({ deliveryId: id });
+  for (const { id } of deliveries) await service.deliveries.sendAgain({ deliveryId: id });
   for (const eventId of eventIds) await service.untilDelivered(eventId);
   expect(receiver.received).toHaveLength(eventIds.length);
 });
