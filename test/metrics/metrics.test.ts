@@ -1,10 +1,8 @@
 import { readFileSync } from "node:fs";
 import { connect as connectTcp } from "node:net";
 import { fileURLToPath } from "node:url";
-import { createClient } from "@connectrpc/connect";
 import { afterEach, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
@@ -157,10 +155,11 @@ test("the pool, the statements, the event loop, the memory and the backlog are m
 
 test("without traces, an event keeps its publisher's trace, and receivers see it if it is valid", async () => {
   const receiver = await service.endpoint();
-  const events = createClient(EventService, service.transport);
   const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   for (const traceparent of [trace, "00-none-of-these-01"])
-    await service.untilFinal((await events.publishEvent(orderEvent(), { headers: { traceparent } })).eventId);
+    await service.untilFinal(
+      (await service.events.publishEvent(orderEvent(), { headers: { traceparent } })).eventId,
+    );
   expect(receiver.received.map(({ headers }) => headers.traceparent)).toEqual([trace, undefined]);
 });
 

@@ -3,11 +3,9 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { createClient } from "@connectrpc/connect";
 import type { Tracer } from "@opentelemetry/api";
 import protobuf from "protobufjs";
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test, vi } from "vitest";
-import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { endCall, startCall, startTracing, within } from "../../src/metrics/tracing.ts";
 import { createLogger } from "../../src/process/logger.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
@@ -88,8 +86,7 @@ test("one trace leads from the publisher's call to the POST, and on to the recei
   const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
   await service.register(`${receiver.url}/confidential-path`);
   const trace = newTrace();
-  const events = createClient(EventService, service.transport);
-  const { eventId } = await events.publishEvent(orderEvent(), { headers: trace.headers });
+  const { eventId } = await service.events.publishEvent(orderEvent(), { headers: trace.headers });
   await service.untilFinal(eventId);
   const found = () => collector.spans.filter(({ traceId }) => traceId === trace.traceId);
   const names = () => found().map(({ name }) => name);
@@ -108,11 +105,10 @@ test("one trace leads from the publisher's call to the POST, and on to the recei
 
 test("an event whose publisher does not record its trace costs no span, and receivers see its trace", async () => {
   const receiver = await service.endpoint();
-  const events = createClient(EventService, service.transport);
   const [unrecorded, recorded] = [newTrace(), newTrace()];
   const unsampled = unrecorded.headers.traceparent.replace(/01$/, "00");
   for (const traceparent of [unsampled, recorded.headers.traceparent]) {
-    const { eventId } = await events.publishEvent(orderEvent(), { headers: { traceparent } });
+    const { eventId } = await service.events.publishEvent(orderEvent(), { headers: { traceparent } });
     await service.untilFinal(eventId);
   }
   const tracesOf = (name: string) =>
@@ -125,13 +121,12 @@ test("an event whose publisher does not record its trace costs no span, and rece
 });
 
 test("a statement that stores events of several calls links to the trace of each", async () => {
-  const events = createClient(EventService, service.transport);
   const traces = Array.from({ length: 8 }, newTrace);
   const lock = await service.db.transaction();
   let calls: Promise<unknown>[] = [];
   try {
     await lock.raw("lock table idempotency_keys in share mode");
-    calls = traces.map(({ headers }) => events.publishEvent(orderEvent(), { headers }));
+    calls = traces.map(({ headers }) => service.events.publishEvent(orderEvent(), { headers }));
     // At most two statements wait for the lock; the events of the other calls share the next ones.
     const waiting = async () =>
       (await service.db("pg_stat_activity").where({ wait_event: "relation" })).length;

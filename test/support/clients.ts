@@ -7,13 +7,16 @@ import {
 } from "@connectrpc/connect-node";
 import type { TestApi } from "./test-api.ts";
 
-/** Sends the key with every call that carries none: that of the administrator unless given. */
-function withKey(api: TestApi, secret?: string): Interceptor {
+/** Sends the key with every call that carries none. */
+export function sendKey(key: () => string): Interceptor {
   return (next) => (request) => {
-    if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", secret ?? api.adminKey);
+    if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", key());
     return next(request);
   };
 }
+
+/** The given key, or else the administrator's, which changes. */
+const withKey = (api: TestApi, secret?: string) => sendKey(() => secret ?? api.adminKey);
 
 /** gRPC over h2c; the administrator's key unless another is given. Over a connection of its own unless one is given. */
 export function grpc(

@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
@@ -7,6 +7,7 @@ import path from "node:path";
 import pg from "pg";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { anyPort } from "./any-port.ts";
+import { startProgram } from "./program.ts";
 import { eventually } from "./wait.ts";
 
 /** A running PgBouncer in front of one PostgreSQL. */
@@ -89,22 +90,17 @@ export async function startPgBouncer(
   // It does not run as root.
   const isRoot = process.getuid?.() === 0;
   if (isRoot) await chmod(folder, 0o755);
-  const child = spawn(file, [...(isRoot ? ["--user=nobody"] : []), inFolder("pgbouncer.ini")], {
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  let output = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    output += text;
-  });
+  const program = startProgram([file, ...(isRoot ? ["--user=nobody"] : []), inFolder("pgbouncer.ini")]);
   const stop = async () => {
-    await end(child);
+    // What SIGTERM does differs between versions.
+    await program.end("SIGKILL");
     await rm(folder, { recursive: true, force: true });
   };
   try {
     await eventually(() => answers(port));
   } catch (error) {
     await stop();
-    throw new Error(`PgBouncer did not start: ${output}`, { cause: error });
+    throw new Error(`PgBouncer did not start: ${program.printed()}`, { cause: error });
   }
   const through = new URL(databaseUrl);
   through.hostname = "127.0.0.1";
@@ -132,12 +128,4 @@ async function answers(port: number): Promise<void> {
   const socket = connect(port, "127.0.0.1");
   await once(socket, "connect");
   socket.destroy();
-}
-
-async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, "exit");
-  // What SIGTERM does differs between versions.
-  child.kill("SIGKILL");
-  await ended;
 }

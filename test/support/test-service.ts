@@ -23,6 +23,7 @@ import { type Service, startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { installRuntime } from "../../src/temporal/connection/runtime.ts";
 import type { DispatchReport } from "../../workflows/dispatch-input.ts";
+import { sendKey } from "./clients.ts";
 import { createTestDatabase } from "./database.ts";
 import { startRun } from "./dispatch-runs.ts";
 import { part } from "./parts.ts";
@@ -161,6 +162,7 @@ export async function startTestService(
     keys: createClient(ApiKeyService, transport),
     webhooks,
     deliveries,
+    events,
     receiver,
     register,
     untilFinal,
@@ -258,13 +260,7 @@ async function untilReceived({ url, received }: Receiver, condition: Parameters<
 export function keyedTransport(grpcPort: number, key: string, interceptors: Interceptor[] = []): Transport {
   return createGrpcTransport({
     baseUrl: `http://127.0.0.1:${grpcPort}`,
-    interceptors: [
-      ...interceptors,
-      (next) => (request) => {
-        if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", key);
-        return next(request);
-      },
-    ],
+    interceptors: [...interceptors, sendKey(() => key)],
   });
 }
 

@@ -5,7 +5,7 @@ import type { ReceivedRequest } from "../../demo/receiver.ts";
 import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
-import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
 import { eventually } from "../support/wait.ts";
@@ -108,7 +108,7 @@ test("a test event arrives as others do, marked as a test, and the log tells wha
 
   // Receivers see the publisher's trace only with DELIVERY_TRACEPARENT.
   const headers = { traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" };
-  await createClient(EventService, service.transport).publishEvent(orderEvent(), { headers });
+  await service.events.publishEvent(orderEvent(), { headers });
   const [, event] = await receiver.until(({ length }) => length === 2);
   for (const name of ["x-service-webhook-test", "traceparent"])
     expect(event?.headers).not.toHaveProperty(name);
