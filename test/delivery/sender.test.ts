@@ -1,10 +1,12 @@
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Kind } from "../../src/delivery/limits/task.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import { BUSY_FAILING_MS, FAILING_MS, MANY_FAILURES } from "../../src/delivery/sender.ts";
+import { type Answer, answerOf, faultOf } from "../support/simulation/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, FAILED, OWNER, startSender } from "./sender-parts.ts";
 
@@ -223,4 +225,38 @@ test("deliveries whose webhook was paused or changed since their claim are given
   await sender.take([...claimsOf(1, 3), ...claimsOf(2, 2)], "first", OWNER, 1n);
   await time.run(1_000);
   expect([posted, released]).toEqual([2, 3]);
+});
+
+test("the webhooks of an endpoint share its requests in flight", async () => {
+  const time = new SimulatedTime();
+  let posted = 0;
+  const sender = startSender(time.clock, { post: () => posted++ }, { perHost: 100, perWebhook: 4 });
+  const ofEndpoint = [1, 2].flatMap((id) =>
+    claimsOf(id, 9).map((each) => ({ ...each, webhook: { ...each.webhook, endpointId: "endpoint" } })),
+  );
+  await sender.take(ofEndpoint, "first", OWNER, 0n);
+  await time.run(1_000);
+  expect(posted).toBe(4);
+});
+
+test.each<[string, Answer, string | null, number]>([
+  ["that succeeds keeps no signature", answerOf(200, 1), null, 0],
+  ["that is refused with 401 keeps its signature and replaces the access token", answerOf(401, 1), "s", 1],
+  ["without a response keeps its signature", faultOf("webhook", 1), "s", 0],
+  ["that reaches no receiver keeps no signature", faultOf("host", 1), null, 0],
+])("an attempt %s", async (_what, { outcome }, signature, refusals) => {
+  const time = new SimulatedTime();
+  const kept: unknown[] = [];
+  const onUnauthorized = vi.fn();
+  const sender = startSender(time.clock, {
+    post: (_request, ended) => ended(outcome),
+    sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "s" }),
+    additions: () => ({ headers: [], onUnauthorized }),
+    recorder: { unrecorded: 0, record: (result) => kept.push(result.signature) },
+  });
+  const [delivery] = claimsOf(1, 1) as [ClaimedDelivery];
+  const webhook = { ...delivery.webhook, requestSettings: Buffer.alloc(1) };
+  await sender.take([{ ...delivery, webhook }], "first", OWNER, 0n);
+  await time.run(1_000);
+  expect([kept, onUnauthorized.mock.calls.length]).toEqual([[signature], refusals]);
 });
