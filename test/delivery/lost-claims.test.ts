@@ -64,22 +64,6 @@ test.each<[string, [RegExp, Fault][]]>([
   expect(received).toHaveLength(DELIVERIES);
 });
 
-test("each retry is made, and once, when the claim's answer is lost", async () => {
-  const { faults, options } = faultsToCome();
-  const parts = await useEngine({ RETRY_INITIAL_DELAY: "1m" }, options);
-  const { url, received } = await aReceiver(({ attempt }) => (attempt === 1 ? 500 : 200));
-  await queueFor(parts, url, { webhooks: 1, events: DELIVERIES });
-  const runId = await freshRun(parts.db);
-  await pump(parts.engine, runId);
-  faults.next = [[RETRY_CLAIM, "answer lost"]];
-  await until(async () => {
-    await passDue(parts.db, parts.engine, runId);
-    return (await states(parts))["delivered 2"] === DELIVERIES;
-  });
-  expect(faults.next).toEqual([]);
-  expect(received).toHaveLength(2 * DELIVERIES);
-});
-
 test("each delivery is sent, and once, when the worker claims again what it has released with a lost answer", async () => {
   const { faults, options } = faultsToCome();
   const parts = await useEngine({}, options);
@@ -179,17 +163,4 @@ test("a worker whose result matches no claim, though it lives, tries the deliver
   await queueFor(parts, url, { webhooks: 1, events: 1 });
   await pumpUntil(parts, await freshRun(parts.db), { "delivered 2": 1 });
   expect(received).toHaveLength(2);
-});
-
-test("a delivery whose event is not stored, as after a partial restore, holds up no other", async () => {
-  const parts = await useEngine();
-  const { url, received } = await aReceiver();
-  await queueFor(parts, url, { webhooks: 3, events: 2 });
-  await parts.db.raw("delete from events where id = (select event_id from queue order by id limit 1)");
-  const runId = await freshRun(parts.db);
-  await until(async () => {
-    await pump(parts.engine, runId).catch(() => {});
-    return (await states(parts))["delivered 1"] === 3;
-  });
-  expect(received).toHaveLength(3);
 });

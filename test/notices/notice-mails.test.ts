@@ -113,15 +113,16 @@ test("failed deliveries are counted per webhook since the latest digest, and dis
 
 test("failed deliveries and recovered webhooks are reported for the whole time since the latest digest, however long", async () => {
   const [recovered, quiet] = [await aWebhook().in(db), await aWebhook().in(db)];
-  for (const unit of ["minute", "hour"] as const) {
-    for (const hours of [62, 40, 2])
-      await counted(recovered, `${hours} hours`, { failedAttempts: 1, failed: 1 }, unit);
-    for (const [hours, failed] of [
-      [60, 1],
-      [40, 2],
-    ])
-      await counted(quiet, `${hours} hours`, { failedAttempts: failed ?? 0, failed: failed ?? 0 }, unit);
-  }
+  const failures = [
+    [recovered, 62, 1],
+    [recovered, 40, 1],
+    [recovered, 2, 1],
+    [quiet, 60, 1],
+    [quiet, 40, 2],
+  ] as const;
+  for (const unit of ["minute", "hour"] as const)
+    for (const [id, hours, failed] of failures)
+      await counted(id, `${hours} hours`, { failedAttempts: failed, failed }, unit);
   await reportedBefore([recovered, quiet], "60 hours");
   await deleteOldRollups(db, new Date(0));
   const digest = await readNoticeDigest(db);

@@ -43,15 +43,6 @@ test("the limit falls while the thread is busy, whether it is reached or not, to
   expect(adapt(small.limit, 10)).toBe(10);
 });
 
-test("a moment in which the thread is busy does not change the limit", () => {
-  const { limit, thread } = limitOf(4_000);
-  expect(adapt(limit, 100)).toBe(4_000);
-  thread.busy = 1;
-  expect(adapt(limit, 3)).toBe(4_000);
-  thread.busy = 0;
-  expect(adapt(limit, 3)).toBe(4_000);
-});
-
 test("the time of the real thread is measured between two adaptations", () => {
   const limit = new InFlightLimit(4_000);
   const end = performance.now() + 50;

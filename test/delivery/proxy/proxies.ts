@@ -24,9 +24,9 @@ export interface TestProxyOptions {
 
 /** Starts a proxy with HTTP CONNECT. @param options.certificate makes it one over TLS */
 export async function startConnectProxy(
-  options: TestProxyOptions & { certificate?: Certificate; challenge?: boolean } = {},
+  options: TestProxyOptions & { certificate?: Certificate } = {},
 ): Promise<TestProxy> {
-  const { certificate, credentials, refuse, challenge = true } = options;
+  const { certificate, credentials, refuse } = options;
   const targets: string[] = [];
   const server = certificate ? createHttpsServer(certificate) : createHttpServer();
   server.on("connect", (request, socket: Duplex) => {
@@ -36,7 +36,7 @@ export async function startConnectProxy(
       socket.end(`HTTP/1.1 ${status} Refused\r\n${headers}Content-Length: 7\r\n\r\nrefused`);
     const expected = credentials && `Basic ${Buffer.from(credentials).toString("base64")}`;
     if (expected && request.headers["proxy-authorization"] !== expected) {
-      answer(407, challenge ? 'Proxy-Authenticate: Basic realm="egress"\r\n' : "");
+      answer(407, 'Proxy-Authenticate: Basic realm="egress"\r\n');
       return;
     }
     targets.push(target);

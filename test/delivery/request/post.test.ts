@@ -90,15 +90,6 @@ test("the headers of a response that is no success are kept, without cookies and
   expect((await send(client, url)).responseHeaders).toBeNull();
 });
 
-test("a compressed response is not unpacked", async () => {
-  const { url, received } = await aReceiver((_request, response) => {
-    response.writeHead(200, { "content-encoding": "gzip" }).end(Buffer.from([0x1f, 0x8b, 0, 0]));
-    return undefined;
-  });
-  expect(await send(aClient(), url)).toMatchObject({ delivered: true, status: 200 });
-  expect(received).toHaveLength(1);
-});
-
 test("an attempt without a response is charged to the webhook when its time is over", async () => {
   const { pass } = holdTime();
   const { url, until: has } = await aReceiver(() => {
@@ -182,17 +173,6 @@ test("a connection that was not made since this process stood still is not charg
   await until(() => silent.open.size === 0);
 });
 
-test("each request goes over the connection of the one before", async () => {
-  const ports = new Set<unknown>();
-  const { url } = await aReceiver((_request, response) => {
-    ports.add(response.socket?.remotePort);
-    return 200;
-  });
-  const client = aClient();
-  for (let n = 0; n < 5; n += 1) await send(client, url);
-  expect(ports.size).toBe(1);
-});
-
 /** A server that reads the start of the TLS handshake and writes bytes of its own. */
 const answering = (bytes: Buffer | string) =>
   createServer((socket) => socket.once("data", () => socket.write(bytes)));
@@ -211,8 +191,7 @@ function serverHello(minor: number): Buffer {
 const alert = (description: number) => Buffer.from([21, 3, 3, 0, 2, 2, description]);
 const of = (other: tls.TlsOptions) =>
   tls.createServer({ ...certificate, ...other }, (socket) => socket.end());
-const old = (maxVersion: tls.SecureVersion) =>
-  of({ minVersion: "TLSv1", maxVersion, ciphers: "ALL:@SECLEVEL=0" });
+const old = () => of({ minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "ALL:@SECLEVEL=0" });
 const expired = {
   notBefore: new Date(Date.now() - 3 * 86_400_000),
   notAfter: new Date(Date.now() - 86_400_000),
@@ -227,8 +206,7 @@ test.each<[string, () => Server | Promise<Server>, string]>([
     () => createServer((socket) => socket.end("220 mail\r\n")),
     NOT_TLS,
   ],
-  ["a receiver with TLS 1.0 only", () => old("TLSv1"), `${OLD_TLS} (ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION)`],
-  ["a receiver with TLS 1.1 only", () => old("TLSv1.1"), `${OLD_TLS} (ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION)`],
+  ["a receiver with TLS 1.1 only", old, `${OLD_TLS} (ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION)`],
   [
     "a receiver that chooses TLS 1.0",
     () => answering(serverHello(1)),

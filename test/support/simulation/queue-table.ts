@@ -54,10 +54,13 @@ export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
 
 /** Unclaimed rows ordered by an increasing time. Released rows come first. */
 export class Rows {
-  #times = new Float64Array(8);
-  #numbers = new Float64Array(8);
+  readonly #times: number[] = [];
+  readonly #numbers: number[] = [];
   #head = 0;
-  size = 0;
+
+  get size(): number {
+    return this.#times.length - this.#head;
+  }
 
   /** The minimum time. Must be called only if there are rows. */
   get firstTime(): number {
@@ -69,60 +72,33 @@ export class Rows {
   }
 
   push(time: number, number: number): void {
-    if (this.size === this.#times.length) this.#grow();
-    this.#set(this.#head + this.size, time, number);
-    this.size += 1;
+    this.#times.push(time);
+    this.#numbers.push(number);
   }
 
   shift(): void {
-    this.#head = (this.#head + 1) & (this.#times.length - 1);
-    this.size -= 1;
+    this.#head += 1;
+    if (this.#head < 64 || this.#head < this.size) return;
+    for (const each of [this.#times, this.#numbers]) each.splice(0, this.#head);
+    this.#head = 0;
   }
 
   /** Inserts a released row at its place, which is near the front. */
   restore(time: number, number: number): void {
-    if (this.size === this.#times.length) this.#grow();
-    const mask = this.#times.length - 1;
-    this.#head = (this.#head - 1) & mask;
-    this.size += 1;
-    let place = this.#head;
-    for (let n = 1; n < this.size; n += 1) {
-      const next = (this.#head + n) & mask;
-      if ((this.#times[next] as number) >= time) break;
-      this.#set(place, this.#times[next] as number, this.#numbers[next] as number);
-      place = next;
-    }
-    this.#set(place, time, number);
+    const place = this.#head + this.countBefore(time);
+    this.#times.splice(place, 0, time);
+    this.#numbers.splice(place, 0, number);
   }
 
   /** The number of rows with a time before this one. */
   countBefore(time: number): number {
-    let [low, high] = [0, this.size];
-    const mask = this.#times.length - 1;
+    let [low, high] = [this.#head, this.#times.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.#times[(this.#head + middle) & mask] as number) < time) low = middle + 1;
+      if ((this.#times[middle] as number) < time) low = middle + 1;
       else high = middle;
     }
-    return low;
-  }
-
-  #set(place: number, time: number, number: number): void {
-    const index = place & (this.#times.length - 1);
-    this.#times[index] = time;
-    this.#numbers[index] = number;
-  }
-
-  #grow(): void {
-    const [times, numbers, head] = [this.#times, this.#numbers, this.#head];
-    const size = times.length;
-    this.#times = new Float64Array(size * 2);
-    this.#numbers = new Float64Array(size * 2);
-    for (let n = 0; n < size; n += 1) {
-      this.#times[n] = times[(head + n) & (size - 1)] as number;
-      this.#numbers[n] = numbers[(head + n) & (size - 1)] as number;
-    }
-    this.#head = 0;
+    return low - this.#head;
   }
 }
 
@@ -136,8 +112,6 @@ export class QueueTable {
   readonly #rows: Int32Array;
   /** One bit per webhook that has rows. */
   readonly #present: Uint32Array;
-  readonly #excluded: Uint8Array;
-  readonly #eligible: Int32Array;
   #arrived = 0;
 
   constructor(webhooks: readonly SimulatedWebhook[], database: SimulatedDatabase, measurements: Measuring) {
@@ -147,8 +121,6 @@ export class QueueTable {
     this.free = webhooks.map(() => new Rows());
     this.#rows = new Int32Array(webhooks.length);
     this.#present = new Uint32Array(Math.ceil(webhooks.length / 32) + 1);
-    this.#excluded = new Uint8Array(webhooks.length);
-    this.#eligible = new Int32Array(MAX_WEBHOOKS_PER_CLAIM);
   }
 
   /** The number of deliveries that have arrived. */
@@ -173,10 +145,11 @@ export class QueueTable {
     claimant: Claimant,
     options: { limit: number; after: bigint; excluded: readonly bigint[] },
   ): Promise<ClaimResult & { next: bigint | null }> {
-    const { limit, excluded } = options;
-    for (const id of excluded) this.#excluded[Number(id) - 1] = 1;
+    const { limit } = options;
+    const excluded = new Set(options.excluded.map((id) => Number(id) - 1));
+    const eligible: number[] = [];
     const most = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
-    let [visited, eligible, last] = [0, 0, -1];
+    let [visited, last] = [0, -1];
     // Ids start at 1, so an id is the index of the next webhook.
     for (
       let n = this.#nextPresent(Number(options.after));
@@ -185,21 +158,12 @@ export class QueueTable {
     ) {
       visited += 1;
       last = n;
-      if (this.#excluded[n] === 1 || (this.free[n] as Rows).size === 0) continue;
-      this.#eligible[eligible] = n;
-      eligible += 1;
+      if ((this.free[n] as Rows).size > 0 && !excluded.has(n)) eligible.push(n);
     }
-    for (const id of excluded) this.#excluded[Number(id) - 1] = 0;
     const next = visited === most ? BigInt(last + 1) : null;
-    const share = Math.max(1, Math.floor(limit / Math.max(1, eligible)));
+    const share = Math.max(1, Math.floor(limit / Math.max(1, eligible.length)));
     const deliveries: SimulatedDelivery[] = [];
-    for (let n = 0; n < eligible && deliveries.length < limit; n += 1)
-      this.#take(
-        this.#eligible[n] as number,
-        Math.min(share, limit - deliveries.length),
-        claimant,
-        deliveries,
-      );
+    for (const n of eligible) this.#take(n, Math.min(share, limit - deliveries.length), claimant, deliveries);
     const touched = deliveries.length;
     return this.database.claimed(visited, { deliveries, touched, limited: false, next });
   }

@@ -8,15 +8,19 @@ export interface Occurrence {
 /** The maximum simulated time between settling promises, in milliseconds. */
 const MAX_SETTLE_INTERVAL_MS = 1;
 
+/** An event with its time and the number of events that were scheduled before. */
+interface Planned {
+  time: number;
+  order: number;
+  occurrence: Occurrence;
+}
+
 /**
  * Simulated time: scheduled events in a binary heap, earliest first. Events at the same time occur in the order in
  * which they were scheduled.
  */
 export class SimulatedTime {
-  #times = new Float64Array(1_024);
-  #orders = new Float64Array(1_024);
-  #occurrences: (Occurrence | undefined)[] = [];
-  #size = 0;
+  readonly #heap: Planned[] = [];
   #planned = 0;
   #now = 0;
   #suspendedMs = 0;
@@ -33,9 +37,16 @@ export class SimulatedTime {
     now: () => this.#now,
     wall: () => this.#now + this.#suspendedMs,
     after: (ms, call) => {
-      const planned = new Call(call, this);
-      this.plan(this.#now + ms, planned);
-      return () => planned.cancel();
+      let pending: typeof call | undefined = call;
+      const happen = () => {
+        // Promises may wait for the call.
+        if (pending) this.#mustSettle = true;
+        pending?.();
+      };
+      this.plan(this.#now + ms, { happen });
+      return () => {
+        pending = undefined;
+      };
     },
     every: (ms, call) => {
       let cancel = () => {};
@@ -67,33 +78,28 @@ export class SimulatedTime {
     this.#suspendedMs += ms;
   }
 
-  /** Settles promises before the next event. */
-  settle(): void {
-    this.#mustSettle = true;
-  }
-
   plan(time: number, occurrence: Occurrence): void {
-    if (this.#size === this.#times.length) this.#grow();
     const order = this.#planned;
     this.#planned += 1;
-    let place = this.#size;
-    this.#size += 1;
+    let place = this.#heap.length;
     while (place > 0) {
       const parent = (place - 1) >> 1;
-      if ((this.#times[parent] as number) <= time) break;
-      this.#move(parent, place);
+      const above = this.#heap[parent] as Planned;
+      if (above.time <= time) break;
+      this.#heap[place] = above;
       place = parent;
     }
-    this.#put(place, time, order, occurrence);
+    this.#heap[place] = { time, order, occurrence };
   }
 
   /** Runs all events up to a time. */
   async run(until: number): Promise<void> {
     let settled = this.#now;
     await this.#settlePromises();
-    while (this.#size > 0 && (this.#times[0] as number) <= until) {
-      this.#now = this.#times[0] as number;
-      this.#takeFirst().happen();
+    for (let first = this.#heap[0]; first && first.time <= until; first = this.#heap[0]) {
+      this.#now = first.time;
+      this.#removeFirst();
+      first.occurrence.happen();
       this.#callSoon();
       if (!this.#mustSettle && this.#now - settled < MAX_SETTLE_INTERVAL_MS) continue;
       settled = this.#now;
@@ -116,77 +122,24 @@ export class SimulatedTime {
     this.#mustSettle = false;
   }
 
-  #takeFirst(): Occurrence {
-    const first = this.#occurrences[0] as Occurrence;
-    this.#size -= 1;
-    const size = this.#size;
-    const time = this.#times[size] as number;
-    const order = this.#orders[size] as number;
-    const last = this.#occurrences[size] as Occurrence;
-    this.#occurrences[size] = undefined;
-    if (size === 0) return first;
+  #removeFirst(): void {
+    const heap = this.#heap;
+    const last = heap.pop();
+    if (!last || heap.length === 0) return;
     let place = 0;
     for (;;) {
       let child = 2 * place + 1;
-      if (child >= size) break;
-      if (
-        child + 1 < size &&
-        this.#isBefore(child + 1, this.#times[child] as number, this.#orders[child] as number)
-      )
-        child += 1;
-      if (!this.#isBefore(child, time, order)) break;
-      this.#move(child, place);
+      if (isBefore(heap[child + 1], heap[child])) child += 1;
+      const next = heap[child];
+      if (!next || !isBefore(next, last)) break;
+      heap[place] = next;
       place = child;
     }
-    this.#put(place, time, order, last);
-    return first;
-  }
-
-  #isBefore(place: number, time: number, order: number): boolean {
-    const own = this.#times[place] as number;
-    return own < time || (own === time && (this.#orders[place] as number) < order);
-  }
-
-  #move(from: number, to: number): void {
-    this.#times[to] = this.#times[from] as number;
-    this.#orders[to] = this.#orders[from] as number;
-    this.#occurrences[to] = this.#occurrences[from];
-  }
-
-  #put(place: number, time: number, order: number, occurrence: Occurrence): void {
-    this.#times[place] = time;
-    this.#orders[place] = order;
-    this.#occurrences[place] = occurrence;
-  }
-
-  #grow(): void {
-    const copy = (from: Float64Array) => {
-      const to = new Float64Array(from.length * 2);
-      to.set(from);
-      return to;
-    };
-    this.#times = copy(this.#times);
-    this.#orders = copy(this.#orders);
+    heap[place] = last;
   }
 }
 
-/** A timer call, which promises may wait for. */
-class Call implements Occurrence {
-  readonly #time: SimulatedTime;
-  #call: (() => void) | undefined;
-
-  constructor(call: () => void, time: SimulatedTime) {
-    this.#call = call;
-    this.#time = time;
-  }
-
-  cancel(): void {
-    this.#call = undefined;
-  }
-
-  happen(): void {
-    if (!this.#call) return;
-    this.#time.settle();
-    this.#call();
-  }
+function isBefore(one: Planned | undefined, other: Planned | undefined): boolean {
+  if (!one || !other) return false;
+  return one.time < other.time || (one.time === other.time && one.order < other.order);
 }

@@ -10,10 +10,10 @@ import type { Gate } from "../../../src/delivery/request/post.ts";
 import { RetryPasses } from "../../../src/delivery/retry-pass.ts";
 import { Sender, type SenderParts } from "../../../src/delivery/sender.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
-import type { Answer, Measuring } from "./receivers.ts";
+import type { Measuring } from "./receivers.ts";
 import type { RetryTable } from "./retry-table.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
-import type { Occurrence, SimulatedTime } from "./simulated-time.ts";
+import type { SimulatedTime } from "./simulated-time.ts";
 
 /** As in the recorder: results per statement, concurrent statements, and the minimum of results for a second one. */
 const MAX_RESULTS_PER_STATEMENT = 200;
@@ -64,7 +64,7 @@ export class SimulatedWorker {
   readonly #recorder: SimulatedRecorder;
   readonly #halfMs: number;
   /** Responses that wait for the thread. */
-  readonly #backlog: Request[] = [];
+  readonly #backlog: (() => void)[] = [];
   /** The time at which the thread becomes free. */
   #freeAt = 0;
   /** The total work in milliseconds, and its value and the time at the last sample. */
@@ -177,7 +177,7 @@ export class SimulatedWorker {
     return this.#freeAt;
   }
 
-  #post(delivery: SimulatedDelivery, outcome: Request["outcome"], gate: Gate): void {
+  #post(delivery: SimulatedDelivery, outcome: (outcome: Outcome) => void, gate: Gate): void {
     if (!gate.maySend()) {
       gate.withdrawn();
       return;
@@ -187,58 +187,32 @@ export class SimulatedWorker {
     const started = this.#workHalf();
     this.#around.measurements.started(delivery, started);
     const answer = delivery.of.host.answer(delivery, started);
-    const request = new Request(this, delivery, answer, outcome);
-    if (answer.durationMs < Number.POSITIVE_INFINITY) time.plan(started + answer.durationMs, request);
+    const end = () => {
+      this.#workHalf();
+      account?.ended(delivery, answer.outcome);
+      outcome(answer.outcome);
+    };
+    if (answer.durationMs < Number.POSITIVE_INFINITY)
+      time.plan(started + answer.durationMs, { happen: () => this.#respond(end) });
   }
 
   /** A response arrives, or the timeout expires. */
-  respond(request: Request): void {
+  #respond(end: () => void): void {
     if (this.#backlog.length > 0 || this.#freeAt > this.#around.time.now) {
-      this.#backlog.push(request);
+      this.#backlog.push(end);
       if (this.#backlog.length === 1) this.#planBacklog();
     } else {
-      this.#end(request);
+      end();
     }
   }
 
   #planBacklog(): void {
     this.#around.time.plan(this.#freeAt, {
       happen: () => {
-        const request = this.#backlog.shift() as Request;
-        this.#end(request);
+        this.#backlog.shift()?.();
         if (this.#backlog.length > 0) this.#planBacklog();
       },
     });
-  }
-
-  #end({ delivery, answer, outcome }: Request): void {
-    this.#workHalf();
-    this.#around.account?.ended(delivery, answer.outcome);
-    outcome(answer.outcome);
-  }
-}
-
-/** A request in flight. */
-class Request implements Occurrence {
-  readonly worker: SimulatedWorker;
-  readonly delivery: SimulatedDelivery;
-  readonly answer: Answer;
-  readonly outcome: Parameters<SenderParts["post"]>[1];
-
-  constructor(
-    worker: SimulatedWorker,
-    delivery: SimulatedDelivery,
-    answer: Answer,
-    outcome: Request["outcome"],
-  ) {
-    this.worker = worker;
-    this.delivery = delivery;
-    this.answer = answer;
-    this.outcome = outcome;
-  }
-
-  happen(): void {
-    this.worker.respond(this);
   }
 }
 
