@@ -1,7 +1,10 @@
 import { once } from "node:events";
+import { createServer } from "node:https";
 import { type AddressInfo, isIP, type Server, type Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import ipaddr from "ipaddr.js";
 import { onTestFinished, vi } from "vitest";
+import type { Certificate } from "../../demo/certificates.ts";
 import type { Network } from "../../src/config/values.ts";
 import type { TlsSettings } from "../../src/contract/target-rules.ts";
 import type { Connections } from "../../src/delivery/http/connections.ts";
@@ -84,6 +87,20 @@ export function holdTime(): { pass: (ms: number) => void } {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   onTestFinished(() => void vi.useRealTimers());
   return { pass: (ms) => void vi.advanceTimersByTime(ms) };
+}
+
+/** A receiver that notes each client's certificate and port, and the Host header. @param authority of certificates that it demands */
+export async function noting(certificate: Certificate, { authority = "", demands = true } = {}) {
+  const seen: { client: string | undefined; port: number | undefined; host: string | undefined }[] = [];
+  const options = { requestCert: demands, rejectUnauthorized: demands, ca: authority };
+  const server = createServer({ ...certificate, ...options }, (request, response) => {
+    const socket = request.socket as TLSSocket;
+    const client = socket.getPeerCertificate().subject?.CN as string | undefined;
+    seen.push({ client, port: socket.remotePort, host: request.headers.host });
+    request.resume().on("end", () => response.end("noted"));
+  });
+  const { port, origin } = await listening(server);
+  return { origin, target: `127.0.0.1:${port}`, seen };
 }
 
 /** Has a server listen on 127.0.0.1 until the end of the test. */

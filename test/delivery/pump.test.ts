@@ -24,16 +24,6 @@ const byRun = (scenario: Scenario, runs: readonly number[]) =>
     return scenario.retries.status(run, 1).open;
   });
 
-test("pumps of several processes make each first attempt once, and end when nothing is left", async () => {
-  const scenario = new Scenario({ all: { webhooks: 200 } }, { workers: 4 });
-  scenario.add("all", 10);
-  const pumped = Promise.all([0, 1, 2, 3].map((worker) => scenario.pump(1, { worker })));
-  const results = await scenario.until(pumped);
-  expect(results.map(({ end }) => end)).toEqual(Array(4).fill("done"));
-  expect(results.reduce((sum, { delivered }) => sum + delivered, 0)).toBe(2_000);
-  expect(scenario.started).toHaveLength(2_000);
-});
-
 test("the pump of a later run takes over what waits, and the earlier one ends with its last response", async () => {
   const scenario = start();
   const earlier = scenario.pump(1, { lingers: true });

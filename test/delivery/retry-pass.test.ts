@@ -66,16 +66,6 @@ test("a pass that is stopped records what is in flight and gives back the rest, 
   expect(scenario.started).toHaveLength(30);
 });
 
-test("of two passes over one group, as when a worker that was taken for dead is not, each delivery is tried by one", async () => {
-  const scenario = start({ one: { answer: () => answerOf(500, 5) } }, { workers: 2 });
-  scenario.addFailed("one", 100, 1);
-  await scenario.run(DELAY_MS);
-  const passes = [0, 1].map((worker) => scenario.pass(1, { worker, horizonMs: 2_000 }));
-  const [one, other] = await scenario.until(Promise.all(passes));
-  expect((one?.sent ?? 0) + (other?.sent ?? 0)).toBe(100);
-  expect(scenario.started).toHaveLength(100);
-});
-
 test("a pass claims what has fallen due meanwhile after a tenth of its horizon, and at once where half of many have ended", async () => {
   const scenario = start({
     slow: { answer: () => answerOf(200, 30_000) },

@@ -160,18 +160,9 @@ test("texts of others stay on their line, and long lists end with a count", () =
   expect(digestMail(nothing)).toBeUndefined();
 });
 
-/** A message as the server got it. */
-interface Received {
-  from: string;
-  to: string[];
-  text: string;
-  user: unknown;
-  secure: boolean;
-}
-
 /** A real SMTP server until the end of the test; answers its port and what it has accepted. */
-async function startSmtp(options: SMTPServerOptions = {}): Promise<{ port: number; mails: Received[] }> {
-  const mails: Received[] = [];
+async function startSmtp(options: SMTPServerOptions = {}) {
+  const mails: { from: string; to: string[]; text: string; user: unknown; secure: boolean }[] = [];
   const server = new SMTPServer({
     ...(await localCertificate()),
     disabledCommands: ["AUTH"],

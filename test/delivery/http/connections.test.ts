@@ -94,6 +94,13 @@ function startHere(...given: Parameters<typeof start>) {
   return started;
 }
 
+/** Connections of which one has carried a request, whose receiver does this with the next one. */
+async function startReused(next: (seen: Seen) => void) {
+  const started = startHere((one) => (one.request === 1 ? answer(one) : next(one)));
+  await send(started.connections, ORIGIN);
+  return started;
+}
+
 /** What a receiver does with a request: answers, closes before it answers, or closes within its answer. */
 type Reply = "answer" | "close" | "break off";
 
@@ -170,18 +177,14 @@ test.each<[string, (seen: Seen) => void]>([
 ])(
   "a request whose reused connection is %s before its response is sent once more, over a new one",
   async (_what, end) => {
-    const { connections, places } = startHere((one) => (one.request === 1 ? answer(one) : end(one)));
-    await send(connections, ORIGIN);
+    const { connections, places } = await startReused(end);
     expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true, status: 200, error: null });
     expect(places()).toEqual(RESENT);
   },
 );
 
 test("a request is not sent once more if it may no longer be sent then", async () => {
-  const { connections, places } = startHere((one) =>
-    one.request === 1 ? answer(one) : void one.socket.end(),
-  );
-  await send(connections, ORIGIN);
+  const { connections, places } = await startReused(({ socket }) => void socket.end());
   let asked = 0;
   const maySend = () => {
     asked += 1;
@@ -194,18 +197,14 @@ test("a request is not sent once more if it may no longer be sent then", async (
 test.each(["H", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\ncontent-le"])(
   "a request is not repeated when the reused connection is closed after %j of the response",
   async (part) => {
-    const { connections, places } = startHere((one) =>
-      one.request === 1 ? answer(one) : void one.socket.end(part),
-    );
-    await send(connections, ORIGIN);
+    const { connections, places } = await startReused(({ socket }) => void socket.end(part));
     expect(await send(connections, ORIGIN)).toMatchObject({ delivered: false, status: null });
     expect(places()).toEqual(RESENT.slice(0, 2));
   },
 );
 
 test("a request that times out on a reused connection is not repeated, and the connection is closed", async () => {
-  const { connections, places, open } = startHere((one) => one.request === 1 && answer(one));
-  await send(connections, ORIGIN);
+  const { connections, places, open } = await startReused(() => {});
   expect(await send(connections, ORIGIN, { timeoutMs: 50 })).toMatchObject({ failure: "webhook timeout" });
   await until(() => open.size === 0);
   expect(places()).toEqual(RESENT.slice(0, 2));

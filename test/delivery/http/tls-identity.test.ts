@@ -1,12 +1,10 @@
-import { createServer } from "node:https";
-import type { TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
 import type { TlsSettings } from "../../../src/contract/target-rules.ts";
 import { IdentityCache, tlsIdentity } from "../../../src/delivery/http/tls-identity.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { localCertificate } from "../../support/receivers.ts";
-import { aClient, listening, send } from "../http-parts.ts";
+import { aClient, noting, send } from "../http-parts.ts";
 
 const [serverAuthority, clientAuthority] = [await createLocalAuthority(), await createLocalAuthority()];
 const [alice, bob] = [
@@ -15,18 +13,8 @@ const [alice, bob] = [
 ];
 const ofServer = (name: string) => serverAuthority.issue([name]);
 
-/** A receiver that sees each client's certificate and connection. @param demands whether it demands a certificate */
-async function receiver(certificate: Certificate, demands = true) {
-  const seen: { client: string | undefined; port: number }[] = [];
-  const options = { requestCert: demands, rejectUnauthorized: demands, ca: clientAuthority.cert };
-  const server = createServer({ ...certificate, ...options }, (request, response) => {
-    const socket = request.socket as TLSSocket;
-    const name = socket.getPeerCertificate().subject?.CN as string | undefined;
-    seen.push({ client: name, port: socket.remotePort as number });
-    request.resume().on("end", () => response.end("noted"));
-  });
-  return { origin: (await listening(server)).origin, seen };
-}
+const receiver = (certificate: Certificate, demands = true) =>
+  noting(certificate, { authority: clientAuthority.cert, demands });
 
 const as = (
   certificate: Certificate | undefined,

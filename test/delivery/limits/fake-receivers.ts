@@ -18,7 +18,7 @@ export interface Limits {
 
 const KINDS = ["first", "retry"] as const;
 
-export const hostOf = (webhook: number, hosts: number) => `host-${webhook % hosts}`;
+const hostOf = (webhook: number, hosts: number) => `host-${webhook % hosts}`;
 
 /** The webhooks of a host are put together, so many to an endpoint. */
 function windowOf(webhook: number, hosts: number, perEndpoint: number): WindowKey {
@@ -60,15 +60,6 @@ export class FakeReceivers {
 
   get inFlight(): Numbered[] {
     return [...this.#inFlight.keys()];
-  }
-
-  /** Tasks that started, ever. */
-  get started(): number {
-    return this.#started.size;
-  }
-
-  inFlightTo(webhook: number): Numbered[] {
-    return this.inFlight.filter(({ webhookId }) => webhookId === BigInt(webhook));
   }
 
   push(kind: Kind, webhook: number, tasks = 1): void {

@@ -135,15 +135,9 @@ test("a token endpoint that does not answer, or cannot be reached, is an error w
 
 test("the address guard covers token endpoints", async () => {
   const { server, client, host } = await endpoint(json({ access_token: "t", token_type: "bearer" }));
-  const strict = aClient({ networks: [] });
-  const named = await failureOf(client, strict);
-  expect(named).toContain(
+  expect(await failureOf(client, aClient({ networks: [] }))).toContain(
     `token endpoint ${host} cannot be reached: address refused: localhost does not resolve`,
   );
-  const literal = { ...client, tokenUrl: `https://127.0.0.1:${server.port}/token` };
-  expect(await failureOf(literal, strict)).toContain("address refused: 127.0.0.1 is a loopback address");
-  const blocked = { ...client, tokenUrl: "https://localhost:25/token" };
-  expect(await failureOf(blocked)).toContain("address refused: port 25 belongs to another protocol");
   expect(server.received).toEqual([]);
 });
 

@@ -1,6 +1,4 @@
-import { createServer } from "node:https";
 import { createServer as createTcpServer } from "node:net";
-import type { TLSSocket } from "node:tls";
 import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { readConfig } from "../../../src/config/config.ts";
@@ -17,6 +15,7 @@ import {
   holdTime,
   LOOPBACK,
   listening,
+  noting,
   send as sendUngated,
 } from "../http-parts.ts";
 import { startConnectProxy, startSocksProxy, type TestProxy } from "./proxies.ts";
@@ -29,19 +28,8 @@ const certificate = await localCertificate();
 const authority = await trustedAuthority();
 const privateAuthority = await createLocalAuthority();
 
-/** A receiver, with the client's port, the name of its certificate and the Host header of each request. */
-async function receiver(own = certificate, demands = false) {
-  const seen: { port: number; name: string | undefined; host: string | undefined }[] = [];
-  const options = { requestCert: demands, rejectUnauthorized: demands, ca: privateAuthority.cert };
-  const server = createServer({ ...own, ...options }, (request, response) => {
-    const socket = request.socket as TLSSocket;
-    const name = socket.getPeerCertificate().subject?.CN as string | undefined;
-    seen.push({ port: socket.remotePort as number, name, host: request.headers.host });
-    request.resume().on("end", () => response.end("noted"));
-  });
-  const { port, origin } = await listening(server);
-  return { origin, target: `127.0.0.1:${port}`, seen };
-}
+const receiver = (own = certificate, demands = false) =>
+  noting(own, { authority: privateAuthority.cert, demands });
 
 /** A client whose connections go through the proxy in DELIVERY_PROXY. */
 function client(url: string, { networks = [LOOPBACK] as Network[], timeoutMs = 30_000 } = {}) {
@@ -114,7 +102,7 @@ test.each(KINDS)(
     );
     for (const tls of [alice, bob, alice, bob] as TlsSettings[])
       expect(await send(origin, { tls })).toMatchObject({ status: 200 });
-    expect(seen.map(({ name }) => name)).toEqual(["alice", "bob", "alice", "bob"]);
+    expect(seen.map(({ client: name }) => name)).toEqual(["alice", "bob", "alice", "bob"]);
     expect(proxy.targets).toHaveLength(2);
   },
 );
