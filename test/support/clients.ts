@@ -16,11 +16,11 @@ export function sendKey(key: () => string): Interceptor {
 }
 
 /** The given key, or else the administrator's, which changes. */
-const withKey = (api: TestApi, secret?: string) => sendKey(() => secret ?? api.adminKey);
+const withKey = (api: Pick<TestApi, "adminKey">, secret?: string) => sendKey(() => secret ?? api.adminKey);
 
 /** gRPC over h2c; the administrator's key unless another is given. Over a connection of its own unless one is given. */
 export function grpc(
-  api: TestApi,
+  api: Pick<TestApi, "adminKey" | "grpcUrl">,
   key?: string,
   connection = new Http2SessionManager(api.grpcUrl),
 ): Transport {

@@ -7,15 +7,22 @@ import { TIMESTAMP } from "../../../src/contract/json/field-types.ts";
 /** How deep messages hold others. */
 const MAX_DEPTH = 3;
 
+/** Values of a field; undefined: any of its type. */
+type ValuesOf = (field: DescField) => fc.Arbitrary<Value> | undefined;
+
 /** Any message of a type that JSON can say; times are whole seconds, since no more of them is written. */
-export function arbitraryMessage(desc: DescMessage, depth = 0): fc.Arbitrary<ReflectMessage> {
-  return wellKnown(desc) ?? fields(desc, depth);
+export function arbitraryMessage(
+  desc: DescMessage,
+  depth = 0,
+  valuesOf: ValuesOf = () => undefined,
+): fc.Arbitrary<ReflectMessage> {
+  return wellKnown(desc) ?? fields(desc, depth, valuesOf);
 }
 
-function fields(desc: DescMessage, depth: number): fc.Arbitrary<ReflectMessage> {
+function fields(desc: DescMessage, depth: number, valuesOf: ValuesOf): fc.Arbitrary<ReflectMessage> {
   const setters = desc.fields
     .filter((field) => depth < MAX_DEPTH || !field.message || wellKnown(field.message))
-    .map((field) => setter(field, depth));
+    .map((field) => setter(field, depth, valuesOf));
   return fc.tuple(...setters).map((set) => {
     const message = reflect(desc);
     for (const each of set) each?.(message);
@@ -26,19 +33,21 @@ function fields(desc: DescMessage, depth: number): fc.Arbitrary<ReflectMessage> 
 type Setter = ((message: ReflectMessage) => void) | undefined;
 
 /** Puts something into a field, or nothing where it can be unset. Of a oneof the last one stays. */
-function setter(field: DescField, depth: number): fc.Arbitrary<Setter> {
+function setter(field: DescField, depth: number, valuesOf: ValuesOf): fc.Arbitrary<Setter> {
   if (field.fieldKind === "list") {
-    return fc.array(value(field, depth), { maxLength: 3 }).map((items) => (message) => {
+    return fc.array(value(field, depth, valuesOf), { maxLength: 3 }).map((items) => (message) => {
       for (const item of items) message.get(field).add(item);
     });
   }
   if (field.fieldKind === "map") {
     const key = scalar(field.mapKey) as fc.Arbitrary<string>;
-    return fc.array(fc.tuple(key, value(field, depth)), { maxLength: 3 }).map((entries) => (message) => {
-      for (const [name, each] of entries) message.get(field).set(name, each);
-    });
+    return fc
+      .array(fc.tuple(key, value(field, depth, valuesOf)), { maxLength: 3 })
+      .map((entries) => (message) => {
+        for (const [name, each] of entries) message.get(field).set(name, each);
+      });
   }
-  const set = value(field, depth).map(
+  const set = value(field, depth, valuesOf).map(
     (each): Setter =>
       (message) =>
         message.set(field, each),
@@ -50,8 +59,10 @@ function setter(field: DescField, depth: number): fc.Arbitrary<Setter> {
 type Value = any;
 
 /** A singular field's value, a list's item, a map's value. */
-function value(field: DescField, depth: number): fc.Arbitrary<Value> {
-  if (field.message) return arbitraryMessage(field.message, depth + 1);
+function value(field: DescField, depth: number, valuesOf: ValuesOf): fc.Arbitrary<Value> {
+  const own = valuesOf(field);
+  if (own) return own;
+  if (field.message) return arbitraryMessage(field.message, depth + 1, valuesOf);
   if (field.enum) return fc.constantFrom(...field.enum.values.map((member) => member.number));
   return scalar(field.scalar);
 }

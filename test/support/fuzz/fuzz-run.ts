@@ -1,14 +1,15 @@
 import fc from "fast-check";
 import { nearlyRight, right } from "../request-arbitraries.ts";
-import { seldomHeaders } from "./fuzz-headers.ts";
 import { type FuzzRequest, type Protocol, showRequest } from "./fuzz-request.ts";
 import type { FuzzedService } from "./fuzzed-service.ts";
+import { seldom } from "./generators.ts";
+import { seldomHeaders } from "./headers.ts";
 import { rawConnections } from "./raw-connections.ts";
 import { rpcRequests, type Served } from "./rpc-requests.ts";
 import { type Answer, createSender } from "./senders.ts";
 import { type Problem, problemOf } from "./verdicts.ts";
 
-/** Requests that are made up from one seed. */
+/** Requests that are made up from one seed, and sent at once. */
 export const BATCH = 20;
 /** Batches that are sent at once. */
 const LANES = 3;
@@ -16,8 +17,6 @@ const LANES = 3;
 const SHRINK_MS = 15_000;
 /** Problems of further kinds are not looked into. */
 const MAX_PROBLEMS = 12;
-/** The interval between reports of the progress, in milliseconds. */
-const PROGRESS_MS = 10_000;
 
 /** How much is sent. */
 export interface FuzzSize {
@@ -27,21 +26,10 @@ export interface FuzzSize {
   durationMs?: number | undefined;
   /** That of the first batch; each further batch has the next number. */
   seed: number;
-  /** Told of the progress, in words. */
-  tell?: (line: string) => void;
 }
 
-/** What was sent by one protocol, and how it was answered. */
-export interface Tally {
-  requests: number;
-  statuses: Map<string, number>;
-  slowestMs: number;
-}
-
-/** A problem, with the smallest request that was found to cause it. */
+/** A problem, with the smallest request that was found to cause it. The seed makes its batch up again. */
 export interface FoundProblem extends Problem {
-  times: number;
-  /** Makes the batch up again. */
   seed: number;
   request: string;
 }
@@ -50,9 +38,8 @@ export interface FoundProblem extends Problem {
 export interface FuzzResult {
   sent: number;
   problems: FoundProblem[];
-  tallies: Map<Protocol, Tally>;
-  /** Requests that Node's clients refuse to send. */
-  unsendable: number;
+  /** How often each protocol was answered by each status. */
+  tallies: Partial<Record<Protocol, Record<string, number>>>;
 }
 
 /** Makes requests up and sends them. Never fails: what is wrong is in the result. */
@@ -63,32 +50,20 @@ export async function fuzz(
 ): Promise<FuzzResult> {
   const requests = anyRequest(service, services);
   const sender = createSender(service);
-  const tallies = new Map<Protocol, Tally>();
   const found = new Map<string, FoundProblem>();
-  const started = performance.now();
-  let sent = 0;
-  let unsendable = 0;
-  let nextBatch = 0;
-  let toldAt = started;
+  const tallies: FuzzResult["tallies"] = {};
+  const ends = performance.now() + (size.durationMs ?? 0);
+  let batches = 0;
 
-  const goesOn = () => {
-    if (found.size >= MAX_PROBLEMS) return false;
-    const { durationMs } = size;
-    return durationMs === undefined
-      ? nextBatch * BATCH < size.requests
-      : performance.now() - started < durationMs;
-  };
+  const hasMore = () =>
+    found.size < MAX_PROBLEMS &&
+    (size.durationMs === undefined ? batches * BATCH < size.requests : performance.now() < ends);
 
-  async function send(request: FuzzRequest): Promise<[Answer, Problem | undefined]> {
-    const answer = await sender.send(request);
-    return [answer, problemOf(request, answer)];
-  }
-
-  async function smallest(problem: Problem, seed: number, place: number): Promise<FuzzRequest | undefined> {
-    const property = fc.asyncProperty(requests, async (request) => {
-      const [, again] = await send(request);
-      return again?.kind !== problem.kind;
-    });
+  async function smallest({ kind }: Problem, seed: number, place: number): Promise<FuzzRequest | undefined> {
+    const property = fc.asyncProperty(
+      requests,
+      async (request) => problemOf(request, await sender.send(request))?.kind !== kind,
+    );
     const { counterexample } = await fc.check(property, {
       seed,
       path: String(place),
@@ -100,38 +75,23 @@ export async function fuzz(
   }
 
   async function runBatch(seed: number): Promise<void> {
-    const batch = fc.sample(requests, { seed, numRuns: BATCH });
-    await Promise.all(
-      batch.map(async (request, place) => {
-        const [answer, problem] = await send(request);
-        sent += 1;
-        if (answer.outcome === "unsendable") unsendable += 1;
-        count(tallies, request, answer);
-        if (!problem) return;
-        const known = found.get(problem.kind);
-        if (known) {
-          known.times += 1;
-          return;
-        }
-        const entry = { ...problem, times: 1, seed, request: showRequest(request) };
-        found.set(problem.kind, entry);
-        const smaller = await smallest(problem, seed, place);
-        if (smaller) entry.request = showRequest(smaller);
-      }),
-    );
+    const send = async (request: FuzzRequest, place: number) => {
+      const answer = await sender.send(request);
+      tallies[request.protocol] ??= {};
+      const counts = tallies[request.protocol] as Record<string, number>;
+      counts[statusOf(answer)] = (counts[statusOf(answer)] ?? 0) + 1;
+      const problem = problemOf(request, answer);
+      if (!problem || found.has(problem.kind)) return;
+      const entry = { ...problem, seed, request: showRequest(request) };
+      found.set(problem.kind, entry);
+      const smaller = await smallest(problem, seed, place);
+      if (smaller) entry.request = showRequest(smaller);
+    };
+    await Promise.all(fc.sample(requests, { seed, numRuns: BATCH }).map(send));
   }
 
   async function lane(): Promise<void> {
-    while (goesOn()) {
-      const batch = nextBatch;
-      nextBatch += 1;
-      await runBatch((size.seed + batch) | 0);
-      if (performance.now() - toldAt > PROGRESS_MS) {
-        toldAt = performance.now();
-        const seconds = Math.round((toldAt - started) / 1_000);
-        size.tell?.(`${sent} requests in ${seconds} s, ${found.size} kinds of problems`);
-      }
-    }
+    while (hasMore()) await runBatch((size.seed + batches++) | 0);
   }
 
   try {
@@ -139,24 +99,23 @@ export async function fuzz(
   } finally {
     sender.close();
   }
-  return { sent, problems: [...found.values()], tallies, unsendable };
+  return { sent: batches * BATCH, problems: [...found.values()], tallies };
 }
 
 function anyRequest(service: FuzzedService, services: Served["services"]): fc.Arbitrary<FuzzRequest> {
   const { keys, known } = service;
   const admin = keys[0] as string;
-  const described = fc.oneof(
-    { weight: 4, arbitrary: nearlyRight([admin, undefined, "", "nobody", "a, b", ...keys.slice(1)]) },
-    { weight: 1, arbitrary: right(admin) },
+  const described = seldom(
+    nearlyRight([admin, undefined, "", "nobody", "a, b", ...keys.slice(1)]),
+    right(admin),
+    4,
   );
   // The gRPC listener serves no REST; with TLS there is one listener for all.
-  const over = service.tls
-    ? fc.constantFrom("HTTP/1.1" as const, "HTTP/2" as const)
-    : fc.constant("HTTP/1.1" as const);
-  const rest = fc.tuple(described, seldomHeaders, over).map(
-    ([{ method, path, headers, body }, more, version]): FuzzRequest => ({
+  const versions = service.tls ? (["HTTP/1.1", "HTTP/2"] as const) : (["HTTP/1.1"] as const);
+  const rest = fc.tuple(described, seldomHeaders, fc.constantFrom(...versions)).map(
+    ([{ method, path, headers, body }, more, over]): FuzzRequest => ({
       protocol: "REST",
-      over: version,
+      over,
       method,
       path,
       headers: { ...headers, ...more },
@@ -172,31 +131,9 @@ function anyRequest(service: FuzzedService, services: Served["services"]): fc.Ar
   );
 }
 
-function count(tallies: Map<Protocol, Tally>, { protocol }: FuzzRequest, answer: Answer): void {
-  let tally = tallies.get(protocol);
-  if (!tally) {
-    tally = { requests: 0, statuses: new Map(), slowestMs: 0 };
-    tallies.set(protocol, tally);
-  }
-  tally.requests += 1;
-  tally.slowestMs = Math.max(tally.slowestMs, answer.ms);
-  const status = statusOf(answer);
-  tally.statuses.set(status, (tally.statuses.get(status) ?? 0) + 1);
-}
-
 /** How an answer is counted: by the status of gRPC where it has one, else by that of HTTP. */
 function statusOf({ outcome, status, headers, trailers }: Answer): string {
   if (outcome !== "answered") return outcome;
   const grpcStatus = trailers["grpc-status"] ?? headers["grpc-status"];
   return grpcStatus === undefined ? String(status || "frames") : `grpc ${grpcStatus}`;
-}
-
-/** The run as a table, one line per protocol. */
-export function showTallies(tallies: ReadonlyMap<Protocol, Tally>): string {
-  const lines = [...tallies].map(([protocol, { requests, statuses, slowestMs }]) => {
-    const counts = [...statuses].sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true }));
-    const list = counts.map(([status, times]) => `${status}: ${times}`).join(", ");
-    return `${protocol.padEnd(16)} ${String(requests).padStart(8)}  ${`${Math.round(slowestMs)} ms`.padStart(9)}  ${list}`;
-  });
-  return ["protocol         requests    slowest  statuses", ...lines.sort()].join("\n");
 }

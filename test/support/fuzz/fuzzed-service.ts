@@ -4,19 +4,21 @@ import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import { json } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
+import { Http2SessionManager } from "@connectrpc/connect-node";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { grpc } from "../clients.ts";
 import { createTestDatabase } from "../database.ts";
 import { orderEvent } from "../grpc-calls.ts";
 import { startServiceProcess } from "../service-process.ts";
-import type { KnownValues } from "./fuzz-messages.ts";
+import type { KnownValues } from "./messages.ts";
 import type { Ports } from "./senders.ts";
 
 /** Which level a line of the log must not have: error. */
@@ -24,14 +26,10 @@ const ERROR_LEVEL = 50;
 
 /** How the process does. */
 export interface Vitals {
-  /** The longest delay of a timer since the last question, in milliseconds. A busy machine adds to it. */
-  delayMs: number;
   /** The longest time that the event loop worked without a turn since the last question, in milliseconds. */
   workMs: number;
-  /** In bytes. */
+  /** In bytes, after a collection of garbage. */
   rss: number;
-  heapUsed: number;
-  external: number;
 }
 
 /** An API in a process of its own, watched while it is fuzzed. */
@@ -41,10 +39,7 @@ export interface FuzzedService extends Ports {
   known: KnownValues;
   /** Lines of its output that are no lines of the log, or tell of an error. */
   complaints: string[];
-  /** How often the log warns, by message, method and error. */
-  warnings: Map<string, number>;
-  /** @param collect whether garbage is collected before memory is measured */
-  vitals(collect?: boolean): Promise<Vitals>;
+  vitals(): Promise<Vitals>;
   end(): Promise<void>;
 }
 
@@ -58,43 +53,43 @@ export async function startFuzzedService(withTls: boolean): Promise<FuzzedServic
   const probe = path.join(folder, "probe");
   const database = await createTestDatabase();
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
+  const settings = {
+    ROLE: "api",
+    DATABASE_URL: database.url,
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    ADMIN_KEY: adminKey,
+    // Sign-ins with made-up keys would throttle the address.
+    WRONG_KEYS_PER_MINUTE: "0",
+    // X-Forwarded-For is read, and what it says too.
+    TRUST_PROXY: "127.0.0.0/8",
+    REQUEST_IDLE_TIMEOUT: "1s",
+    FUZZ_PROBE: probe,
+    ...(withTls ? await tlsSettings(folder) : {}),
+  };
   const probeFile = fileURLToPath(new URL("service-probe.ts", import.meta.url));
-  const service = await startServiceProcess(
-    {
-      ROLE: "api",
-      DATABASE_URL: database.url,
-      SECRET_KEY: randomBytes(32).toString("base64"),
-      ADMIN_KEY: adminKey,
-      // Sign-ins with made-up keys would throttle the address.
-      WRONG_KEYS_PER_MINUTE: "0",
-      // X-Forwarded-For is read, and what it says too.
-      TRUST_PROXY: "127.0.0.0/8",
-      REQUEST_IDLE_TIMEOUT: "1s",
-      FUZZ_PROBE: probe,
-      ...(withTls ? await tlsSettings(folder) : {}),
-    },
-    ["--expose-gc", "--import", probeFile],
-  );
+  const service = await startServiceProcess(settings, ["--expose-gc", "--import", probeFile]);
   const complaints: string[] = [];
-  const warnings = new Map<string, number>();
   const { stdout, stderr } = service.process;
-  if (stdout) createInterface({ input: stdout }).on("line", (line) => note(line, complaints, warnings));
+  if (stdout)
+    createInterface({ input: stdout }).on("line", (line) => {
+      if (isComplaint(line)) complaints.push(line);
+    });
   if (stderr) createInterface({ input: stderr }).on("line", (line) => complaints.push(`stderr: ${line}`));
-  const { httpPort, grpcPort } = service;
   async function end(): Promise<void> {
     await service.end("SIGTERM");
     await database.drop();
     await rm(folder, { recursive: true, force: true });
   }
+  const { httpPort, grpcPort } = service;
   try {
+    const furnished = await furnish(`${withTls ? "https" : "http"}://127.0.0.1:${grpcPort}`, adminKey);
     return {
       httpPort,
       grpcPort,
       tls: withTls,
-      ...(await furnish(`${withTls ? "https" : "http"}://127.0.0.1:${grpcPort}`, adminKey)),
+      ...furnished,
       complaints,
-      warnings,
-      vitals: (collect = false) => askProbe(probe, collect),
+      vitals: async () => (await json(createConnection(probe))) as Vitals,
       end,
     };
   } catch (error) {
@@ -111,93 +106,48 @@ async function tlsSettings(folder: string): Promise<Record<string, string>> {
   return files;
 }
 
-function note(line: string, complaints: string[], warnings: Map<string, number>): void {
-  let entry: { level?: number; msg?: string; method?: string; err?: { message?: string; code?: string } };
+function isComplaint(line: string): boolean {
   try {
-    entry = JSON.parse(line);
+    return !(JSON.parse(line).level < ERROR_LEVEL);
   } catch {
-    complaints.push(`stdout: ${line}`);
-    return;
+    return true;
   }
-  if ((entry.level ?? ERROR_LEVEL) >= ERROR_LEVEL) {
-    complaints.push(line);
-    return;
-  }
-  const { msg, method, err } = entry;
-  const about = [msg, method, err?.code, err?.message].filter((part) => part !== undefined).join(": ");
-  warnings.set(about, (warnings.get(about) ?? 0) + 1);
-}
-
-function askProbe(probe: string, collect: boolean): Promise<Vitals> {
-  return new Promise((resolve, reject) => {
-    let text = "";
-    const socket = createConnection(probe, () => socket.write(collect ? "collect" : "look"));
-    socket.on("data", (chunk) => {
-      text += chunk;
-    });
-    socket.on("error", reject);
-    socket.on("end", () => resolve(JSON.parse(text) as Vitals));
-  });
 }
 
 /** Makes what requests can name. */
-async function furnish(baseUrl: string, adminKey: string): Promise<Pick<FuzzedService, "keys" | "known">> {
-  const transport = createGrpcTransport({
-    baseUrl,
-    nodeOptions: { rejectUnauthorized: false },
-    interceptors: [
-      (next) => (request) => {
-        request.header.set("X-Service-Key", adminKey);
-        return next(request);
-      },
-    ],
-  });
+async function furnish(grpcUrl: string, adminKey: string): Promise<Pick<FuzzedService, "keys" | "known">> {
+  const connection = new Http2SessionManager(grpcUrl, undefined, { rejectUnauthorized: false });
+  const transport = grpc({ grpcUrl, adminKey }, adminKey, connection);
   const apiKeys = createClient(ApiKeyService, transport);
   const webhooks = createClient(WebhookService, transport);
   const urls = Array.from({ length: 5 }, (_, n) => `https://receiver.example/${n}`);
-  const webhookIds: bigint[] = [];
-  for (const url of urls) {
-    const { webhook } = await webhooks.createWebhook({ process: 1, url });
-    webhookIds.push(webhook?.id as bigint);
-  }
-  await createClient(EventService, transport).publishEventBatch({
-    events: Array.from({ length: 3 }, () => orderEvent()),
-  });
-  const { deliveries, nextPageToken } = await createClient(DeliveryService, transport).listDeliveries({
-    pageSize: 10,
-  });
+  const made = await Promise.all(urls.map((url) => webhooks.createWebhook({ process: 1, url })));
+  const events = Array.from({ length: 3 }, orderEvent);
+  await createClient(EventService, transport).publishEventBatch({ events });
+  const listed = await createClient(DeliveryService, transport).listDeliveries({ pageSize: 10 });
   const { installedApp } = await apiKeys.createInstalledApp({ name: "app" });
   const app = installedApp?.id as string;
+  const { READ_ADMINISTRATIVE_DATA, WRITE_ADMINISTRATIVE_DATA, MANAGE_API_KEYS, PUBLISH_EVENTS } = Permission;
+  const all = [READ_ADMINISTRATIVE_DATA, WRITE_ADMINISTRATIVE_DATA, MANAGE_API_KEYS, PUBLISH_EVENTS];
   const limited = await Promise.all([
-    apiKeys.createApiKey({ name: "reads", permissions: [Permission.READ_ADMINISTRATIVE_DATA] }),
-    apiKeys.createApiKey({
-      name: "writes",
-      permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
-      allowedProcesses: [1],
-    }),
-    apiKeys.createApiKey({ name: "publishes", permissions: [Permission.PUBLISH_EVENTS] }),
-    apiKeys.createApiKey({
-      name: "app's",
-      permissions: [
-        Permission.READ_ADMINISTRATIVE_DATA,
-        Permission.WRITE_ADMINISTRATIVE_DATA,
-        Permission.MANAGE_API_KEYS,
-        Permission.PUBLISH_EVENTS,
-      ],
-      installedApplicationId: app,
-    }),
+    apiKeys.createApiKey({ name: "reads", permissions: [READ_ADMINISTRATIVE_DATA] }),
+    apiKeys.createApiKey({ name: "writes", permissions: [WRITE_ADMINISTRATIVE_DATA], allowedProcesses: [1] }),
+    apiKeys.createApiKey({ name: "publishes", permissions: [PUBLISH_EVENTS] }),
+    apiKeys.createApiKey({ name: "app's", permissions: all, installedApplicationId: app }),
   ]);
   // Keys that may be revoked and rotated; nobody calls with them.
+  const names = Array.from({ length: 5 }, (_, n) => `spare ${n}`);
   const spare = await Promise.all(
-    Array.from({ length: 5 }, (_, n) =>
-      apiKeys.createApiKey({ name: `spare ${n}`, permissions: [Permission.PUBLISH_EVENTS] }),
-    ),
+    names.map((name) => apiKeys.createApiKey({ name, permissions: [PUBLISH_EVENTS] })),
   );
+  connection.abort();
   const spareIds = spare.map(({ apiKey }) => apiKey?.id as string);
+  const keys = [adminKey, ...limited.map(({ secret }) => secret)];
+  const { deliveries, nextPageToken } = listed;
   return {
-    keys: [adminKey, ...limited.map(({ secret }) => secret)],
+    keys,
     known: {
-      webhookId: webhookIds,
+      webhookId: made.map(({ webhook }) => webhook?.id as bigint),
       url: [...urls, "https://other.example/", "https://receiver.example/%F0%9F%98%80?a=b"],
       deliveryId: deliveries.map(({ id }) => id),
       eventId: deliveries.map(({ eventId }) => eventId),
@@ -208,7 +158,7 @@ async function furnish(baseUrl: string, adminKey: string): Promise<Pick<FuzzedSe
       apiKeyId: spareIds,
       transferToKeyId: spareIds,
       installedApplicationId: [app],
-      apiKey: [adminKey, ...limited.map(({ secret }) => secret)],
+      apiKey: keys,
       service: ["", "webhook.v1.WebhookService", "unknown"],
       fileByFilename: ["webhook/v1/webhook.proto", "a"],
       fileContainingSymbol: ["webhook.v1.WebhookService", "a"],

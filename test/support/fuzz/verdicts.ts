@@ -1,14 +1,15 @@
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { Code } from "@connectrpc/connect";
-import { codeFromString, codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { codeFromString, codeToHttpStatus, endStreamFromJson } from "@connectrpc/connect/protocol-connect";
+import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
+import { trailerParse } from "@connectrpc/connect/protocol-grpc-web";
 import { expectDescribed } from "../described-answers.ts";
-import { DEADLINE_HEADERS } from "./fuzz-headers.ts";
 import type { FuzzRequest } from "./fuzz-request.ts";
+import { DEADLINE_HEADERS } from "./headers.ts";
 import type { Answer } from "./senders.ts";
 
-/** What is wrong with an answer. */
+/** What is wrong with an answer. The kind is the same for problems that probably have one cause. */
 export interface Problem {
-  /** The same for problems that probably have one cause. */
   kind: string;
   detail: string;
 }
@@ -23,150 +24,101 @@ const COMPRESSED_FLAG = 1;
 const END_STREAM_FLAG = 2;
 const TRAILER_FLAG = 0x80;
 
+class Wrong extends Error {}
+
 /** What is wrong with the answer to a request; undefined when nothing is. */
 export function problemOf(request: FuzzRequest, answer: Answer): Problem | undefined {
   try {
     check(request, answer);
     return undefined;
   } catch (error) {
-    if (error instanceof Wrong) return error.problem;
-    return { kind: `${request.protocol}: an unreadable answer`, detail: String(error) };
-  }
-}
-
-class Wrong extends Error {
-  readonly problem: Problem;
-  constructor(kind: string, detail: string) {
-    super(kind);
-    this.problem = { kind, detail };
+    const kind = error instanceof Wrong ? error.message : "an unreadable answer";
+    return {
+      kind: `${request.protocol}: ${kind}`,
+      detail: String((error as Error).cause ?? error).slice(0, 2_000),
+    };
   }
 }
 
 function check(request: FuzzRequest, answer: Answer): void {
-  const { protocol } = request;
-  const { outcome, status } = answer;
-  const raw = protocol.startsWith("raw");
-  const violatesHttp = isRefusedAsHttp(request);
-  if (outcome === "unsendable") return;
-  if (outcome === "unanswered") throw new Wrong(`${protocol}: no answer`, `none after ${answer.ms} ms`);
-  if (outcome === "closed") {
-    if (raw || violatesHttp) return;
-    throw new Wrong(`${protocol}: closed without an answer`, answer.error ?? "");
-  }
-  if (status >= 500 && !(status === 504 && hasDeadline(request))) {
-    throw new Wrong(`${protocol}: HTTP ${status}`, `${status} ${text(answer)}`);
-  }
-  if (raw || violatesHttp || answer.headers["content-type"] === undefined) return;
-  if (answer.error) throw new Wrong(`${protocol}: the answer was cut off`, answer.error);
-  if (protocol === "REST") checkRest(request, answer);
-  else checkRpc(request, answer);
+  const { outcome, status, error } = answer;
+  const isUnspecified = request.protocol.startsWith("raw") || isRefusedAsHttp(request);
+  if (outcome === "unsendable" || (outcome === "closed" && isUnspecified)) return;
+  if (outcome !== "answered") throw new Wrong(`${outcome}, without an answer`, { cause: error });
+  if (status >= 500 && !(status === 504 && hasDeadline(request)))
+    throw new Wrong(`HTTP ${status}`, { cause: text(answer) });
+  if (isUnspecified || answer.headers["content-type"] === undefined) return;
+  if (error) throw new Wrong("the answer was cut off", { cause: error });
+  if (request.protocol === "REST") checkRest(request, answer);
+  else checkError(request, answer);
 }
 
 /** Whether a request may be refused before anything knows its protocol. */
 function isRefusedAsHttp({ over, path, headers }: FuzzRequest): boolean {
   // A stream without a valid authority is reset.
   if (over === "HTTP/2") return "host" in headers;
-  return headers.expect === "a" || path.length + JSON.stringify(headers).length > LONG_HEAD;
+  const isExpected = headers.expect === undefined || headers.expect === "100-continue";
+  return !isExpected || path.length + JSON.stringify(headers).length > LONG_HEAD;
 }
 
-function hasDeadline({ headers }: FuzzRequest): boolean {
-  return DEADLINE_HEADERS.some((name) => name in headers);
-}
+const hasDeadline = ({ headers }: FuzzRequest) => DEADLINE_HEADERS.some((name) => name in headers);
 
 function checkRest({ method, path, headers }: FuzzRequest, answer: Answer): void {
   // A browser that asks for an unknown path gets the settings page.
   if (headers.accept?.includes("text/html")) return;
+  const header = (name: string) => answer.headers[name.toLowerCase()];
   try {
-    expectDescribed({
-      method,
-      path,
-      status: answer.status,
-      header: (name) => answer.headers[name.toLowerCase()],
-      text: decoded(answer).toString(),
-    });
-  } catch (error) {
-    throw new Wrong("REST: not as described", (error as Error).message);
+    expectDescribed({ method, path, status: answer.status, header, text: decoded(answer).toString() });
+  } catch (cause) {
+    throw new Wrong("not as described", { cause });
   }
 }
 
-function checkRpc(request: FuzzRequest, answer: Answer): void {
-  const type = answer.headers["content-type"] as string;
-  if (type.startsWith("application/grpc-web")) checkGrpcWeb(request, answer);
-  else if (type.startsWith("application/grpc")) checkGrpc(request, answer);
-  else if (type.startsWith("application/connect+")) checkConnectStream(request, answer);
-  else if (answer.status !== 200 && type.startsWith("application/json") && request.method !== "HEAD") {
-    checkConnectError(request, answer);
-  }
+function checkError(request: FuzzRequest, answer: Answer): void {
+  const error = errorOf(request, answer);
+  if (!error) return;
+  const { code, rawMessage } = error;
+  const isOwnFault = OWN_FAULTS.includes(code) || !(code in Code);
+  if (isOwnFault || (code === Code.DeadlineExceeded && !hasDeadline(request)))
+    throw new Wrong(`code ${Code[code]}: ${rawMessage.slice(0, 30)}`, { cause: rawMessage });
 }
 
-function checkConnectError(request: FuzzRequest, answer: Answer): void {
-  const { code, message } = JSON.parse(decoded(answer).toString()) as { code?: string; message?: string };
+/** The error that an answer tells of, read by its protocol's rules. */
+function errorOf(request: FuzzRequest, answer: Answer): ConnectError | undefined {
+  const { headers, trailers, isWhole, status } = answer;
+  const type = headers["content-type"] as string;
+  if (type.startsWith("application/connect+")) {
+    const end = endOf(answer, END_STREAM_FLAG, "connect-content-encoding");
+    return end && endStreamFromJson(end).error;
+  }
+  if (type.startsWith("application/grpc")) {
+    let told = new Headers("grpc-status" in trailers ? trailers : headers);
+    if (type.startsWith("application/grpc-web") && !told.has("grpc-status"))
+      told = trailerParse(endOf(answer, TRAILER_FLAG, "grpc-encoding") ?? Buffer.alloc(0));
+    if (isWhole && !told.has("grpc-status")) throw new Wrong("no grpc-status", { cause: text(answer) });
+    return findTrailerError(told);
+  }
+  if (status === 200 || !type.startsWith("application/json") || request.method === "HEAD") return undefined;
+  return connectError(request, answer);
+}
+
+/** The error of a unary call by Connect. */
+function connectError({ rpc, path }: FuzzRequest, answer: Answer): ConnectError | undefined {
+  const { code: name, message } = JSON.parse(text(answer)) as { code?: string; message?: string };
   // A path that names no method is answered as REST answers.
-  if (code === undefined && request.path.split("?")[0] !== pathOf(request)) return;
-  const found = codeFromString(code ?? "");
-  const { protocol } = request;
-  if (found === undefined) throw new Wrong(`${protocol}: no code`, text(answer));
-  checkCode(request, found, message ?? "");
-  const agrees =
-    codeToHttpStatus(found) === answer.status ||
-    (found === Code.Unimplemented && UNIMPLEMENTED_STATUSES.includes(answer.status));
-  if (!agrees) throw new Wrong(`${protocol}: status ${answer.status} with code ${code}`, text(answer));
+  if (name === undefined && path.split("?")[0] !== `/${rpc?.parent.typeName}/${rpc?.name}`) return undefined;
+  const code = codeFromString(name ?? "");
+  const doesAgree =
+    code !== undefined &&
+    (codeToHttpStatus(code) === answer.status ||
+      (code === Code.Unimplemented && UNIMPLEMENTED_STATUSES.includes(answer.status)));
+  if (!doesAgree) throw new Wrong(`status ${answer.status} with code ${name}`, { cause: text(answer) });
+  return new ConnectError(message ?? "", code);
 }
 
-function pathOf({ rpc }: FuzzRequest): string {
-  return rpc ? `/${rpc.parent.typeName}/${rpc.name}` : "";
-}
-
-function checkConnectStream(request: FuzzRequest, answer: Answer): void {
-  const last = endOf(answer, END_STREAM_FLAG, "connect-content-encoding");
-  if (!last) {
-    if (answer.whole) throw new Wrong(`${request.protocol}: no end of the stream`, text(answer));
-    return;
-  }
-  const { error } = JSON.parse(last.toString()) as { error?: { code: string; message?: string } };
-  if (error) checkCode(request, codeFromString(error.code), error.message ?? "");
-}
-
-function checkGrpcWeb(request: FuzzRequest, answer: Answer): void {
-  if (answer.headers["grpc-status"] !== undefined) {
-    checkStatus(request, answer.headers["grpc-status"], answer.headers["grpc-message"]);
-    return;
-  }
-  const last = endOf(answer, TRAILER_FLAG, "grpc-encoding");
-  if (!last) {
-    if (answer.whole) throw new Wrong(`${request.protocol}: no trailers`, text(answer));
-    return;
-  }
-  const trailers = Object.fromEntries(
-    last
-      .toString()
-      .split("\r\n")
-      .map((line) => line.split(/:\s*(.*)/).slice(0, 2)),
-  );
-  checkStatus(request, trailers["grpc-status"], trailers["grpc-message"]);
-}
-
-function checkGrpc(request: FuzzRequest, answer: Answer): void {
-  const of = answer.trailers["grpc-status"] === undefined ? answer.headers : answer.trailers;
-  if (of["grpc-status"] === undefined && !answer.whole) return;
-  checkStatus(request, of["grpc-status"], of["grpc-message"]);
-}
-
-function checkStatus(request: FuzzRequest, status: string | undefined, message = ""): void {
-  if (status === undefined) throw new Wrong(`${request.protocol}: no grpc-status`, "");
-  if (status !== "0") checkCode(request, Number(status), decodeURIComponent(message));
-}
-
-function checkCode(request: FuzzRequest, code: Code | undefined, message: string): void {
-  const name = code === undefined ? "none" : Code[code];
-  const wrong = () => new Wrong(`${request.protocol}: code ${name}: ${message.slice(0, 30)}`, message);
-  if (code === undefined || name === undefined || OWN_FAULTS.includes(code)) throw wrong();
-  if (code === Code.DeadlineExceeded && !hasDeadline(request)) throw wrong();
-}
-
-/** What the envelope with the flag holds; undefined when there is none. */
+/** What the envelope with the flag holds. */
 function endOf(answer: Answer, flag: number, encodingHeader: string): Buffer | undefined {
-  const { body, headers } = answer;
+  const { body, headers, isWhole } = answer;
   for (let at = 0; at + 5 <= body.length; ) {
     const flags = body.readUInt8(at);
     const end = at + 5 + body.readUInt32BE(at + 1);
@@ -174,6 +126,7 @@ function endOf(answer: Answer, flag: number, encodingHeader: string): Buffer | u
     if (flags & flag) return flags & COMPRESSED_FLAG ? unpacked(headers[encodingHeader], data) : data;
     at = end;
   }
+  if (isWhole) throw new Wrong("no end of the stream", { cause: text(answer) });
   return undefined;
 }
 
@@ -187,5 +140,5 @@ function unpacked(encoding: string | undefined, bytes: Buffer): Buffer {
 }
 
 function text(answer: Answer): string {
-  return decoded(answer).toString().slice(0, 600);
+  return decoded(answer).toString();
 }
