@@ -1,5 +1,5 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type Delivery, DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import type { DeliveryStateName } from "../../../../src/db/deliveries/deliveries.ts";
@@ -13,6 +13,9 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
+const deliveries = api.client(DeliveryService);
+/** As many deliveries as a page looks at, of a table or of one webhook in it. */
+const SCANNED = 20_000;
 
 describe("a search that ends early, since few deliveries pass its filter,", async () => {
   const apps = [await appWithWebhooks(2), await appWithWebhooks(101)] as const;
@@ -96,6 +99,12 @@ describe("a search that ends early, since few deliveries pass its filter,", asyn
     ],
     ["all webhooks, created in a time", 20, "everything", { ...delivered, ...middle }],
     ["one webhook", 10, "everything", ofWebhook(150)],
+    [
+      "one webhook of an event type, in a time",
+      10,
+      "everything",
+      { ...ofWebhook(150), ...middle, process: 1 },
+    ],
     ["the webhooks of an event type", 1_040, "everything", { ...delivered, process: 2 }],
     ["the webhooks of an app", 20, scopeOf(apps[0]), delivered],
     [
@@ -137,59 +146,33 @@ describe("a search that ends early, since few deliveries pass its filter,", asyn
   });
 });
 
-describe("among so many deliveries that few pass, pages are answered early and tell how far they have searched:", async () => {
-  /** As many as a page looks at, of a table or of one webhook in it. */
-  const SCANNED = 20_000;
-  const COUNT = SCANNED + 500;
-  const deliveries = api.client(DeliveryService);
-  const states = [DeliveryState.DELIVERED];
+test("of so many deliveries that few pass, pages are answered early and tell how far they have searched", async () => {
+  await api.empty();
+  const webhookId = await api.register();
+  await api.register();
+  await db.raw(
+    `with event as materialized (select new_event_id() as id from generate_series(1, ?::int))
+      insert into deliveries (id, event_id, webhook_id, outcome, attempts, round_start, finished)
+      select new_delivery_id(id), id, ?, 'failed', 0, 0, now() from event`,
+    [SCANNED + 500, String(webhookId)],
+  );
+  const ids: string[] = await db("deliveries").orderBy("id", "desc").pluck("id");
+  // Newest first; the last one of the first page is found.
+  const expected = [3, 700, 701, SCANNED - 1, SCANNED + 499].map((place) => ids[place] as string);
+  await db("deliveries").whereIn("id", expected).update({ outcome: "delivered" });
+  const read = (filter: object) => (pageToken: string) =>
+    deliveries.listDeliveries({ ...filter, states: [DeliveryState.DELIVERED], pageSize: 10, pageToken });
   const idsOf = (page: { deliveries: Delivery[] }) => page.deliveries.map(({ id }) => id);
-  /** Newest first; the last one of the first page is found. */
-  let expected: string[] = [];
-  let webhookId = 0n;
-  let horizon = "";
-
-  beforeAll(async () => {
-    await api.empty();
-    webhookId = await api.register();
-    await api.register();
-    await db.raw(
-      `with event as materialized (select new_event_id() as id from generate_series(1, ?::int))
-        insert into deliveries (id, event_id, webhook_id, outcome, attempts, round_start, finished)
-        select new_delivery_id(id), id, ?, 'failed', 0, 0, now() from event`,
-      [COUNT, String(webhookId)],
-    );
-    const ids: string[] = await db("deliveries").orderBy("id", "desc").pluck("id");
-    horizon = ids[SCANNED - 1] as string;
-    expected = [3, 700, 701, SCANNED - 1, COUNT - 1].map((place) => ids[place] as string);
-    await db("deliveries").whereIn("id", expected).update({ outcome: "delivered" });
-  });
-
-  test.each([
-    ["all webhooks", () => ({})],
-    ["one webhook", () => ({ webhookId })],
-  ])("of %s, to the older and back", async (_, filter) => {
-    const read = (pageToken: string) =>
-      deliveries.listDeliveries({ states, ...filter(), pageSize: 10, pageToken });
-    const pages = await pagesOf(read);
+  for (const filter of [{}, { webhookId }]) {
+    const pages = await pagesOf(read(filter));
     expect(pages.map(idsOf)).toEqual([expected.slice(0, 4), expected.slice(4)]);
-    expect(pages.map(({ searchedBackTo }) => searchedBackTo && timestampDate(searchedBackTo))).toEqual([
-      timeOfId(horizon),
-      undefined,
-    ]);
-    const back = await pagesOf(read, pages[1]?.previousPageToken, "previousPageToken");
+    const times = pages.map(({ searchedBackTo }) => searchedBackTo && timestampDate(searchedBackTo));
+    expect(times).toEqual([timeOfId(ids[SCANNED - 1] as string), undefined]);
+    const back = await pagesOf(read(filter), pages[1]?.previousPageToken, "previousPageToken");
     expect(back.reverse().flatMap(idsOf)).toEqual(expected.slice(0, 4));
-    // And once more to the older, from the newest page.
-    const again = back[0]?.nextPageToken as string;
-    expect((await pagesOf(read, again)).flatMap(idsOf).at(-1)).toBe(expected.at(-1));
-  });
-
-  test("of an event type, whose webhooks share what a page looks at", async () => {
-    const pages = await pagesOf((pageToken) =>
-      deliveries.listDeliveries({ states, process: 1, pageSize: 10, pageToken }),
-    );
-    expect(pages.flatMap(idsOf)).toEqual(expected);
-    // A page looks at half as many deliveries of each of the two webhooks.
-    expect(pages.map(({ searchedBackTo }) => searchedBackTo !== undefined)).toEqual([true, true, false]);
-  });
+  }
+  // A page looks at half as many deliveries of each of the event type's two webhooks.
+  const ofType = await pagesOf(read({ process: 1 }));
+  expect(ofType.flatMap(idsOf)).toEqual(expected);
+  expect(ofType.map(({ searchedBackTo }) => searchedBackTo !== undefined)).toEqual([true, true, false]);
 });

@@ -69,9 +69,11 @@ describe("rotating a key", () => {
   });
 
   test("stores only the SHA-256 of its secrets, old and new", async () => {
-    const { id, secret } = await api.key();
+    const { apiKey, secret } = await keys.createApiKey({ name: "k", permissions: [1] });
+    const id = apiKey?.id as string;
     const rotated = await keys.rotateApiKey({ apiKeyId: id, gracePeriod });
     const stored = [await db("api_keys").where("id", id).first(), await oldSecrets(id).first()];
+    for (const text of [secret, rotated.secret]) expect(JSON.stringify(stored)).not.toContain(text);
     expect(stored.map((row) => row?.secret_sha256)).toEqual(
       [rotated.secret, secret].map((text) => createHash("sha256").update(text).digest()),
     );

@@ -14,7 +14,7 @@ import { findFieldViolations } from "../../../../src/api/services/required-field
 import { type CatalogueEntry, catalogue, isNotice } from "../../../../src/contract/catalogue.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { schemaValidator } from "../../../support/schema-validator.ts";
-import { ONLY, useApi } from "../../../support/test-api.ts";
+import { useApi } from "../../../support/test-api.ts";
 import { arbitraryMessage } from "../../json/arbitrary-messages.ts";
 
 const api = await useApi();
@@ -55,15 +55,6 @@ test.each(["/api", "/api/v1", "/api/v2"])(
     }
   },
 );
-
-test("REST has the catalogue for keys with Read_Administrative_Data", async () => {
-  const { secret } = await api.key({ permissions: ONLY.write });
-  const refused = await api.rest("GET", "/api/webhook/processes", { key: secret });
-  expect([refused.status, refused.envelope.Warnings[0]]).toEqual([
-    403,
-    expect.stringContaining("Read_Administrative_Data"),
-  ]);
-});
 
 test("each event type that is listed can be registered for, by its number", async () => {
   for (const { number, name } of await listed()) {

@@ -1,7 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { expectWithin, timed } from "../../../support/database-time.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -44,12 +43,10 @@ test("a test event has the event type and payload that the call gives", async ()
   expect([request?.body, name]).toEqual([payload, "StockLevelChanged"]);
 });
 
-test.each<[{ payload?: string; process?: WebhookProcess }, RegExp]>([
+test.each<[{ payload: string }, RegExp]>([
   [{ payload: "{" }, /^payload is not valid JSON/],
   [{ payload: "[]" }, /must be a JSON object/],
   [{ payload: "" }, /is not valid JSON/],
-  [{ payload: `{"a": "${"x".repeat(32_768)}"}` }, /is 32777 bytes, more than the 32768 allowed/],
-  [{ process: 99 as WebhookProcess }, /99 is not an event type; allowed: 1/],
 ])("a test event that cannot be sent is refused: %j", async (change, message) => {
   const call = webhooks.sendTestEvent({ webhookId: await api.register(), ...change });
   await expectRefused(call, Code.InvalidArgument, message);
