@@ -22,6 +22,7 @@ import { createApiInstruments } from "../../src/metrics/instruments.ts";
 import { grpc } from "./clients.ts";
 import { createTestDatabase, empty } from "./database.ts";
 import { DESCRIBED_TIMEOUT_MS, expectDescribed } from "./described-answers.ts";
+import { type ServiceClients, serviceClients } from "./service-clients.ts";
 
 /** An envelope as REST answers it; numbers as JSON.parse reads them. */
 export interface Envelope {
@@ -52,7 +53,9 @@ export interface RestRequest {
 }
 
 /** The real API on a database of its own, or on one that the files of a worker share. */
-export interface TestApi extends Api {
+export interface TestApi extends Api, ServiceClients {
+  /** Clients with a key's secret; the members of this name have the administrator's. */
+  as(secret: string): ServiceClients;
   context: ApiContext;
   databaseUrl: string;
   /** Address of the gRPC listener. */
@@ -120,7 +123,9 @@ export async function startTestApi(
   let admin = await key({ name: "admin" });
   const grpcUrl = `http://127.0.0.1:${started.grpcPort ?? started.httpPort}`;
   const connection = new Http2SessionManager(grpcUrl);
-  const api: TestApi = {
+  const client: TestApi["client"] = (service, secret) => createClient(service, grpc(api, secret, connection));
+  const as = (secret?: string) => serviceClients((service) => client(service, secret));
+  const api: Omit<TestApi, keyof ServiceClients> = {
     ...started,
     context,
     databaseUrl: database.url,
@@ -132,9 +137,10 @@ export async function startTestApi(
       return admin.id;
     },
     key,
-    client: (service, secret) => createClient(service, grpc(api, secret, connection)),
+    client,
+    as,
     async register({ process = 1, url = freshUrl(), key: secret } = {}) {
-      const { webhook } = await api.client(WebhookService, secret).createWebhook({ process, url });
+      const { webhook } = await client(WebhookService, secret).createWebhook({ process, url });
       return webhook?.id as bigint;
     },
     app: async (name = "app") => (await createInstalledApp(db, name)).id,
@@ -150,7 +156,7 @@ export async function startTestApi(
       await database.drop();
     },
   };
-  return api;
+  return Object.assign(api, as());
 }
 
 let shared: Promise<TestApi> | undefined;

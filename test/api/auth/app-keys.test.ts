@@ -1,9 +1,5 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
-import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -32,8 +28,8 @@ await storeDeliveries(
 );
 await foldDeltas(api.context.db);
 
-const webhooks = api.client(WebhookService, narrow.secret);
-const keys = api.client(ApiKeyService, narrow.secret);
+const webhooks = api.as(narrow.secret).webhooks;
+const keys = api.as(narrow.secret).keys;
 
 test("API keys and the app of its own are all that a key of an app lists", async () => {
   expect((await keys.listApiKeys({})).apiKeys.map(({ id }) => id)).toEqual([wide.id, narrow.id]);
@@ -60,7 +56,7 @@ test("a key of an app reads and changes its app's webhooks of the event types th
   const { webhook } = await webhooks.updateWebhook({ webhookId: own, name: "Shop", rateLimit: 6 });
   expect(webhook).toMatchObject({ name: "Shop", rateLimit: 6 });
   await expectRefused(webhooks.getWebhookSecret({ webhookId: otherType }), Code.NotFound);
-  const client = api.client(WebhookService, wide.secret);
+  const client = api.as(wide.secret).webhooks;
   expect((await client.getWebhookSecret({ webhookId: otherType })).secrets).toHaveLength(1);
 });
 
@@ -76,9 +72,9 @@ test.each([
 ])(
   "deliveries are listed and counted for a key of an app %s where its webhooks had them",
   async (_, key, ids) => {
-    const { deliveries } = await api.client(DeliveryService, key.secret).listDeliveries({});
+    const { deliveries } = await api.as(key.secret).deliveries.listDeliveries({});
     expect(deliveries.map(({ webhookId }) => webhookId).sort()).toEqual(ids.flatMap((id) => [id, id, id]));
-    const stats = api.client(StatsService, key.secret);
+    const stats = api.as(key.secret).stats;
     const n = BigInt(ids.length);
     expect((await stats.getOverview({})).overview).toMatchObject({
       failed: n,
@@ -87,7 +83,7 @@ test.each([
       deliveredLastDay: n,
       attemptsLastDay: 3n * n,
     });
-    expect((await api.client(StatsService).getOverview({})).overview).toMatchObject({ failed: 4n });
+    expect((await api.stats.getOverview({})).overview).toMatchObject({ failed: 4n });
     expect((await stats.getHistory({ buckets: 1 })).buckets).toMatchObject([{ failed: n, delivered: n }]);
     expect((await stats.listWebhookStats({})).webhooks.map(({ webhookId }) => webhookId)).toEqual(ids);
   },
@@ -103,7 +99,7 @@ test.each<[string, Parameters<typeof keys.createApiKey>[0]]>([
 ])("a key of an app creates no key %s", async (_, more) => {
   const permissions = [...ONLY.read, ...ONLY.manage];
   const { secret } = await api.key({ permissions, installedAppId: appA, allowedProcesses: [1] });
-  const manager = api.client(ApiKeyService, secret);
+  const manager = api.as(secret).keys;
   const right = {
     name: "k",
     permissions: ONLY.read,
@@ -123,16 +119,14 @@ test.each([
   ["removed", () => keys.deleteApiKey({ apiKeyId: wide.id })],
 ])("a key with more rights is not %s by a key of its app", async (_, call) => {
   await expectRefused(call(), Code.PermissionDenied);
-  await api.client(WebhookService, wide.secret).listWebhooks({});
+  await api.as(wide.secret).webhooks.listWebhooks({});
 });
 
 test("keys of an app take over webhooks of their app only, whoever revokes the key before", async () => {
   const from = await api.key({ installedAppId: appB });
   await api.register({ key: from.secret });
   const transfer = (value: string) =>
-    api
-      .client(ApiKeyService)
-      .revokeApiKey({ apiKeyId: from.id, webhooks: { case: "transferToKeyId", value } });
+    api.keys.revokeApiKey({ apiKeyId: from.id, webhooks: { case: "transferToKeyId", value } });
   const message = "choose a key of their app or a key without an app";
   await expectRefused(transfer(wide.id), Code.FailedPrecondition, message);
   expect(await transfer((await api.key()).id)).toMatchObject({ webhooksTransferred: 1 });

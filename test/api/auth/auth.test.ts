@@ -1,14 +1,12 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
-import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { freshUrl, ONLY, useApi } from "../../support/test-api.ts";
 
 const api = await useApi();
-const keys = api.client(ApiKeyService);
+const { keys } = api;
 
 const { READ_ADMINISTRATIVE_DATA, WRITE_ADMINISTRATIVE_DATA } = Permission;
 
@@ -70,7 +68,7 @@ test("§5.3: a key is made with chosen permissions, has these only, and can be u
 test("§5.4: a webhook is registered under the key that created it", async () => {
   const { id, secret } = await api.key();
   const webhookId = await api.register({ key: secret });
-  const { webhook } = await api.client(WebhookService).getWebhook({ webhookId });
+  const { webhook } = await api.webhooks.getWebhook({ webhookId });
   expect(webhook?.apiKeyId).toBe(id);
 });
 
@@ -128,9 +126,5 @@ test("§5.6: who may not call is told so before anything about the request", asy
 });
 
 test("over gRPC an unknown key is UNAUTHENTICATED", async () => {
-  await expectRefused(
-    api.client(WebhookService, "unknown").listWebhooks({}),
-    Code.Unauthenticated,
-    "unknown",
-  );
+  await expectRefused(api.as("unknown").webhooks.listWebhooks({}), Code.Unauthenticated, "unknown");
 });

@@ -1,6 +1,4 @@
 import { afterAll, expect, test } from "vitest";
-import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { AuditService } from "../../../gen/webhook/v1/audit_pb.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import { startTestApi } from "../../support/test-api.ts";
 
@@ -17,11 +15,10 @@ test.each([
   ["203.0.113.1:50123, 127.0.0.1:443", "203.0.113.1"],
   ["nobody:50123", undefined],
 ])("the audit log has the address of a caller that proxies write as %s", async (header, address) => {
-  const { installedApp } = await api
-    .client(ApiKeyService)
-    .createInstalledApp({ name: header }, { headers: { "X-Forwarded-For": header } });
-  const { entries } = await api
-    .client(AuditService)
-    .listAuditEntries({ targetId: installedApp?.id as string });
+  const { installedApp } = await api.keys.createInstalledApp(
+    { name: header },
+    { headers: { "X-Forwarded-For": header } },
+  );
+  const { entries } = await api.audit.listAuditEntries({ targetId: installedApp?.id as string });
   expect(entries.map(({ actor }) => actor?.address)).toEqual([address]);
 });

@@ -1,7 +1,6 @@
 import { createClient } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, expect, test } from "vitest";
-import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { connect } from "../../support/clients.ts";
 import { failure } from "../../support/failure.ts";
@@ -15,7 +14,7 @@ const api = await startTestApi({
 afterAll(() => api.stop());
 
 test("no secret reaches the log, whatever happens to keys and webhooks, right or wrong", async () => {
-  const keys = api.client(ApiKeyService);
+  const keys = api.keys;
   const webhooks = createClient(WebhookService, connect(api));
   const secrets = [api.adminKey];
 
@@ -28,7 +27,7 @@ test("no secret reaches the log, whatever happens to keys and webhooks, right or
   secrets.push((await webhooks.rotateWebhookSecret({ webhookId })).secret);
   for (let n = 0; n < 3; n += 1) {
     const answers = [
-      await failure(api.client(WebhookService, made.secret).listWebhooks({})),
+      await failure(api.as(made.secret).webhooks.listWebhooks({})),
       (await api.rest("GET", "/api/webhook/list", { key: made.secret })).text,
       (await api.rest("POST", "/api/webhook", { key: rotated.secret, json: { process: 1 } })).text,
     ];

@@ -3,9 +3,7 @@ import { request } from "node:http";
 import { text } from "node:stream/consumers";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
-import { WebhookHealth, WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { pagesOf } from "../../support/pages.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -17,9 +15,7 @@ const LONG_PATH = "x".repeat(1_900);
 const LONG_WEBHOOKS = 9_000;
 
 const api = await useApi();
-const webhooks = api.client(WebhookService);
-const keys = api.client(ApiKeyService);
-const stats = api.client(StatsService);
+const { webhooks, keys, stats } = api;
 await api.register();
 await addWebhooks(WEBHOOKS - 1, "hooks");
 const storedIds = async (): Promise<bigint[]> =>

@@ -3,15 +3,8 @@ import { Code, createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { describe, expect, test } from "vitest";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import {
-  AuditAction,
-  AuditActionSchema,
-  type AuditEntry,
-  AuditService,
-} from "../../../../gen/webhook/v1/audit_pb.ts";
-import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
+import { AuditAction, AuditActionSchema, type AuditEntry } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { SessionService } from "../../../../gen/webhook/v1/session_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { deleteOldAuditEntries } from "../../../../src/db/audit/audit-log.ts";
 import { count, rows } from "../../../../src/db/database.ts";
 import { createAdminKey, ensureFirstAdmin } from "../../../../src/startup/first-admin.ts";
@@ -22,10 +15,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const audit = api.client(AuditService);
-const webhooks = api.client(WebhookService);
-const keys = api.client(ApiKeyService);
-const endpoints = api.client(EndpointService);
+const { audit, webhooks, keys, endpoints } = api;
 
 const all = async () => (await audit.listAuditEntries({ pageSize: 1_000 })).entries;
 const ofTarget = async (targetId: string) => (await audit.listAuditEntries({ targetId })).entries;
@@ -205,7 +195,7 @@ describe("the list", () => {
   test("can be restricted to actions, a key, what was changed, and a time", async () => {
     const key = await api.key({ name: "filtered" });
     const webhookId = await api.register({ key: key.secret });
-    await api.client(WebhookService, key.secret).pauseWebhook({ webhookId });
+    await api.as(key.secret).webhooks.pauseWebhook({ webhookId });
     await webhooks.resumeWebhook({ webhookId });
     const actions = async (filter: Parameters<typeof audit.listAuditEntries>[0]) =>
       (await audit.listAuditEntries(filter)).entries.map(({ action }) => nameOf(action));
@@ -226,7 +216,7 @@ describe("the list", () => {
     const key = await api.key({ name: "of the app", installedAppId: installedApp?.id as string });
     const webhookId = await api.register({ key: key.secret });
     await webhooks.pauseWebhook({ webhookId });
-    const ofApp = api.client(AuditService, key.secret);
+    const ofApp = api.as(key.secret).audit;
     const { entries } = await ofApp.listAuditEntries({});
     expect(
       entries.map(({ action, actor, byOperator }) => [nameOf(action), actor?.apiKeyName, byOperator]),

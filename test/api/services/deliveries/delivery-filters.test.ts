@@ -1,6 +1,6 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { type Delivery, DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { idAt, idBeside, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
 
@@ -8,7 +8,7 @@ const STATES = ["delivered", "failed", "cancelled", "pending", "retrying", "deli
 const HOUR = 3_600_000;
 
 const api = await useApi();
-const deliveries = api.client(DeliveryService);
+const { deliveries } = api;
 const webhookId = await api.register();
 const other = await api.register({ process: 2 });
 /** Oldest first, an hour apart: a delivery in each state of both webhooks. */

@@ -1,6 +1,6 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
-import { type Delivery, DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import type { DeliveryStateName } from "../../../../src/db/deliveries/deliveries.ts";
 import { type DeliveryFilter, listDeliveries } from "../../../../src/db/deliveries/list.ts";
@@ -13,7 +13,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const deliveries = api.client(DeliveryService);
+const { deliveries } = api;
 /** As many deliveries as a page looks at, of a table or of one webhook in it. */
 const SCANNED = 20_000;
 

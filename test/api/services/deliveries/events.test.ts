@@ -2,8 +2,6 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { Code, createClient } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { subjectOf } from "../../../../src/api/services/deliveries/subjects.ts";
 import { openDatabase } from "../../../../src/db/database.ts";
 import { timeOfId } from "../../../../src/db/partitions.ts";
@@ -16,9 +14,9 @@ import { startTestApi, useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const deliveries = api.client(DeliveryService);
+const { deliveries } = api;
 const appKey = (await api.key({ installedAppId: await api.app() })).secret;
-const ofApp = api.client(DeliveryService, appKey);
+const ofApp = api.as(appKey).deliveries;
 const webhook = await api.register();
 const appWebhook = await api.register({ key: appKey });
 const TIME = { seconds: 1_790_000_000n };
@@ -29,7 +27,7 @@ async function publish(key = api.adminKey) {
     { orderId: 9_007_199_254_740_993n, orderNumber: "SO-7" },
     { userId: "tenant-7", time: TIME },
   );
-  const { eventId } = await api.client(EventService, key).publishEvent(event);
+  const { eventId } = await api.as(key).events.publishEvent(event);
   const listed = (await deliveries.listDeliveries({ eventId })).deliveries;
   const of = (id: bigint) => listed.find(({ webhookId }) => webhookId === id)?.id as string;
   return { eventId, idempotencyKey: event.idempotencyKey, of };
@@ -74,8 +72,8 @@ test.each(["Europe/Amsterdam", "America/New_York"])(
     await own.register();
     // What Go sends for a time that was not set.
     const time = { seconds: BigInt(Date.parse("0001-01-01T00:00:00Z") / 1_000), nanos: 0 };
-    const { eventId } = await own.client(EventService).publishEvent(anOrder({}, { time }));
-    const client = own.client(DeliveryService);
+    const { eventId } = await own.events.publishEvent(anOrder({}, { time }));
+    const client = own.deliveries;
     expect((await client.getEvent({ eventId })).event?.time).toMatchObject(time);
     const [listed] = (await client.listDeliveries({ eventId })).deliveries;
     const { event } = await client.getDelivery({ deliveryId: listed?.id as string });
@@ -196,9 +194,7 @@ test.each([
 ])(
   "a test event with %s can be listed, exported, read and sent again by app and administrator",
   async (_, payload, subject) => {
-    const { eventId, deliveryId } = await api
-      .client(WebhookService)
-      .sendTestEvent({ webhookId: appWebhook, payload });
+    const { eventId, deliveryId } = await api.webhooks.sendTestEvent({ webhookId: appWebhook, payload });
     const asJson = createClient(DeliveryService, connect(api, api.adminKey, false));
     for (const client of [ofApp, deliveries, asJson]) {
       await changeDelivery(db, deliveryId, { state: "failed", attempts: 1 });

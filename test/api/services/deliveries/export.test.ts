@@ -2,13 +2,10 @@ import { randomUUID } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import {
-  DeliveryService,
   DeliveryState,
   type ExportDeliveriesResponse,
   ExportFormat,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { anOrder } from "../../../support/grpc-calls.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { changeDelivery, idAt, storeDeliveries } from "../../../support/stored-deliveries.ts";
@@ -25,7 +22,7 @@ const { CSV, JSON_LINES } = ExportFormat;
 
 const api = await useApi();
 const { db } = api.context;
-const deliveries = api.client(DeliveryService);
+const { deliveries } = api;
 const webhookId = await api.register();
 /** A webhook with MANY ended deliveries, a second apart, newest first. */
 const busy = await api.register();
@@ -37,7 +34,7 @@ await storeDeliveries(
 
 /** Publishes an order. Returns the id of its delivery. */
 async function publish(orderNumber: string, carrier = "DHL"): Promise<string> {
-  const { eventId } = await api.client(EventService).publishEvent(anOrder({ orderNumber, carrier }));
+  const { eventId } = await api.events.publishEvent(anOrder({ orderNumber, carrier }));
   return (
     await db("queue")
       .where({ event_id: eventId, webhook_id: String(webhookId) })
@@ -108,7 +105,7 @@ test("JSON lines have the payload as receivers get it, and large ones one after 
 test("deliveries that share a large payload are exported in messages of less than 1.5 MiB, each once", async () => {
   const webhooks = 12;
   for (let n = 0; n < webhooks; n += 1) await api.register({ process: 2 });
-  const { eventId } = await api.client(EventService).publishEvent({
+  const { eventId } = await api.events.publishEvent({
     idempotencyKey: randomUUID(),
     userId: "u",
     data: {
@@ -128,7 +125,7 @@ test("deliveries that share a large payload are exported in messages of less tha
 
 test("a delivery is one JSON line if the payload of its test event has line breaks", async () => {
   const payload = '{\r\n  "OrderNumber": "SO-1\\n",\n  "OrderId": 9007199254740993\n}';
-  const { deliveryId } = await api.client(WebhookService).sendTestEvent({ webhookId, payload });
+  const { deliveryId } = await api.webhooks.sendTestEvent({ webhookId, payload });
   const responses = await exported({ search: deliveryId, format: JSON_LINES, withPayload: true });
   const lines = textOf(responses).trimEnd().split(/\r|\n/);
   expect(lines).toHaveLength(1);

@@ -1,11 +1,6 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import {
-  DeliveryService,
-  DeliveryState,
-  type GetDeliveryResponse,
-} from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { DeliveryState, type GetDeliveryResponse } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { workflowLinks } from "../../../../src/temporal/connection/links.ts";
 import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
@@ -15,10 +10,10 @@ const { db } = api.context;
 
 async function testDelivery(key = api.adminKey) {
   const webhookId = await api.register({ key });
-  return (await api.client(WebhookService).sendTestEvent({ webhookId })).deliveryId;
+  return (await api.webhooks.sendTestEvent({ webhookId })).deliveryId;
 }
 
-const get = (deliveryId: string) => api.client(DeliveryService).getDelivery({ deliveryId });
+const get = (deliveryId: string) => api.deliveries.getDelivery({ deliveryId });
 
 test("a delivery tells the headers and the body that it sends, before it is sent too", async () => {
   const deliveryId = await testDelivery();

@@ -1,8 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, onTestFinished, test } from "vitest";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { anOrder } from "../../../support/grpc-calls.ts";
 import { pagesOf } from "../../../support/pages.ts";
@@ -14,8 +12,7 @@ const MANY = 1_100;
 
 const api = await useApi();
 const { db } = api.context;
-const events = api.client(EventService);
-const deliveries = api.client(DeliveryService);
+const { events, deliveries } = api;
 const appKey = (await api.key({ installedAppId: await api.app() })).secret;
 /** Webhooks for orders: of no app at two hosts, and of an app. */
 const shop = await api.register({ url: "https://Shop.example/hooks/orders" });
@@ -141,7 +138,7 @@ test("what one text means for several things is all found, newest first and each
 
 test("a key of an app finds the deliveries of its webhooks, and not by idempotency keys, which publishers choose", async () => {
   const wanted = await publish({ orderNumber: "SO-app", userId: "tenant-app", key: "key-app" });
-  const found = (text: string) => search(text, {}, api.client(DeliveryService, appKey));
+  const found = (text: string) => search(text, {}, api.as(appKey).deliveries);
   for (const text of ["SO-app", "tenant-app", wanted.eventId, wanted.of(ofApp)])
     expect(await found(text), text).toEqual([wanted.of(ofApp)]);
   expect(await found("app.example")).toContain(wanted.of(ofApp));
@@ -150,9 +147,9 @@ test("a key of an app finds the deliveries of its webhooks, and not by idempoten
 });
 
 test("deliveries are found by the idempotency key of a publisher whose API key was deleted", async () => {
-  const keys = api.client(ApiKeyService);
+  const keys = api.keys;
   const { id, secret } = await api.key({ permissions: ONLY.publish });
-  const wanted = await publish({ key: "key-removed" }, api.client(EventService, secret));
+  const wanted = await publish({ key: "key-removed" }, api.as(secret).events);
   await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
   await keys.deleteApiKey({ apiKeyId: id });
   expect(await search("key-removed")).toEqual(wanted.ids);
@@ -170,7 +167,7 @@ test("without SEARCH_INDEX, no value of a payload is stored, and the rest is fou
   const off = await startTestApi({ databaseUrl: api.databaseUrl, searchIndex: false });
   onTestFinished(() => off.stop());
   const more = { orderNumber: "SO-off", userId: "tenant-off", key: "key-off" };
-  const { eventId, ids } = await publish(more, off.client(EventService));
+  const { eventId, ids } = await publish(more, off.events);
   expect(await db("search_terms").where({ event_id: eventId })).toEqual([]);
   expect(await search("SO-off")).toEqual([]);
   for (const text of ["tenant-off", "key-off", eventId]) expect(await search(text), text).toEqual(ids);

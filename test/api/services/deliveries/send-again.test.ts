@@ -1,8 +1,7 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { sendManyAgain } from "../../../../src/db/deliveries/send-again.ts";
 import { failure } from "../../../support/failure.ts";
 import { pagesOf } from "../../../support/pages.ts";
@@ -12,7 +11,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const deliveries = api.client(DeliveryService);
+const { deliveries } = api;
 const { PENDING, DELIVERED, FAILED, CANCELLED } = DeliveryState;
 const ENDED = { state: "failed", attempts: 4, reason: "interrupted" } as const;
 
@@ -108,7 +107,7 @@ test("of several calls at once one starts a round and the others are refused", a
 test("a delivery whose webhook is deleted is not sent again", async () => {
   const webhookId = await api.register();
   const [deliveryId = ""] = await store(1, { webhookId });
-  await api.client(WebhookService).deleteWebhook({ webhookId });
+  await api.webhooks.deleteWebhook({ webhookId });
   await expectRefused(deliveries.sendAgain({ deliveryId }), Code.FailedPrecondition, "no longer exists");
   expect(await row(deliveryId)).toMatchObject({ state: "failed", reason: "interrupted" });
 });
@@ -142,7 +141,7 @@ test("many are chosen by state and time, and skipped where their webhook is gone
   const to = timestampFromDate(new Date(created.getTime() + 1));
   const [late = ""] = await store(1, { ...of, created: new Date(created.getTime() + 1_000) });
   await store(2, { ...of, webhookId: gone });
-  await api.client(WebhookService).deleteWebhook({ webhookId: gone });
+  await api.webhooks.deleteWebhook({ webhookId: gone });
   const states = [CANCELLED];
   expect(await deliveries.sendAgainMany({ webhookId, states, to })).toMatchObject({ sentAgain: 1 });
   expect([(await row(early)).state, (await row(late)).state]).toEqual(["pending", "cancelled"]);

@@ -1,7 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../../src/db/deliveries/ledger.ts";
 import { sendAgain } from "../../../../src/db/deliveries/send-again.ts";
@@ -15,8 +14,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const events = api.client(EventService);
-const deliveries = api.client(DeliveryService);
+const { events, deliveries } = api;
 for (let n = 0; n < 2; n += 1) await api.register();
 
 const publish = async (userId: string) => (await events.publishEvent(anOrder({}, { userId }))).eventId;

@@ -3,17 +3,13 @@ import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
-import {
-  EventService,
-  PublishEventRequestSchema,
-  type PublishResult,
-} from "../../../../gen/webhook/v1/event_pb.ts";
+import { PublishEventRequestSchema, type PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { failure } from "../../../support/failure.ts";
 import { grpcTrailers } from "../../../support/grpc-calls.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
-const events = api.client(EventService);
+const { events } = api;
 
 type Request = MessageInitShape<typeof PublishEventRequestSchema>;
 const LINES = [

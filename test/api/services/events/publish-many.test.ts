@@ -1,7 +1,6 @@
 import { Code, createClient } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
 import { Health } from "../../../../gen/health/v1/health_pb.ts";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { EventService, type PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { revokeApiKey } from "../../../../src/db/keys/key-revocation.ts";
@@ -15,7 +14,7 @@ import { ONLY, useApi } from "../../../support/test-api.ts";
 const api = await useApi();
 const { db } = api.context;
 const { secret } = await api.key({ permissions: ONLY.publish });
-const events = api.client(EventService, secret);
+const events = api.as(secret).events;
 await api.register();
 
 type Request = ReturnType<typeof orderEvent>;
@@ -114,7 +113,7 @@ test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
     await revocation.promise;
     yield { events: requests.slice(1) };
   }
-  const call = failure(api.client(EventService, key.secret).publishEvents(lasting()));
+  const call = failure(api.as(key.secret).events.publishEvents(lasting()));
   await expect.poll(async () => (await storedUnder(requests)).length).toBe(1);
   await revokeApiKey(db, "everything", key.id, "delete");
   revocation.resolve();
@@ -124,7 +123,7 @@ test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
 
 test("a stream that is open has the quota of its key as it is now", async () => {
   const { id: apiKeyId, secret: own } = await api.key({ permissions: ONLY.publish });
-  const keys = api.client(ApiKeyService);
+  const keys = api.keys;
   const requests = many(12);
   const turns = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
   async function* lasting() {
@@ -134,7 +133,7 @@ test("a stream that is open has the quota of its key as it is now", async () => 
     await turns[1].promise;
     yield { events: requests.slice(7) };
   }
-  const call = api.client(EventService, own).publishEvents(lasting());
+  const call = api.as(own).events.publishEvents(lasting());
   const stored = async () => (await storedUnder(requests)).length;
   await expect.poll(stored).toBe(2);
   await keys.setApiKeyQuotas({ apiKeyId, quotas: { eventsPerSecond: 1 } });
@@ -251,7 +250,7 @@ test("of publishes written together, one that cannot be stored fails alone", asy
 
 test("a key that was revoked publishes nothing more, however many of its calls are under way", async () => {
   const key = await api.key({ permissions: ONLY.publish });
-  const caller = api.client(EventService, key.secret);
+  const caller = api.as(key.secret).events;
   let revoked = false;
   const afterwards: (Code | undefined)[] = [];
   const callers = Array.from({ length: 20 }, async () => {

@@ -10,7 +10,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const events = api.client(EventService);
+const { events } = api;
 
 type Request = MessageInitShape<typeof PublishEventRequestSchema>;
 const value = { productId: 9007199254740993n, sku: "A-1", location: "Oslo", level: -3n };
@@ -63,7 +63,7 @@ test("publishing the same again queues nothing and answers the first event, over
   }
   expect(await deliveriesOf(first)).toHaveLength(first.deliveriesQueued);
   // The idempotency keys of another API key are separate.
-  const other = api.client(EventService, (await api.key()).secret);
+  const other = api.as((await api.key()).secret).events;
   expect((await other.publishEvent(request)).eventId).not.toBe(first.eventId);
 });
 

@@ -2,8 +2,6 @@ import { createHash } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, describe, expect, test } from "vitest";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createKeyUse } from "../../../../src/api/auth/key-use.ts";
 import { recordKeyUse } from "../../../../src/db/keys/api-keys.ts";
 import { forgetExpiredSecrets } from "../../../../src/db/webhooks/webhook-secrets.ts";
@@ -18,7 +16,7 @@ const { db } = api.context;
 /** Another server on the same database, as another process would be. */
 const other = await startTestApi({ databaseUrl: api.databaseUrl });
 afterAll(() => other.stop());
-const keys = api.client(ApiKeyService);
+const { keys } = api;
 
 const revoke = (apiKeyId: string) =>
   keys.revokeApiKey({ apiKeyId, webhooks: { case: "deleteWebhooks", value: {} } });
@@ -42,7 +40,7 @@ describe("rotating a key", () => {
     expect(rotated.apiKey?.prefix).toBe(rotated.secret.slice(0, 12));
     for (const server of [api, other])
       expect(await statuses([secret, rotated.secret], server)).toEqual([401, 200]);
-    const { webhook } = await api.client(WebhookService, rotated.secret).getWebhook({ webhookId });
+    const { webhook } = await api.as(rotated.secret).webhooks.getWebhook({ webhookId });
     expect(webhook?.apiKeyId).toBe(id);
   });
 

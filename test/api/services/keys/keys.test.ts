@@ -1,8 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { ensureAdminKey, findApiKey } from "../../../../src/db/keys/api-keys.ts";
 import { createSecretBox } from "../../../../src/db/webhooks/secret-box.ts";
 import { failure } from "../../../support/failure.ts";
@@ -12,8 +10,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const keys = api.client(ApiKeyService);
-const webhooks = api.client(WebhookService);
+const { keys, webhooks } = api;
 
 const transfer = (apiKeyId: string, value: string) =>
   keys.revokeApiKey({ apiKeyId, webhooks: { case: "transferToKeyId", value } });
@@ -52,7 +49,7 @@ describe("revoking a key", () => {
     expect(done).toMatchObject({ webhooksTransferred: 2, webhooksDeleted: 0 });
     expect(done.apiKey?.revoked).toBeDefined();
     for (const id of ids) expect((await listed(id))?.apiKeyId).toBe(to.id);
-    await expectRefused(api.client(WebhookService, from.secret).listWebhooks({}), Code.Unauthenticated);
+    await expectRefused(api.as(from.secret).webhooks.listWebhooks({}), Code.Unauthenticated);
   });
 
   test("with delete deletes the webhooks and cancels their deliveries", async () => {

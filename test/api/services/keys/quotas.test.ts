@@ -3,8 +3,6 @@ import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { createEventQuota } from "../../../../src/db/keys/quotas.ts";
 import { failure } from "../../../support/failure.ts";
 import { orderEvent } from "../../../support/grpc-calls.ts";
@@ -16,7 +14,7 @@ const { db } = api.context;
 /** Another server on the same database, as another process would be. */
 const other = await startTestApi({ databaseUrl: api.databaseUrl });
 afterAll(() => other.stop());
-const keys = api.client(ApiKeyService);
+const { keys } = api;
 
 const withQuotas = async (quotas: { webhooks?: number; eventsPerSecond?: number }) => {
   const { apiKey, secret } = await keys.createApiKey({ name: "Shop", permissions: [1, 2, 3], quotas });
@@ -24,7 +22,7 @@ const withQuotas = async (quotas: { webhooks?: number; eventsPerSecond?: number 
 };
 const register = (key: string, on = api) =>
   on.rest("POST", "/api/webhook", { key, json: { process: 1, url: freshUrl() } });
-const publisher = (key: string, on = api) => on.client(EventService, key);
+const publisher = (key: string, on = api) => on.as(key).events;
 
 describe("a quota of webhooks", () => {
   test("refuses further webhooks in every process, says which quota it is, and has room after a deletion", async () => {
@@ -152,7 +150,7 @@ describe("quotas of a key", () => {
     const installedApplicationId = await api.app();
     const quotas = { webhookQuota: 1, eventsPerSecond: 2 };
     const { secret } = await api.key({ installedAppId: installedApplicationId, quotas });
-    const own = api.client(ApiKeyService, secret);
+    const own = api.as(secret).keys;
     const wanted = { name: "Second", permissions: ONLY.read, installedApplicationId };
     await expectRefused(own.createApiKey({ ...wanted, quotas: { webhooks: 9 } }), Code.PermissionDenied);
     const { apiKey } = await own.createApiKey(wanted);

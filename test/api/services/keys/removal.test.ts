@@ -1,8 +1,5 @@
 import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { startSession } from "../../../../src/db/keys/sessions.ts";
 import { failure } from "../../../support/failure.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -11,9 +8,7 @@ import { startTestApi, useApi } from "../../../support/test-api.ts";
 const DELETE_WEBHOOKS = { case: "deleteWebhooks", value: {} } as const;
 
 const api = await useApi();
-const keys = api.client(ApiKeyService);
-const webhooks = api.client(WebhookService);
-const deliveries = api.client(DeliveryService);
+const { keys, webhooks, deliveries } = api;
 
 const keyIds = async () => (await keys.listApiKeys({})).apiKeys.map(({ id }) => id);
 
@@ -86,7 +81,7 @@ test("removing an installed app and creating a key of it at the same time leave 
 describe("the service takes no more than so many", async () => {
   const full = await startTestApi({ limits: { maxApiKeys: 4, maxInstalledApps: 2 } });
   afterAll(() => full.stop());
-  const client = full.client(ApiKeyService);
+  const client = full.keys;
 
   /** Asks for so many at once; expects that all but some are refused. */
   async function expectRefusals(

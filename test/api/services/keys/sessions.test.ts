@@ -2,7 +2,6 @@ import { createHash, randomBytes } from "node:crypto";
 import { Agent } from "undici";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { readConfig } from "../../../../src/config/config.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { startSession } from "../../../../src/db/keys/sessions.ts";
@@ -22,7 +21,7 @@ type Headers = Record<string, string>;
 
 const api = await useApi();
 const { db } = api.context;
-const keys = api.client(ApiKeyService);
+const { keys } = api;
 
 /** One call as the page makes it, in JSON. */
 async function call(method: string, message: object, headers: Headers, { url }: { url: string } = api) {

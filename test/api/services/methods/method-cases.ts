@@ -2,12 +2,7 @@ import { randomUUID } from "node:crypto";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { AuditAction } from "../../../../gen/webhook/v1/audit_pb.ts";
-import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
-import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { orderEvent } from "../../../support/grpc-calls.ts";
 import { changeDelivery } from "../../../support/stored-deliveries.ts";
 import type { TestApi } from "../../../support/test-api.ts";
@@ -40,10 +35,10 @@ const FROM_YEAR_2000 = { seconds: 946_684_800n };
 
 /** A case of each method of the contract's services, by its name. */
 export async function methodCases(api: TestApi): Promise<Record<string, MethodCase>> {
-  const webhooks = api.client(WebhookService);
-  const endpoints = api.client(EndpointService);
-  const replays = api.client(ReplayService);
-  const keys = api.client(ApiKeyService);
+  const webhooks = api.webhooks;
+  const endpoints = api.endpoints;
+  const replays = api.replays;
+  const keys = api.keys;
   const { cert, key } = await (await createLocalAuthority()).issue(["shop"], { client: true });
 
   const webhookId = () => api.register();
@@ -53,7 +48,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
   };
   const published = async (ofWebhook: bigint) => {
     const userId = randomUUID();
-    const { eventId } = await api.client(EventService).publishEvent({ ...orderEvent(), userId });
+    const { eventId } = await api.events.publishEvent({ ...orderEvent(), userId });
     const [delivery] = await api.context
       .db("queue")
       .where({ event_id: eventId, webhook_id: String(ofWebhook) });

@@ -2,10 +2,9 @@ import { clone, create, type DescMethod, getOption, toJsonString } from "@bufbui
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { Code, type ConnectError } from "@connectrpc/connect";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import { AuditActionSchema, AuditEntrySchema, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
+import { AuditActionSchema, AuditEntrySchema } from "../../../../gen/webhook/v1/audit_pb.ts";
 import type { PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Permission, required_permission } from "../../../../gen/webhook/v1/options_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
 import { ALL_PERMISSIONS } from "../../../../src/db/keys/api-keys.ts";
 import { callMethod, METHODS } from "../../../support/any-method.ts";
@@ -22,7 +21,7 @@ const api = await startTestApi({
 const changedRows = await watchRows(api.context.db);
 const cases = await methodCases(api);
 const deletedWebhookId = await api.register();
-await api.client(WebhookService).deleteWebhook({ webhookId: deletedWebhookId });
+await api.webhooks.deleteWebhook({ webhookId: deletedWebhookId });
 afterAll(() => api.stop());
 // Of open replays there are few.
 afterEach(() => api.context.db("replays").delete());
@@ -49,7 +48,7 @@ const withoutIds = (refused?: { rawMessage: string }) =>
 
 /** What a key has changed, newest first. */
 async function entriesOf(apiKeyId: string) {
-  return (await api.client(AuditService).listAuditEntries({ apiKeyId })).entries;
+  return (await api.audit.listAuditEntries({ apiKeyId })).entries;
 }
 
 test("every method has a case", () => {

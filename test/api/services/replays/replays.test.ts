@@ -2,10 +2,8 @@ import { randomUUID } from "node:crypto";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
+import { ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { failure } from "../../../support/failure.ts";
 import { reasonOf, waitingQueries } from "../../../support/grpc-calls.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -13,8 +11,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const { RUNNING, PAUSED, CANCELLED } = ReplayState;
 const api = await useApi();
-const replays = api.client(ReplayService);
-const keys = api.client(ApiKeyService);
+const { replays, keys } = api;
 afterEach(() => api.context.db.raw("truncate replays cascade"));
 
 const HOUR_AGO = timestampFromDate(new Date(Date.now() - 3_600_000));
@@ -72,7 +69,7 @@ test("a repeated idempotency key starts nothing; with another request it is refu
   await expectRefused(changed, Code.AlreadyExists, "use a new key for a new replay");
   // The idempotency keys of another API key are separate.
   const { secret } = await api.key();
-  expect((await api.client(ReplayService, secret).startReplay(request)).duplicate).toBe(false);
+  expect((await api.as(secret).replays.startReplay(request)).duplicate).toBe(false);
 });
 
 test("a replay is paused, resumed and cancelled, each once", async () => {
@@ -88,7 +85,7 @@ test("a replay is paused, resumed and cancelled, each once", async () => {
     expect((await call({ replayId })).replay?.state).toBe(state);
   for (const call of [replays.pauseReplay, replays.resumeReplay])
     await expectRefused(call({ replayId }), Code.FailedPrecondition, "is cancelled; start another one");
-  const { entries } = await api.client(AuditService).listAuditEntries({ targetId: replayId });
+  const { entries } = await api.audit.listAuditEntries({ targetId: replayId });
   expect(entries).toHaveLength(4);
 });
 
@@ -113,8 +110,7 @@ test("a webhook has one open backfill, and one of notices has none", async () =>
 });
 
 describe("of open replays there are", () => {
-  const ofApp = async () =>
-    api.client(ReplayService, (await api.key({ installedAppId: await api.app() })).secret);
+  const ofApp = async () => api.as((await api.key({ installedAppId: await api.app() })).secret).replays;
 
   test("at most 20 of keys without an app, and 5 of each app", async () => {
     const client = await ofApp();
@@ -136,11 +132,11 @@ describe("of open replays there are", () => {
 
   test("none of a revoked key", async () => {
     const { id, secret } = await api.key();
-    const { replay } = await api.client(ReplayService, secret).startReplay(resend());
+    const { replay } = await api.as(secret).replays.startReplay(resend());
     await revoke(id);
     const { replay: after } = await replays.getReplay({ replayId: replay?.id as string });
     expect(after?.state).toBe(CANCELLED);
-    const { entries } = await api.client(AuditService).listAuditEntries({ targetId: id });
+    const { entries } = await api.audit.listAuditEntries({ targetId: id });
     const change = expect.objectContaining({ field: "replays_cancelled", after: "1" });
     expect(entries[0]?.changes).toContainEqual(change);
   });
@@ -152,7 +148,7 @@ describe("of open replays there are", () => {
       await trx("api_keys").select("id").where({ id }).forUpdate();
       const calls: Promise<unknown>[] = [revoke(id)];
       await expect.poll(() => waitingQueries(api)).toBe(1);
-      calls.push(failure(api.client(ReplayService, secret).startReplay(resend())));
+      calls.push(failure(api.as(secret).replays.startReplay(resend())));
       await expect.poll(() => waitingQueries(api)).toBe(2);
       return calls.map((call) => () => call);
     });

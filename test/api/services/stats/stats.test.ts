@@ -2,8 +2,6 @@ import { randomUUID } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
-import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
 import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
 import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
@@ -19,8 +17,7 @@ const { retrying, delivered, failed, cancelled } = CHANGE;
 
 const api = await useApi();
 const { db } = api.context;
-const stats = api.client(StatsService);
-const deliveries = api.client(DeliveryService);
+const { stats, deliveries } = api;
 const webhookId = await api.register();
 
 /** Stores what attempts changed and how long they took, as recording their results does; answers the minute. */
@@ -246,7 +243,7 @@ test("whoever watches is told again what has not changed, so that no proxy takes
   const other = await startTestApi({ databaseUrl: api.databaseUrl, overviewSilenceMs: 1 });
   onTestFinished(() => other.stop());
   const told: unknown[] = [];
-  for await (const { overview } of other.client(StatsService).watchOverview({})) {
+  for await (const { overview } of other.stats.watchOverview({})) {
     told.push(overview);
     if (told.length === 2) break;
   }
@@ -264,10 +261,10 @@ test("a watch ends when its key is revoked, and when the service stops", async (
       return ConnectError.from(error).code;
     }
   };
-  const watch = api.client(StatsService, secret).watchOverview({});
+  const watch = api.as(secret).stats.watchOverview({});
   const revoke = () => db("api_keys").where({ id }).update({ revoked: new Date() });
   expect(await ending(watch, revoke)).toBe(Code.Unauthenticated);
-  const stopped = other.client(StatsService).watchOverview({});
+  const stopped = other.stats.watchOverview({});
   expect(await ending(stopped, async () => void other.stop())).toBe(Code.Unavailable);
 });
 

@@ -1,12 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { AuditAction, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
-import {
-  CircuitBreakerSettingsSchema,
-  CircuitBreakerState,
-  WebhookService,
-} from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { AuditAction } from "../../../../gen/webhook/v1/audit_pb.ts";
+import { CircuitBreakerSettingsSchema, CircuitBreakerState } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { decideBreakers } from "../../../../src/db/circuit-breaker/decide.ts";
 import { expectWithin, timed } from "../../../support/database-time.ts";
 import { useApi } from "../../../support/test-api.ts";
@@ -24,7 +20,7 @@ const DEFAULTS = {
 
 const api = await useApi();
 const { db } = api.context;
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 
 const get = async (webhookId: bigint) => (await webhooks.getWebhook({ webhookId })).webhook;
 const set = async (webhookId: bigint, circuitBreaker: object) =>
@@ -78,7 +74,7 @@ test("an open breaker shows since when, why and when the next probe is sent; the
     Number(time && timestampDate(time)),
   );
   expect((next as number) - (since as number)).toBe(60_000);
-  const outsider = api.client(WebhookService, (await api.key({ installedAppId: await api.app() })).secret);
+  const outsider = api.as((await api.key({ installedAppId: await api.app() })).secret).webhooks;
   const seen = (await outsider.listWebhooks({})).webhooks.find(({ id }) => id === webhookId);
   expect([seen?.id, seen?.circuitBreaker]).toEqual([webhookId, undefined]);
 });
@@ -102,7 +98,7 @@ test("a disabled webhook works again once it is resumed", async () => {
 test("the audit log has the settings, each change of the breaker by the service, and the user's resume", async () => {
   const webhookId = await opened();
   await webhooks.resumeWebhook({ webhookId });
-  const { entries } = await api.client(AuditService).listAuditEntries({ targetId: String(webhookId) });
+  const { entries } = await api.audit.listAuditEntries({ targetId: String(webhookId) });
   const reason = "10 attempts in a row have failed, over 31 minutes";
   const settings = expect.stringContaining("failures 10, failingSeconds 1800");
   expect(entries.map(({ action, byOperator }) => [action, byOperator])).toEqual([

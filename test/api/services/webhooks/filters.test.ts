@@ -1,8 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
 import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
-import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_WAITING_PER_KEY } from "../../../../src/api/services/webhooks/trial-queue.ts";
 import { failure } from "../../../support/failure.ts";
 import { anOrder, lock, waitingQueries } from "../../../support/grpc-calls.ts";
@@ -10,8 +8,7 @@ import { useApi } from "../../../support/test-api.ts";
 import { until } from "../../../support/wait.ts";
 
 const api = await useApi();
-const webhooks = api.client(WebhookService);
-const events = api.client(EventService);
+const { webhooks, events } = api;
 
 const publish = async (orderId: bigint) =>
   (await events.publishEvent(anOrder({ orderId, orderNumber: `SO-${orderId}` }, { userId: "tenant-1" })))

@@ -1,5 +1,4 @@
 import { expect, test } from "vitest";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { freshUrl, useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
@@ -31,7 +30,7 @@ test("a key of an app that finds another app's webhook is warned that it gets no
   const { secret } = await api.key({ installedAppId: await api.app() });
   const url = freshUrl();
   const made = await create(api.adminKey, url);
-  const client = api.client(WebhookService, secret);
+  const client = api.as(secret).webhooks;
   const found = await client.createWebhook({ process: 1, url });
   expect(found).toMatchObject({ created: false, webhook: { id: BigInt(made.Data.Id), apiKeyId: "" } });
   expect(found.warnings).toEqual([expect.stringContaining("register another URL for a webhook of your own")]);

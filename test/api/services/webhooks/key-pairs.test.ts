@@ -1,7 +1,6 @@
 import { createPrivateKey, createPublicKey, randomBytes } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createSecretBox, keyPairContext } from "../../../../src/db/webhooks/secret-box.ts";
 import { forgetExpiredSecrets } from "../../../../src/db/webhooks/webhook-secrets.ts";
 import { expectWithin, timed } from "../../../support/database-time.ts";
@@ -11,7 +10,7 @@ import { useApi } from "../../../support/test-api.ts";
 const DAY = 24 * 3_600_000;
 const api = await useApi();
 const { db } = api.context;
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 
 const rowOf = (id: bigint) => db("webhooks").where({ id }).first();
 const readPairs = async (webhookId: bigint) => (await webhooks.getWebhookKeyPairs({ webhookId })).keyPairs;

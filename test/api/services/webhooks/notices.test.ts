@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { DELIVERY_FAILED } = WebhookProcess;
 
 test("the catalogue marks notices; the sample of a failed delivery has an error and no reason", async () => {
-  const { processes } = await api.client(WebhookService).listProcesses({});
+  const { processes } = await api.webhooks.listProcesses({});
   const notices = processes.filter(({ notice }) => notice).map(({ name }) => name);
   expect(notices).toEqual(["WebhookFailing", "WebhookRecovered", "WebhookDisabled", "DeliveryFailed"]);
   const sample = JSON.parse(processes.find(({ number }) => number === DELIVERY_FAILED)?.sample ?? "");

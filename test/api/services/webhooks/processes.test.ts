@@ -3,12 +3,7 @@ import { create, type MessageShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import {
-  EventService,
-  type PublishEventRequest,
-  PublishEventRequestSchema,
-} from "../../../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { type PublishEventRequest, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { sampleMessage } from "../../../../src/api/json/sample.ts";
 import { findFieldViolations } from "../../../../src/api/services/required-fields.ts";
 import { type CatalogueEntry, catalogue, isNotice } from "../../../../src/contract/catalogue.ts";
@@ -19,7 +14,7 @@ import { arbitraryMessage } from "../../json/arbitrary-messages.ts";
 
 const api = await useApi();
 
-const listed = async () => (await api.client(WebhookService).listProcesses({})).processes;
+const listed = async () => (await api.webhooks.listProcesses({})).processes;
 
 test("the catalogue has every event type by number and name, with a description, a sample and a schema", async () => {
   const processes = await listed();
@@ -78,7 +73,7 @@ const publishable = catalogue.filter(({ number }) => !isNotice(number));
 
 /** Publishes an event, and reads the body that its receivers would be sent. */
 async function published(request: PublishEventRequest): Promise<string> {
-  const { eventId } = await api.client(EventService).publishEvent(request);
+  const { eventId } = await api.events.publishEvent(request);
   const [event] = await api.context.db("events").where("id", eventId);
   return event.payload;
 }

@@ -4,14 +4,12 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
-import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import type { RequestSettingsSchema } from "../../../../gen/webhook/v1/request_settings_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 
 type Settings = MessageInitShape<typeof RequestSettingsSchema>;
 const header = (name: string) => ({ headers: [{ name, value: "4711" }] });
@@ -80,7 +78,7 @@ test("a URL of another host comes with new values of headers and credentials, in
   const after = await read(webhookId);
   expect(webhook).toMatchObject({ url, revision: after.revision });
   expect(after.settings).toMatchObject({ headerNames: ["X-One"], hasBearerToken: true });
-  const { entries } = await api.client(AuditService).listAuditEntries({ targetId: String(webhookId) });
+  const { entries } = await api.audit.listAuditEntries({ targetId: String(webhookId) });
   expect(entries[0]?.changes.map(({ field }) => field).sort()).toEqual(["authentication", "url"]);
   // The host stays: values that are unset are kept.
   await webhooks.updateWebhook({ webhookId, url: `${url}path`, requestSettings: unset });

@@ -1,7 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, expect, test } from "vitest";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import type { RequestTrial } from "../../../../src/contract/target-rules.ts";
 import { createAddressGuard } from "../../../../src/delivery/request/address-guard.ts";
 import { createRequestTrial } from "../../../../src/delivery/request/trial.ts";
@@ -14,7 +13,7 @@ const ACCEPTED = { accepted: true, status: 200, error: null, responseStart: null
 let send: RequestTrial = async () => ACCEPTED;
 const api = await startTestApi({ tryRequest: (request) => send(request) });
 afterAll(() => api.stop());
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 
 test("of one key, two test requests are in flight: endpoints that hang delay no other key's", async () => {
   const { secret } = await api.key();
@@ -31,7 +30,7 @@ test("of one key, two test requests are in flight: endpoints that hang delay no 
   };
   const tried = Array.from({ length: 8 }, () => webhooks.tryWebhookRequest({ webhookId }));
   await expect.poll(() => inFlight).toBe(2);
-  const other = api.client(WebhookService, secret);
+  const other = api.as(secret).webhooks;
   for (let n = 0; n < 3; n += 1)
     expect(await other.tryWebhookRequest({ webhookId: of })).toMatchObject({ accepted: true });
   answers.resolve();

@@ -9,7 +9,7 @@ import { expectRefused } from "../../../support/refusals.ts";
 import { CONTRACT_FIELDS, useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 
 const get = async (webhookId: bigint) => (await webhooks.getWebhook({ webhookId })).webhook;
 

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { WebhookHealth, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
@@ -10,7 +9,7 @@ const { HEALTHY, DEGRADED, FAILING, UNSPECIFIED } = WebhookHealth;
 const api = await useApi();
 const { db } = api.context;
 const ofApp = await api.key({ installedAppId: await api.app() });
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 const healthy = await api.register();
 const degraded = await api.register({ key: ofApp.secret });
 const failing = await api.register();
@@ -53,7 +52,7 @@ test("the list has each webhook's health, and is narrowed by it", async () => {
 });
 
 test("the overview counts webhooks by health, and attempts that failed though all will be retried", async () => {
-  const stats = api.client(StatsService);
+  const stats = api.stats;
   const { overview } = await stats.getOverview({});
   expect(overview).toMatchObject({
     healthyWebhooks: 1n,
@@ -72,7 +71,7 @@ test("the overview counts webhooks by health, and attempts that failed though al
 });
 
 test("a key of an installed app sees the health of its app's webhooks alone, by a filter too", async () => {
-  const client = api.client(WebhookService, ofApp.secret);
+  const client = api.as(ofApp.secret).webhooks;
   expect(await listed([], client)).toEqual([
     [healthy, UNSPECIFIED],
     [degraded, DEGRADED],
@@ -80,6 +79,6 @@ test("a key of an installed app sees the health of its app's webhooks alone, by 
   ]);
   for (const health of [HEALTHY, FAILING]) expect(await listed([health], client)).toEqual([]);
   expect(await listed([DEGRADED, FAILING], client)).toEqual([[degraded, DEGRADED]]);
-  const { overview } = await api.client(StatsService, ofApp.secret).getOverview({});
+  const { overview } = await api.as(ofApp.secret).stats.getOverview({});
   expect(overview).toMatchObject({ healthyWebhooks: 0n, degradedWebhooks: 1n, failingWebhooks: 0n });
 });

@@ -1,6 +1,5 @@
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeEach, expect, test } from "vitest";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { failure } from "../../../support/failure.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { startTestApi, type TestApi } from "../../../support/test-api.ts";
@@ -14,7 +13,7 @@ afterAll(async () => {
 });
 beforeEach(() => api.context.db.raw("truncate webhooks cascade"));
 
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 const register = (n: number, on: TestApi = api) => on.register({ url: `https://receiver.example/${n}` });
 const rest = (n: number) =>
   api.rest("POST", "/api/webhook", { json: { process: 1, url: `https://receiver.example/${n}` } });

@@ -1,15 +1,13 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { expectWithin, timed } from "../../../support/database-time.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
 const { db } = api.context;
-const webhooks = api.client(WebhookService);
-const deliveries = api.client(DeliveryService);
+const { webhooks, deliveries } = api;
 
 test("a webhook is paused and resumed, and the list says since when it is paused", async () => {
   const webhookId = await api.register();
@@ -54,7 +52,7 @@ test.each<[{ payload: string }, RegExp]>([
 
 test("a key sends test events of the event types that it may subscribe to", async () => {
   const webhookId = await api.register();
-  const client = api.client(WebhookService, (await api.key({ allowedProcesses: [1] })).secret);
+  const client = api.as((await api.key({ allowedProcesses: [1] })).secret).webhooks;
   await expectRefused(client.sendTestEvent({ webhookId, process: 2 }), Code.PermissionDenied);
   expect((await client.sendTestEvent({ webhookId, process: 1 })).deliveryId).not.toBe("");
 });

@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createSecretBox, webhookSecretContext } from "../../../../src/db/webhooks/secret-box.ts";
 import { forgetExpiredSecrets, newSealedSecret } from "../../../../src/db/webhooks/webhook-secrets.ts";
 import { expectWithin, timed } from "../../../support/database-time.ts";
@@ -13,7 +12,7 @@ import { useApi } from "../../../support/test-api.ts";
 const DAY = 24 * 3_600_000;
 const api = await useApi();
 const { db } = api.context;
-const webhooks = api.client(WebhookService);
+const { webhooks } = api;
 
 const rowOf = (id: bigint) => db("webhooks").where({ id }).first();
 const read = (webhookId: bigint) => webhooks.getWebhookSecret({ webhookId });
