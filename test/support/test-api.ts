@@ -73,6 +73,8 @@ export interface TestApi extends Api, ServiceClients {
   app(name?: string): Promise<string>;
   /** Makes a key; every permission unless told. */
   key(options?: Partial<NewApiKey>): Promise<{ id: string; secret: string }>;
+  /** Revokes a key and deletes its webhooks. */
+  revoke(apiKeyId: string): ReturnType<ServiceClients["keys"]["revokeApiKey"]>;
   /** Calls REST and holds the answer against the OpenAPI description. */
   rest(method: string, path: string, request?: RestRequest): Promise<RestAnswer>;
 }
@@ -143,6 +145,8 @@ export async function startTestApi(
       const { webhook } = await client(WebhookService, secret).createWebhook({ process, url });
       return webhook?.id as bigint;
     },
+    revoke: (apiKeyId) =>
+      as().keys.revokeApiKey({ apiKeyId, webhooks: { case: "deleteWebhooks", value: {} } }),
     app: async (name = "app") => (await createInstalledApp(db, name)).id,
     rest: (method, path, request) => callRest(started.url, admin.secret, method, path, request),
     async empty() {

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { type AuditRecord, audited } from "../../../src/db/audit/audit-log.ts";
 import { createEndpoint } from "../../../src/db/endpoints/endpoints.ts";
 import { termOf } from "../../../src/db/events/search.ts";
-import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts";
+import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { startSession } from "../../../src/db/keys/sessions.ts";
@@ -136,24 +136,11 @@ async function worldKey(
   processes: number[],
   permissions: readonly number[],
 ): Promise<WorldKey> {
-  const { db } = api.context;
   const name = marker("key");
-  const made = await createApiKey(db, {
-    name,
-    permissions,
-    allowedProcesses: processes,
-    installedAppId: appId,
-  });
-  await startSession(db, made.key.id, made.secret);
-  const { id, prefix } = made.key;
-  return {
-    id,
-    secret: made.secret,
-    appId,
-    permissions,
-    processes,
-    markers: [id, name, prefix, made.secret],
-  };
+  const rights = { permissions, allowedProcesses: processes, installedAppId: appId };
+  const { id, secret } = await api.key({ name, ...rights });
+  await startSession(api.context.db, id, secret);
+  return { id, secret, appId, permissions, processes, markers: [id, name, secret.slice(0, 12), secret] };
 }
 
 async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promise<WorldWebhook> {

@@ -150,7 +150,7 @@ test("deliveries are found by the idempotency key of a publisher whose API key w
   const keys = api.keys;
   const { id, secret } = await api.key({ permissions: ONLY.publish });
   const wanted = await publish({ key: "key-removed" }, api.as(secret).events);
-  await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
+  await api.revoke(id);
   await keys.deleteApiKey({ apiKeyId: id });
   expect(await search("key-removed")).toEqual(wanted.ids);
 });

@@ -162,7 +162,7 @@ describe("quotas of a key", () => {
     const buckets = () => db("event_quotas").where({ api_key_id: apiKeyId });
     await publisher(secret).publishEvent(orderEvent());
     expect(await buckets()).toHaveLength(1);
-    await keys.revokeApiKey({ apiKeyId, webhooks: { case: "deleteWebhooks", value: {} } });
+    await api.revoke(apiKeyId);
     await expectRefused(keys.setApiKeyQuotas({ apiKeyId }), Code.FailedPrecondition);
     await keys.deleteApiKey({ apiKeyId });
     expect(await buckets()).toEqual([]);

@@ -11,7 +11,7 @@ import { useApi } from "../../../support/test-api.ts";
 
 const { RUNNING, PAUSED, CANCELLED } = ReplayState;
 const api = await useApi();
-const { replays, keys } = api;
+const { replays } = api;
 afterEach(() => api.context.db.raw("truncate replays cascade"));
 
 const HOUR_AGO = timestampFromDate(new Date(Date.now() - 3_600_000));
@@ -24,8 +24,6 @@ const backfill = (webhookId: bigint, range: object = { from: HOUR_AGO }) => ({
 });
 const start = async (request: Parameters<typeof replays.startReplay>[0]) =>
   (await replays.startReplay(request)).replay?.id as string;
-const revoke = (apiKeyId: string) =>
-  keys.revokeApiKey({ apiKeyId, webhooks: { case: "deleteWebhooks", value: {} } });
 
 test("a replay that was started is running, with what was requested, and is listed newest first", async () => {
   const webhookId = await api.register();
@@ -133,7 +131,7 @@ describe("of open replays there are", () => {
   test("none of a revoked key", async () => {
     const { id, secret } = await api.key();
     const { replay } = await api.as(secret).replays.startReplay(resend());
-    await revoke(id);
+    await api.revoke(id);
     const { replay: after } = await replays.getReplay({ replayId: replay?.id as string });
     expect(after?.state).toBe(CANCELLED);
     const { entries } = await api.audit.listAuditEntries({ targetId: id });
@@ -146,7 +144,7 @@ describe("of open replays there are", () => {
     const [revoked, started] = await api.context.db.transaction(async (trx) => {
       // Both calls are authenticated before the revocation goes on.
       await trx("api_keys").select("id").where({ id }).forUpdate();
-      const calls: Promise<unknown>[] = [revoke(id)];
+      const calls: Promise<unknown>[] = [api.revoke(id)];
       await expect.poll(() => waitingQueries(api)).toBe(1);
       calls.push(failure(api.as(secret).replays.startReplay(resend())));
       await expect.poll(() => waitingQueries(api)).toBe(2);
