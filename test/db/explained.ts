@@ -9,19 +9,14 @@ export interface PlanNode {
   Plans?: PlanNode[];
 }
 
-/** What ends a transaction of which nothing is to stay. */
-class OnlyLooking extends Error {}
-
 /** Does the work in a transaction, or in a savepoint of one, and undoes it. */
-async function undone(db: Db, work: (trx: Db) => Promise<void>): Promise<void> {
-  await db
-    .transaction(async (trx) => {
-      await work(trx);
-      throw new OnlyLooking();
-    })
-    .catch((error: unknown) => {
-      if (!(error instanceof OnlyLooking)) throw error;
-    });
+export async function undone(db: Db, work: (trx: Db) => Promise<void>): Promise<void> {
+  const trx = await db.transaction();
+  try {
+    await work(trx);
+  } finally {
+    await trx.rollback();
+  }
 }
 
 /**

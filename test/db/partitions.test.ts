@@ -15,9 +15,10 @@ import {
   rangeFor,
   timeOfId,
 } from "../../src/db/partitions.ts";
+import { databaseTime } from "../support/database-time.ts";
 import { anEvent } from "../support/new-event.ts";
 import { idAt } from "../support/stored-deliveries.ts";
-import { claim, databaseTime, openQueueDatabase, queue, record } from "./queue/queue.ts";
+import { claim, openQueueDatabase, queue, record } from "./queue/queue.ts";
 
 const DAY_MS = 86_400_000;
 /** Retentions with which partitions are days and months. */
@@ -30,7 +31,7 @@ const withPartitionsOfDays = () =>
   beforeEach(async () => {
     await dropAll();
     await ensurePartitions(db, DAYS);
-    now = await databaseTime(db);
+    now = (await databaseTime(db)).getTime();
   });
 
 async function dropAll(tables: readonly Partitioned[] = PARTITIONED): Promise<void> {
@@ -138,7 +139,7 @@ describe("partitions are made", () => {
 describe("a row whose partition is missing", () => {
   beforeEach(async () => {
     await ensurePartitions(db, DAYS);
-    now = await databaseTime(db);
+    now = (await databaseTime(db)).getTime();
   });
 
   test("of an event is stored, and of many publishers at once, and none gets an error: its partition is made", async () => {
@@ -223,7 +224,7 @@ describe("an id", () => {
         from (select new_event_id() as id offset 0) e`,
     );
     const { event, next, delivery, time } = made as NonNullable<typeof made>;
-    const after = await databaseTime(db);
+    const after = (await databaseTime(db)).getTime();
     expect([event > firstIdOf(new Date(now - 1)), event < firstIdOf(new Date(after + 1))]).toEqual([
       true,
       true,

@@ -104,8 +104,8 @@ async function attachedOf(created: Date): Promise<string[]> {
   return attached.map(({ name }) => name).filter((name) => allPartitionsOf(created).includes(name));
 }
 
-const isThere = async (table: string) =>
-  (await rows(db, "select to_regclass(:table) is not null as is", { table }))[0];
+const isThere = (table: string) =>
+  rows(db, "select where to_regclass(:table) is not null", { table }).then(({ length }) => length === 1);
 
 test("an open delivery older than the retention ends as failed, a step at a time, and a younger one stays open", async () => {
   const [old, young] = [daysAgo(31), daysAgo(29)];
@@ -134,7 +134,7 @@ describe("partitions", () => {
     for (const created of [gone, stays, daysAgo(29)]) await storeEvent(created);
     await storeEvent(daysAgo(20), { state: "pending" });
     expect(await retainAndDrop()).toEqual(allPartitionsOf(gone));
-    for (const table of allPartitionsOf(gone)) expect(await isThere(table)).toEqual({ is: false });
+    for (const table of allPartitionsOf(gone)) expect(await isThere(table)).toBe(false);
     expect(await attachedOf(stays)).toEqual(allPartitionsOf(stays));
     expect(await db("deliveries").pluck("outcome")).toEqual(["delivered", "delivered"]);
     expect(await db("events").pluck("user_id")).toEqual(["u", "u", "u"]);
@@ -249,13 +249,13 @@ describe("a partition that is in the way of others", () => {
     await reader.commit();
     expect(await detachedPending()).toEqual([name]);
     expect(await retainAndDrop()).toContain(name);
-    expect(await isThere(name)).toEqual({ is: false });
+    expect(await isThere(name)).toBe(false);
   });
 
   test("and was detached by a process that died before it dropped it is dropped at the next call", async () => {
     await db.raw(`alter table deliveries detach partition ${name}`);
     await retain();
-    expect(await isThere(name)).toEqual({ is: false });
+    expect(await isThere(name)).toBe(false);
   });
 });
 
@@ -292,13 +292,8 @@ describe("payloads", () => {
     const { eventId } = await storeEvent(created, { id, eventId: id, ...delivery });
     await db("events").where({ id: eventId }).update({ id });
     await db("deliveries").where({ id }).update(excerpts);
-    await db("attempts").insert({
-      delivery_id: id,
-      number: 1,
-      started: created,
-      duration_ms: 1,
-      ...excerpts,
-    });
+    const attempt = { delivery_id: id, number: 1, started: created, duration_ms: 1 };
+    await db("attempts").insert({ ...attempt, ...excerpts });
     await db("search_terms").insert({ term: 1, event_id: id });
     return id;
   }

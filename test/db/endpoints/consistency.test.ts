@@ -12,10 +12,11 @@ import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook, idsOf } from "../../../src/db/webhooks/webhooks.ts";
 import { FULL_SIZE } from "../../faults/scale.ts";
+import { aKey } from "../../support/builders.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { SETTINGS } from "../circuit-breaker/breakers.ts";
 import { claim, openQueueDatabase, record, SPACING } from "../queue/queue.ts";
-import { MAX, newBox, newEndpoint, newKey, sharedStates } from "./endpoints.ts";
+import { MAX, newBox, newEndpoint, sharedStates } from "./endpoints.ts";
 
 const db = await openQueueDatabase();
 const box = newBox();
@@ -69,7 +70,7 @@ const transfer: Change = {
   name: "transfer",
   async make(id) {
     const [owner] = await live(id, "api_key_id");
-    if (owner) await revokeApiKey(db, "everything", owner, { transferTo: await newKey(db) });
+    if (owner) await revokeApiKey(db, "everything", owner, { transferTo: (await aKey().in(db)).id });
   },
 };
 const deliver = (status: number): Change => ({

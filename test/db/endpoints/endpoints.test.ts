@@ -7,16 +7,17 @@ import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.
 import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook, idsOf } from "../../../src/db/webhooks/webhooks.ts";
+import { aKey } from "../../support/builders.ts";
 import { SETTINGS as BREAKER } from "../circuit-breaker/breakers.ts";
 import { openQueueDatabase } from "../queue/queue.ts";
-import { MAX, newBox, newEndpoint, newKey, sharedStates } from "./endpoints.ts";
+import { MAX, newBox, newEndpoint, sharedStates } from "./endpoints.ts";
 
 const db = await openQueueDatabase();
 const box = newBox();
 
 /** A webhook without an endpoint. */
 async function plain(process: number, url: string, apiKeyId?: string) {
-  const owner = apiKeyId ?? (await newKey(db));
+  const owner = apiKeyId ?? (await aKey().in(db)).id;
   return (await createWebhook(db, box, { process, url, targetUrl: url, apiKeyId: owner }, MAX)).webhook;
 }
 
@@ -30,7 +31,7 @@ test("a URL that another webhook has for an event type is refused to an endpoint
   const mixed = await newEndpoint(db, box, [1, 2]);
   const url = webhooks[0]?.url as string;
   const taken = await plain(2, url);
-  const wanted = { processes: [2, 3], url, targetUrl: url, apiKeyId: await newKey(db) };
+  const wanted = { processes: [2, 3], url, targetUrl: url, apiKeyId: (await aKey().in(db)).id };
   const app = await createInstalledApp(db, "App");
   const scope = { installedAppId: app.id, processes: [], permissions: [] };
   const stored = async () => [await db("webhooks").orderBy("id"), await db("endpoints").pluck("id")];
@@ -107,7 +108,7 @@ test("another rate limit of an endpoint starts without tokens, for all together;
 });
 
 test("an endpoint is deleted with its key", async () => {
-  const owner = await newKey(db);
+  const owner = (await aKey().in(db)).id;
   const { id } = await newEndpoint(db, box, [1, 2], owner);
   await revokeApiKey(db, "everything", owner, "delete");
   expect(await getEndpoint(db, "everything", id)).toBeNull();

@@ -1,7 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { type Db, rows } from "../../../src/db/database.ts";
 import { createEndpoint, type EndpointRow } from "../../../src/db/endpoints/endpoints.ts";
-import { createApiKey, type NewApiKey } from "../../../src/db/keys/api-keys.ts";
 import { openRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import {
   createSecretBox,
@@ -9,18 +8,13 @@ import {
   type SecretBox,
   webhookSecretContext,
 } from "../../../src/db/webhooks/secret-box.ts";
+import { aKey } from "../../support/builders.ts";
 
 /** The maximum number of webhooks, unless a test is about it. */
 export const MAX = 1_000;
 
 /** A box with a key of its own. */
 export const newBox = (): SecretBox => createSecretBox(randomBytes(32));
-
-/** A key of a test's own; answers its id. */
-export async function newKey(db: Db, more: Partial<NewApiKey> = {}): Promise<string> {
-  const { key } = await createApiKey(db, { name: "test", permissions: [1, 2], ...more });
-  return key.id;
-}
 
 /** An endpoint at an address of its own. */
 export async function newEndpoint(
@@ -30,7 +24,7 @@ export async function newEndpoint(
   apiKeyId?: string,
 ): Promise<EndpointRow> {
   const url = `https://receiver.example/${randomUUID()}`;
-  const owner = apiKeyId ?? (await newKey(db));
+  const owner = apiKeyId ?? (await aKey().in(db)).id;
   const endpoint = { processes, url, targetUrl: url, apiKeyId: owner, name: "Shop" };
   return createEndpoint(db, box, "everything", endpoint, MAX);
 }

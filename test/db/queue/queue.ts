@@ -35,12 +35,6 @@ export async function openQueueDatabase(): Promise<Db> {
   return db;
 }
 
-/** Now, in whole milliseconds since 1970, by the clock that deliveries are spaced by. */
-export async function databaseTime(db: Db): Promise<number> {
-  const { rows } = await db.raw("select clock_timestamp() as now");
-  return rows[0].now.getTime();
-}
-
 /** What is to be queued: each event for each webhook. */
 export interface Wanted {
   /** A number is appended for each webhook. */

@@ -10,10 +10,12 @@ import { endReplay, keepReplay, type RunningReplay } from "../../../src/db/repla
 import { findReady, listWebhooksOf, stepWebhook } from "../../../src/db/replays/steps.ts";
 import type { Scope } from "../../../src/db/scope.ts";
 import { aKey, aWebhook } from "../../support/builders.ts";
+import { databaseTime } from "../../support/database-time.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
 import { anEvent } from "../../support/new-event.ts";
 import { changeDelivery, idBeside, type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
-import { databaseTime, openQueueDatabase } from "../queue/queue.ts";
+import { until } from "../../support/wait.ts";
+import { openQueueDatabase } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();
 /** Events count as stored at once. */
@@ -274,7 +276,7 @@ describe("missed events", () => {
 
   /** Sets the clock of this process, not the database's, and waits until the database's has passed the time of an event. */
   async function shiftClock(byMs: number, eventId: string): Promise<void> {
-    await expect.poll(() => databaseTime(db)).toBeGreaterThan(timeOfId(eventId).getTime());
+    await until(async () => (await databaseTime(db)) > timeOfId(eventId));
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + byMs });
   }
 
