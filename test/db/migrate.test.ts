@@ -1,6 +1,6 @@
 import { readdirSync } from "node:fs";
 import type { Knex } from "knex";
-import { afterAll, afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { count, openDatabase, rows } from "../../src/db/database.ts";
 import { type Published, publishEvents } from "../../src/db/events/publish.ts";
 import { migrate, SchemaError } from "../../src/db/migrate.ts";
@@ -17,12 +17,8 @@ const OWN = readdirSync(new URL("../../src/db/migrations", import.meta.url))
 const { url, drop } = await createTestDatabase();
 const db = openDatabase(url, { max: 4 });
 const databaseName = new URL(url).pathname.slice(1);
-let holding: Knex.Transaction | undefined;
 /** Each test begins with an empty database. */
 beforeEach(() => db.raw("drop schema public cascade; create schema public"));
-afterEach(async () => {
-  if (holding && !holding.isCompleted()) await holding.rollback();
-});
 afterAll(async () => {
   await db.destroy();
   await drop();
@@ -38,12 +34,18 @@ const tables = () =>
 
 const errorOf = (migrating: Promise<unknown>) => migrating.catch((error: Error) => error);
 
-/** Holds every migration up in its middle until it is ended: a table that it makes is being made. */
-async function holdUp(): Promise<Knex.Transaction> {
-  holding = await db.transaction();
-  await holding.raw("create table rollup_deltas ()");
-  return holding;
+/** Begins a transaction with a statement; ended with the test. */
+async function begin(sql: string): Promise<Knex.Transaction> {
+  const trx = await db.transaction();
+  onTestFinished(async () => {
+    if (!trx.isCompleted()) await trx.rollback();
+  });
+  await trx.raw(sql);
+  return trx;
 }
+
+/** Holds every migration up in its middle until it is ended: a table that it makes is being made. */
+const holdUp = () => begin("create table rollup_deltas ()");
 
 const heldUp = (): Promise<number[]> =>
   db("pg_stat_activity")
@@ -61,9 +63,7 @@ async function blockMigrations(): Promise<Knex.Transaction> {
       getMigration: async () => initial,
     },
   });
-  holding = await db.transaction();
-  await holding.raw("select from events");
-  return holding;
+  return begin("select from events");
 }
 
 describe("an empty database", () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { count, openDatabase, rows } from "../../../src/db/database.ts";
 import { type RetentionStep, retentionStep } from "../../../src/db/deliveries/retention.ts";
 import { sendAgain } from "../../../src/db/deliveries/send-again.ts";
@@ -34,15 +34,12 @@ beforeEach(async () => {
   await ensurePartitions(db, RETENTION_DAYS);
 });
 
-const others: Knex.Transaction[] = [];
-afterEach(async () => {
-  for (const other of others.splice(0)) if (!other.isCompleted()) await other.rollback();
-});
-
 /** A transaction of somebody else, with a statement; ended with the test. */
 async function begin(sql: string): Promise<Knex.Transaction> {
   const other = await db.transaction();
-  others.push(other);
+  onTestFinished(async () => {
+    if (!other.isCompleted()) await other.rollback();
+  });
   await other.raw(sql);
   return other;
 }

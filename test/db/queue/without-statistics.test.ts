@@ -5,6 +5,7 @@ import { type Claimant, type ClaimedDelivery, claimGroup } from "../../../src/db
 import { loadContents } from "../../../src/db/queue/event-contents.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { createTestDatabase } from "../../support/database.ts";
+import { undone } from "../explained.ts";
 import { claim, freshClaimant, queueMany, result, SPACING, TABLES } from "./queue.ts";
 
 const [WEBHOOKS, EVENTS] = [200, 60];
@@ -57,16 +58,13 @@ async function readBy(work: (trx: Db) => Promise<unknown>): Promise<{ rows: numb
   const rowsIn = (trx: Db) =>
     one(trx, "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::int as n from pg_stat_xact_user_tables");
   const before = await pages();
-  const trx = await db.transaction();
-  try {
+  let read = 0;
+  await undone(db, async (trx) => {
     const rowsBefore = await rowsIn(trx);
     await work(trx);
-    const read = (await rowsIn(trx)) - rowsBefore;
-    await trx.rollback();
-    return { rows: read, pages: (await pages()) - before };
-  } finally {
-    if (!trx.isCompleted()) await trx.rollback();
-  }
+    read = (await rowsIn(trx)) - rowsBefore;
+  });
+  return { rows: read, pages: (await pages()) - before };
 }
 
 /** Reads the payloads of claimed deliveries and records their results, of which every tenth is a failure. */
