@@ -123,20 +123,6 @@ test("a service says in its log that all is sealed under the current key, or whi
   expect(await say(false)).toMatchObject(said);
 });
 
-test("a box opens what any of its keys sealed, seals under the current one, and says when none opens", () => {
-  const sealed = former.seal("hush", "a");
-  expect(changed.open(sealed, "a").toString()).toBe("hush");
-  expect(next.open(changed.seal("hush", "a"), "a").toString()).toBe("hush");
-  const anew = changed.reseal(sealed, "a");
-  expect(next.open(anew as Buffer, "a").toString()).toBe("hush");
-  expect(changed.reseal(anew as Buffer, "a")).toBeNull();
-  expect(() => changed.reseal(sealed, "b")).toThrow(UnopenableError);
-  expect(() => changed.reseal(createSecretBox(randomBytes(32)).seal("hush", "a"), "a")).toThrow(
-    UnopenableError,
-  );
-  expect(() => former.open(changed.seal("hush", "a"), "a")).toThrow("SECRET_KEY_PREVIOUS");
-});
-
 test("more secrets than one transaction takes are sealed anew step by step", async () => {
   await queueMany(db, {
     urlPrefix: "https://example.com/",
