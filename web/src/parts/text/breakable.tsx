@@ -22,30 +22,41 @@ const END = 12;
 /** A URL. */
 export interface AddressInOneLineProps {
   url: string;
-  /** The colour of the path. Defaults to that of the host. */
-  pathColour?: string;
+  /** Whether the host looks like a link, beside a dimmed path. Defaults to a plain text. */
+  hasLinkedHost?: boolean;
 }
 
 /**
  * Host and path of a URL on one line, for a parent that truncates. Where it has no room, its middle is cut, so that URLs
  * that only differ in their ends can be told apart. The whole text stays in the page and can be selected and copied.
  */
-export function AddressInOneLine({ url, pathColour }: AddressInOneLineProps) {
+export function AddressInOneLine({ url, hasLinkedHost = false }: AddressInOneLineProps) {
   const [host, path] = addressParts(url);
   const end = path.slice(-END);
-  const part = (text: string) => (
-    <Text span inherit fw={400} c={pathColour}>
-      {text}
-    </Text>
-  );
+  const style = hasLinkedHost ? { c: "dimmed", fw: 400 } : {};
   return (
     <>
       {/* Most characters are narrower than `0`, whose width is 1ch. */}
-      <span className="address-start" style={{ maxWidth: `calc(100% - ${end.length}ch)` }}>
-        {host}
-        {part(path.slice(0, -END))}
-      </span>
-      {part(end)}
+      <Text
+        span
+        inherit
+        className="address-start"
+        style={{ maxWidth: `calc(100% - ${end.length}ch)` }}
+        {...style}
+      >
+        {hasLinkedHost ? (
+          <Text span inherit fw={550} c="var(--mantine-color-anchor)">
+            {host}
+          </Text>
+        ) : (
+          host
+        )}
+        {/* Not an element: one that is cut as a whole would not count as a part of the visible text. */}
+        {path.slice(0, -END)}
+      </Text>
+      <Text span inherit {...style}>
+        {end}
+      </Text>
     </>
   );
 }

@@ -92,7 +92,7 @@ export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
         aria-label={name ?? addressInFull(url)}
         style={{ overflowWrap: "anywhere" }}
       >
-        {name ?? (inOneLine ? <AddressInOneLine url={url} pathColour="dimmed" /> : <Address url={url} />)}
+        {name ?? (inOneLine ? <AddressInOneLine url={url} hasLinkedHost /> : <Address url={url} />)}
       </Anchor>
       {name !== undefined && (
         <Text size="xs" c="dimmed" truncate title={url}>
