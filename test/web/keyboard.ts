@@ -24,12 +24,6 @@ export async function tabTo(page: Page, target: Locator, { back = false } = {}):
   throw new Error(`${target} is not reached by Tab; these were:\n${passed.join("\n")}`);
 }
 
-/** Goes to something by the Tab key, and presses Enter on it. */
-export async function enterOn(page: Page, target: Locator): Promise<void> {
-  await tabTo(page, target);
-  await page.keyboard.press("Enter");
-}
-
 /**
  * Compares how what had the focus looks without it, and remembers what has it now. Run in the page. What draws
  * a choice may be beside it, and what draws a field around it.

@@ -1,13 +1,9 @@
-import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import type { Page } from "playwright-core";
 import { Webhook } from "standardwebhooks";
-import { expect, onTestFinished, test } from "vitest";
-import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { expect, test } from "vitest";
 import type { ReceivedRequest } from "../../../demo/receiver.ts";
 import { isAuthentic } from "../../../docs/examples/verify-public-key.ts";
 import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
-import { enterOn, tabTo } from "../keyboard.ts";
 import { expectAccessible } from "../looks.ts";
 import { expectCalls, startWeb } from "../web.ts";
 
@@ -128,60 +124,6 @@ test("its page shows what the receiver got, and sends it once more under the sam
     await attempts(page).filter({ hasText: "Attempt 2" }).getByText("200 OK").waitFor();
     await section(page, "Summary").getByText("Delivered", { exact: true }).waitFor();
     expect(requestsOf(deliveryId).map((each) => each.body)).toEqual([request.body, request.body]);
-  }));
-
-test("the whole way, from signing in to sending again, is gone by keyboard alone", () =>
-  web.visit({ key: null }, async (page) => {
-    const go = (name: string) =>
-      page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name, exact: true });
-    // The field has the focus when the page is there.
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await page.keyboard.type(service.adminKey);
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
-    await enterOn(page, go("API keys"));
-    await enterOn(page, page.getByRole("button", { name: "New key" }));
-    await dialog(page).getByLabel("Name").waitFor();
-    await page.keyboard.type("By keyboard");
-    await tabTo(page, dialog(page).getByRole("checkbox", { name: /^Read / }));
-    await page.keyboard.press("Space");
-    await enterOn(page, dialog(page).getByRole("button", { name: "Create key" }));
-    await enterOn(page, page.getByRole("button", { name: "I have copied it" }));
-    await tabTo(page, go("Webhooks"), { back: true });
-    await page.keyboard.press("Enter");
-    await enterOn(page, page.getByRole("button", { name: "New webhook" }));
-    await tabTo(page, dialog(page).getByRole("checkbox", { name: "OrderDispatched" }));
-    await page.keyboard.press("Space");
-    await tabTo(page, dialog(page).getByRole("textbox", { name: "URL" }));
-    await page.keyboard.type(`${receiver.url}/hooks/by-keyboard`);
-    await page.keyboard.press("Enter");
-    await enterOn(page, page.getByRole("button", { name: "Send test event" }));
-    await section(page, "Test event").getByText("Delivered: the endpoint").waitFor();
-    await enterOn(page, page.getByRole("link", { name: "The delivery, with every attempt" }));
-    await page.getByRole("heading", { name: "Delivery", exact: true }).waitFor();
-    const id = lastPart(page);
-    await enterOn(page, page.getByRole("button", { name: "Send again" }));
-    await attempts(page).filter({ hasText: "Attempt 2" }).getByText("200 OK").waitFor();
-    expect(requestsOf(id).map(({ path }) => path)).toEqual(["/hooks/by-keyboard", "/hooks/by-keyboard"]);
-  }));
-
-test("revoking the key names its webhook and gives it to another key: REST refuses the key at once, events still arrive", () =>
-  web.visit({ path: "/keys" }, async (page) => {
-    await press(page, `Revoke ${KEY}`);
-    await dialog(page).getByText(`${receiver.url}/hooks/orders`).waitFor();
-    await dialog(page).getByLabel("Transfer them to another key").check();
-    await dialog(page).getByRole("combobox", { name: "New owner" }).click();
-    await page.getByRole("option", { name: /^Administrator/ }).click();
-    expect(await list(secret)).toMatchObject({ status: 200 });
-    await press(page, "Revoke key");
-    await page.getByText("1 webhook was taken over").waitFor();
-    expect(await list(secret)).toMatchObject({ status: 401, Success: false, Data: null });
-    const before = receiver.received.length;
-    const arrived = receiver.until((received) =>
-      received.slice(before).some(({ path }) => path === "/hooks/orders"),
-    );
-    await service.publish();
-    await arrived;
   }));
 
 test("a webhook is paused, says what waits for it, and sends it to its new address when it is resumed", async () => {
@@ -339,87 +281,6 @@ test("headers and credentials are tried with the endpoint's response, saved, sho
     await dialog(page).waitFor({ state: "detached" });
     await sendTestEvent(page);
     expect(other.received[0]?.headers).toMatchObject({ "x-tenant": "4712", authorization: isRight("new") });
-  });
-  await service.webhooks.deleteWebhook({ webhookId: id });
-});
-
-test("OAuth 2.0 is tried with the token endpoint's error, saved, and kept without showing its secret", async () => {
-  const guarded = await service.receiver(({ path, body, headers }, response) => {
-    if (path === "/hooks") return headers.authorization === "Bearer page-token" ? 200 : 401;
-    const isRight = new URLSearchParams(body).get("client_secret") === "right";
-    response.writeHead(isRight ? 200 : 400, { "content-type": "application/json" });
-    const token = { access_token: "page-token", token_type: "Bearer", expires_in: 60 };
-    response.end(JSON.stringify(isRight ? token : { error: "invalid_client" }));
-    return undefined;
-  });
-  const id = await service.register(`${guarded.url}/hooks`);
-  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
-    const clientSecret = dialog(page).getByLabel("Client secret", { exact: true });
-    await changeSettings(page);
-    await dialog(page).getByText("OAuth 2.0", { exact: true }).click();
-    await dialog(page).getByLabel("Token URL").fill(`${guarded.url}/token`);
-    await dialog(page).getByLabel("Client id").fill("shop");
-    await dialog(page).getByLabel("Scopes (optional)").fill("orders");
-    await dialog(page)
-      .getByLabel(/in the body/)
-      .check();
-    await clientSecret.fill("wrong");
-    await tryRequest(page, /token endpoint localhost:\d+ answered 400 \(invalid_client\)/);
-    await clientSecret.fill("right");
-    await tryRequest(page, /The endpoint answered 200/);
-    await press(page, "Save");
-    await settings(page).getByText("OAuth 2.0, client shop").waitFor();
-    await settings(page).getByText(`${guarded.url}/token`).waitFor();
-    await changeSettings(page);
-    expect(await clientSecret.inputValue()).toBe("");
-    expect(await clientSecret.getAttribute("placeholder")).toContain("Stored");
-    await tryRequest(page, /The endpoint answered 200/);
-  });
-  await service.webhooks.deleteWebhook({ webhookId: id });
-});
-
-test("a client certificate and a private authority are tried, saved, kept and removed", async () => {
-  const authority = await createLocalAuthority();
-  const own = await authority.issue(["localhost"]);
-  const shop = await authority.issue(["shop"], { client: true });
-  const demands = { requestCert: true, rejectUnauthorized: true, ca: authority.cert };
-  const server = createServer({ ...own, ...demands }, (request, response) =>
-    request.resume().on("end", () => response.end("noted")),
-  );
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const id = await service.register(`https://localhost:${(server.address() as AddressInfo).port}/hooks`);
-  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
-    const choose = (group: string, option: string) =>
-      dialog(page).getByRole("radiogroup", { name: group }).getByText(option).click();
-    await changeSettings(page);
-    await tryRequest(page, /No response: .*unknown authority/);
-    await choose("Certificate authorities", "New");
-    await dialog(page).getByLabel("Private authorities").fill(authority.cert);
-    await tryRequest(page, /No response: connection (closed|reset)/);
-    await choose("Client certificate", "New");
-    await dialog(page).getByLabel("Certificate", { exact: true }).fill(shop.cert);
-    await dialog(page).getByLabel("Private key").fill("nonsense");
-    await press(page, "Save");
-    await dialog(page)
-      .getByText(/must be a private key in PEM/)
-      .waitFor();
-    await dialog(page).getByLabel("Private key").fill(shop.key);
-    await tryRequest(page, /The endpoint answered 200/);
-    await press(page, "Save");
-    await settings(page)
-      .getByText(/CN=shop, issued by CN=Local receivers/)
-      .waitFor();
-    // Both are kept unless they are replaced or removed.
-    await changeSettings(page);
-    await tryRequest(page, /The endpoint answered 200/);
-    await choose("Client certificate", "None");
-    await choose("Certificate authorities", "Public");
-    await press(page, "Save");
-    await settings(page).getByText("None: deliveries carry the standard headers only.").waitFor();
   });
   await service.webhooks.deleteWebhook({ webhookId: id });
 });

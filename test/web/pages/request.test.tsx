@@ -164,3 +164,62 @@ test("the outcome of a test request is shown only beside the settings that it tr
   seesNot(outcome);
   expect(isDisabled("Send a test request")).toBe(false);
 });
+
+test("OAuth 2.0 and certificates are tried and saved, shown without secrets, and kept unless they are replaced", async () => {
+  const { calls, answers } = await openSettings({});
+  const pick = (group: string, option: string) => click(find("radio", option, find("radiogroup", group)));
+  await change();
+  await click("OAuth 2.0", "radio");
+  const fields = {
+    "Token URL": "https://login.example/token",
+    "Client id": "shop",
+    "Client secret": "right",
+    "Scopes (optional)": "orders",
+  };
+  for (const [label, text] of Object.entries(fields)) await fill(label, text);
+  await click(/in the body/, "checkbox");
+  await pick("Certificate authorities", "New");
+  await fill("Private authorities", "of the shop");
+  await pick("Client certificate", "New");
+  await fill("Certificate", "certificate");
+  await fill("Private key", "key");
+  await tryIt();
+  const settings = {
+    authentication: {
+      case: "oauth2",
+      value: {
+        tokenUrl: "https://login.example/token",
+        clientId: "shop",
+        clientSecret: "right",
+        scope: "orders",
+        secretInBody: true,
+      },
+    },
+    tls: {
+      clientCertificate: { certificate: "certificate", key: "key" },
+      authorities: { certificates: "of the shop" },
+    },
+  };
+  expect(calls.tryWebhookRequest).toMatchObject([{ settings }]);
+  const authority = { subject: "CN=root", issuer: "CN=root" };
+  const stored: Settings = {
+    oauth2: { tokenUrl: "https://login.example/token", clientId: "shop", secretInBody: true },
+    clientCertificate: { subject: "CN=shop", issuer: "CN=root" },
+    authorities: [authority],
+  };
+  answers.getWebhookRequestSettings = { settings: stored, revision: 2n };
+  await click("Save");
+  expect(calls.setWebhookRequestSettings).toMatchObject([{ settings }]);
+  sees("OAuth 2.0, client shop", section());
+  sees("https://login.example/token", section());
+  sees(/CN=shop, issued by CN=root/, section());
+  await change();
+  expect(value("Client secret")).toBe("");
+  await pick("Certificate authorities", "Public");
+  await tryIt();
+  const kept = calls.tryWebhookRequest.at(-1)?.settings;
+  expect(kept?.authentication.value).not.toHaveProperty("clientSecret");
+  expect(kept?.tls?.authorities).toBeUndefined();
+  expect(kept?.tls?.clientCertificate?.key).toBeUndefined();
+  expect(kept?.tls?.clientCertificate).toBeDefined();
+});
