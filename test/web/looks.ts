@@ -6,6 +6,7 @@ import { expect } from "vitest";
 import { SCREENS, WINDOW } from "./browser.ts";
 
 const SCHEMES = ["light", "dark"] as const;
+type Scheme = (typeof SCHEMES)[number];
 /** What colours decide; all else is the same in light and in dark, and is looked at once. */
 const OF_COLOURS = ["color-contrast", "link-in-text-block"];
 const GRAVE = new Set(["serious", "critical"]);
@@ -33,10 +34,10 @@ async function findings(page: Page, rules?: readonly string[]): Promise<Finding[
       { id, help, impact, inDialog: element.closest("[role=dialog]") !== null, where: html.slice(0, 200) }))))`);
 }
 
-/** What keeps people from using the page, in light or in dark; in an open dialog, whatever axe finds. */
-export async function graveFindings(page: Page): Promise<Finding[]> {
+/** What keeps people from using the page, in light and in dark unless told; in an open dialog, whatever axe finds. */
+export async function graveFindings(page: Page, schemes: readonly Scheme[] = SCHEMES): Promise<Finding[]> {
   const found: Finding[] = [];
-  for (const colorScheme of SCHEMES) {
+  for (const colorScheme of schemes) {
     await page.emulateMedia({ colorScheme });
     found.push(...(await findings(page, colorScheme === "light" ? undefined : OF_COLOURS)));
   }
@@ -45,8 +46,8 @@ export async function graveFindings(page: Page): Promise<Finding[]> {
 }
 
 /** Fails the test where there are grave findings. What passes by itself does not count: a list is pale while another is loaded. */
-export async function expectAccessible(page: Page): Promise<void> {
-  await expect.poll(() => graveFindings(page)).toEqual([]);
+export async function expectAccessible(page: Page, schemes?: readonly Scheme[]): Promise<void> {
+  await expect.poll(() => graveFindings(page, schemes)).toEqual([]);
 }
 
 /** The live regions of a page: screen readers announce each change of their text. */
