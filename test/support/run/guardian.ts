@@ -22,14 +22,27 @@ const run = process.ppid;
 
 /** The processes of the run; none on systems without /proc, where only what the run itself stops is stopped. */
 function processes(): number[] {
-  return readPids().filter((pid) => {
-    try {
-      return readFileSync(`/proc/${pid}/environ`, "utf8").split("\0").includes(`TMPDIR=${folder}`);
-    } catch {
-      // It has ended, or is another user's.
-      return false;
-    }
-  });
+  return readPids().filter(
+    (pid) => read(pid, "environ").split("\0").includes(`TMPDIR=${folder}`) && !isAwaitedWorker(pid),
+  );
+}
+
+/** A file of a process; empty if it has ended, or is another user's. */
+function read(pid: number, file: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, "utf8").trim();
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Whether it is a worker that Vitest is about to stop: after a run that ends in order. Vitest waits a minute for the answer of
+ * a worker that is killed meanwhile ("Timeout terminating forks worker").
+ */
+function isAwaitedWorker(pid: number): boolean {
+  const [, name = "", parent] = /\((.*)\) \w (\d+)/.exec(read(pid, "stat")) ?? [];
+  return Number(parent) === run && name.startsWith("test: ");
 }
 
 function readPids(): number[] {
@@ -50,13 +63,7 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-const isPostgres = (pid: number) => {
-  try {
-    return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "postgres";
-  } catch {
-    return false;
-  }
-};
+const isPostgres = (pid: number) => read(pid, "comm") === "postgres";
 
 async function end(): Promise<void> {
   for (const pid of processes()) signal(pid, isPostgres(pid) ? "SIGQUIT" : "SIGKILL");
