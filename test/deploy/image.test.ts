@@ -175,10 +175,8 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
     expect(await podman("run", "--rm", ...HARDENED, ...options, image, "node", "-e", spawning)).toBe("EPERM");
 
     const [{ Config: config }] = JSON.parse(await podman("image", "inspect", image));
-    const beganAt = performance.now();
     const worker = await startWorker(options, {}, config.Cmd);
     await worker.until(/ready \(role: worker\)/);
-    console.log(`ready after ${Math.round(performance.now() - beganAt)} ms`);
     expect(await worker.readiness()).toBe(200);
     expect(await worker.stop()).toBe(0);
   });
