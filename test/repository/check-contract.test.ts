@@ -111,25 +111,28 @@ test("a title that names two rules holds both", () => {
   expect(compare(rules, titles)).toMatchObject({ untested: [], unknown: [] });
 });
 
-test("the check passes when each rule is named by a test, and lists the titles by rule", () => {
-  const { status, stdout } = check(CONTRACT, ALL.join("\n"));
-  expect(stdout).toContain(`${S}3.1.1  ${S}3.1.1: it holds  [${path.join("deep", "some.test.ts")}]`);
-  expect(stdout).toContain("4 of 4 rules have a test");
-  expect(status).toBe(0);
-});
-
-test("the check fails for a rule without a test, and names it", () => {
-  const { status, stdout } = check(CONTRACT, ALL.slice(0, 3).join("\n"));
-  expect(stdout).toContain(`no test names ${S}4.1: They have a code.`);
-  expect(status).toBe(1);
-});
-
-test("the check fails for a title that names a rule the contract does not have", () => {
-  const { status, stdout } = check(CONTRACT, [...ALL, `test("${S}4.7: it holds", () => {});`].join("\n"));
-  expect(stdout).toContain(`the contract has no ${S}4.7`);
-  expect(status).toBe(1);
-});
-
-test("the check fails for a contract in which it finds no rules", () => {
-  expect(check("# Empty\n", "").status).toBe(1);
+test.each([
+  {
+    what: "passes when each rule is named by a test, and lists the titles by rule",
+    titles: ALL,
+    says: `${S}3.1.1  ${S}3.1.1: it holds  [${path.join("deep", "some.test.ts")}]`,
+    status: 0,
+  },
+  {
+    what: "fails for a rule without a test, and names it",
+    titles: ALL.slice(0, 3),
+    says: `no test names ${S}4.1: They have a code.`,
+    status: 1,
+  },
+  {
+    what: "fails for a title that names a rule the contract does not have",
+    titles: [...ALL, `test("${S}4.7: it holds", () => {});`],
+    says: `the contract has no ${S}4.7`,
+    status: 1,
+  },
+  { what: "fails for a contract in which it finds no rules", contract: "# Empty\n", titles: [], status: 1 },
+])("the check $what", ({ contract = CONTRACT, titles, says = "", status }) => {
+  const checked = check(contract, titles.join("\n"));
+  expect(checked.stdout).toContain(says);
+  expect(checked.status).toBe(status);
 });
