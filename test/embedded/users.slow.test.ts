@@ -20,7 +20,9 @@ interface Answer {
   port: number;
 }
 
-test("root in a 0700 folder gets a database that runs as nobody, kept over restarts", async ({ skip }) => {
+test("root in a 0700 folder gets a database that runs as nobody, kept over restarts; a copy of the folder gets its own", async ({
+  skip,
+}) => {
   skip(!isRoot(), NEEDS_ROOT);
   const dataDir = path.join(await temporaryFolder(0o700), ".data");
   const { lines, progress } = recorded();
@@ -36,29 +38,19 @@ test("root in a 0700 folder gets a database that runs as nobody, kept over resta
   await first.stop();
   const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port }));
   expect(await query(second.url, "select answer from kept")).toEqual([{ answer: 42 }]);
+
+  const copy = `${dataDir}-copy`;
+  execFileSync("cp", ["-a", dataDir, copy]);
+  onTestFinished(() => removeDataDir(copy));
+  expect(await findRunningPostgres(copy)).toBeNull();
+  const other = stopAfterTest(
+    await startEmbeddedPostgres({ dataDir: copy, progress, port: await anyPort() }),
+  );
+  expect(other.pid).not.toBe(second.pid);
+  expect(await findRunningPostgres(dataDir)).toBe(second.url);
   await second.stop();
   await removeDataDir(dataDir);
   await expect(stat(elsewhere)).rejects.toThrow("ENOENT");
-});
-
-test("a copy of a DATA_DIR gets a database of its own, not the original's", async ({ skip }) => {
-  skip(!isRoot(), NEEDS_ROOT);
-  const folder = await temporaryFolder(0o700);
-  const [original, copy] = [path.join(folder, "one"), path.join(folder, "two")];
-  const first = stopAfterTest(
-    await startEmbeddedPostgres({ dataDir: original, progress: silent, port: await anyPort() }),
-  );
-  execFileSync("cp", ["-a", original, copy]);
-  onTestFinished(async () => {
-    await removeDataDir(original);
-    await removeDataDir(copy);
-  });
-  expect(await findRunningPostgres(copy)).toBeNull();
-  const second = stopAfterTest(
-    await startEmbeddedPostgres({ dataDir: copy, progress: silent, port: await anyPort() }),
-  );
-  expect(second.pid).not.toBe(first.pid);
-  expect(await findRunningPostgres(original)).toBe(first.url);
 });
 
 test("an ordinary user gets both servers, with everything below DATA_DIR", async ({ skip }) => {
