@@ -11,9 +11,9 @@ import { type Ledger, startLedger } from "./ledger.ts";
 import { untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
-const FAILING = FULL_SIZE ? 10_000 : 250;
+const FAILING = FULL_SIZE ? 10_000 : 210;
 const HEALTHY = 10;
-const EVENTS = FULL_SIZE ? 3_000 : 30;
+const EVENTS = FULL_SIZE ? 3_000 : 10;
 /** Groups of a run, however many webhooks fail and however often it asks; an activity a group. */
 const MAX_GROUPS = 200;
 /** A run's history stays below this, in events. */
@@ -110,9 +110,9 @@ async function paceOfHealthy(): Promise<{ ended: Date; perSecond: number; retrie
 }
 
 test("first attempts to the others go on while very many webhooks fail, in one run of few groups and a short history", async () => {
-  // The first run of a process is slower than any after it.
+  // The first run of a process is slower than any after it, and what it is slower than is a figure of the full size.
   if (FULL_SIZE) await paceOfHealthy();
-  const alone = await paceOfHealthy();
+  const alone = FULL_SIZE ? await paceOfHealthy() : undefined;
   expect((await service.publish()).deliveriesQueued).toBe(FAILING);
   await dispatch();
   await until(() => failing.entries.length >= FAILING);
@@ -147,7 +147,7 @@ test("first attempts to the others go on while very many webhooks fail, in one r
   const histories = await historyLengths();
   tell(
     `${FAILING} webhooks failing: first attempts to ${HEALTHY} others ${beside.perSecond.toFixed(0)}/s beside ${beside.retries} retries, ` +
-      `${alone.perSecond.toFixed(0)}/s alone; histories of ${histories.join(", ")} events`,
+      `${alone?.perSecond.toFixed(0)}/s alone; histories of ${histories.join(", ")} events`,
   );
   expect(Math.max(...histories)).toBeLessThan(HISTORY_BOUND);
   // The workflow tasks and timers between the groups' activities; were each webhook a group of its own, it would be

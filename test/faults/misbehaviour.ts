@@ -32,12 +32,6 @@ export const resets: Reply = (_request, response) => {
   return undefined;
 };
 
-/** Sends the headers and holds the connection. */
-export const headersOnly: Reply = (_request, response) => {
-  response.writeHead(200).flushHeaders();
-  return undefined;
-};
-
 /** Sends the headers and then a byte a second for as long as somebody listens. */
 export const byteASecond: Reply = async (_request, response) => {
   response.writeHead(200);

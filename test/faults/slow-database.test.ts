@@ -23,7 +23,7 @@ import { FULL_SIZE, tell } from "./scale.ts";
 const HANG_MS = 65_000;
 /** What is published before and while the database hangs. */
 const EVENTS = 2_000;
-const SLOW_EVENTS = FULL_SIZE ? 600 : 120;
+const SLOW_EVENTS = FULL_SIZE ? 600 : 60;
 /** How long receivers take to answer, in milliseconds. */
 const ANSWER_MS = 25;
 /** What is added to each packet in each direction, in milliseconds. */
