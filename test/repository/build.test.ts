@@ -2,14 +2,12 @@ import { globSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { build, TARGETS } from "../../scripts/build.ts";
 import { NONCE_PLACEHOLDER } from "../../src/contract/page-paths.ts";
+import { root as project, read } from "./project.ts";
 
 type Target = (typeof TARGETS)[keyof typeof TARGETS];
-
-const project = fileURLToPath(new URL("../..", import.meta.url));
 
 /** One small file of the documentation page's: compressing the others takes seconds. */
 const SWAGGER_UI = `import path from "node:path";
@@ -109,7 +107,7 @@ test("the sources of the page are all files that it imports", async () => {
   const reached = globSync(["web/vite.config.ts", "web/src/**/*.{ts,tsx}"], { cwd: project });
   const imported = new Set(reached);
   for (const file of reached) {
-    const text = await readFile(path.join(project, file), "utf8");
+    const text = read(file);
     for (const [, target = ""] of text.matchAll(/^(?:import|export)\s(?:[^;]*?from\s+)?"(\.[^"]+)"/gm)) {
       const found = path.join(path.dirname(file), target);
       if (!imported.has(found) && /\.tsx?$/.test(found)) reached.push(found);
@@ -122,7 +120,7 @@ test("the sources of the page are all files that it imports", async () => {
 });
 
 test("what is built is whole after many builds that end at the same moment", async () => {
-  for (let round = 0; round < 20; round += 1) {
+  for (let round = 0; round < 8; round += 1) {
     await write(says(`round ${round}`));
     await Promise.all(Array.from({ length: 6 }, () => told(QUICK)));
     expect(await readdir(path.join(root, QUICK.folder))).toEqual(expect.arrayContaining(FILES));

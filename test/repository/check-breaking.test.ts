@@ -1,16 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import os from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { compareWithMain } from "../../scripts/check-breaking.ts";
+import { newFolder } from "./project.ts";
 
 const BUF = "version: v2\nmodules:\n  - path: proto\nbreaking:\n  use: [FILE]\n";
 const PROTO = 'syntax = "proto3";\n\npackage a.v1;\n\nmessage A {\n  string name = 1;\n}\n';
 
 function project(): { root: string; write: (proto: string) => void } {
-  const root = mkdtempSync(path.join(os.tmpdir(), "webhook-breaking-"));
-  onTestFinished(() => rmSync(root, { recursive: true }));
+  const root = newFolder();
   const write = (proto: string) => writeFileSync(path.join(root, "proto/a/v1/a.proto"), proto);
   mkdirSync(path.join(root, "proto/a/v1"), { recursive: true });
   writeFileSync(path.join(root, "buf.yaml"), BUF);

@@ -1,12 +1,10 @@
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import os from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { compare, rulesOf, titlesOf } from "../../scripts/check-contract.ts";
+import { newFolder, read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 /** The sign is not written out in this file: the script would take its small inputs for titles. */
 const S = "\u00a7";
 
@@ -47,8 +45,7 @@ Rules:
 
 /** Runs the script on a contract and one test file. */
 function check(contract: string, testFile: string): { status: number | null; stdout: string } {
-  const folder = mkdtempSync(path.join(os.tmpdir(), "webhook-contract-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = newFolder();
   mkdirSync(path.join(folder, "test/deep"), { recursive: true });
   writeFileSync(path.join(folder, "contract.md"), contract);
   writeFileSync(path.join(folder, "test/deep/some.test.ts"), testFile);
@@ -70,7 +67,7 @@ test("a rule that says only what is not shown needs no test; a table beside it d
 });
 
 test("the project's contract has 29 rules to test, and 5 that say only what is not shown", () => {
-  const rules = rulesOf(readFileSync(path.join(root, "docs/contract.md"), "utf8"));
+  const rules = rulesOf(read("docs/contract.md"));
   expect(rules.filter(({ silent }) => !silent).map(({ number }) => number)).toEqual(
     (
       "1 2.1 2.2 2.3 3 4 4.1 4.2 4.2.1 4.2.2 4.3 4.3.1 4.3.2 5.1 5.2 5.3 5.4 5.5 " +

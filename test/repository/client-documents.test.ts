@@ -1,11 +1,10 @@
-import { globSync, readFileSync } from "node:fs";
+import { globSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { ERROR_DOMAIN, ERROR_REASONS } from "../../src/contract/errors.ts";
+import { read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const document = readFileSync(`${root}docs/clients.md`, "utf8");
+const document = read("docs/clients.md");
 
 const INCLUDE = /<!-- include (\S+) -->\n\n```\w+\n([\s\S]*?)```\n/g;
 const includedBy = (text: string) =>
@@ -20,15 +19,15 @@ test.each(globSync("clients/examples/**/*.*", { cwd: root }).sort())(
 
 test("the package's README.md shows the example in TypeScript as it is", () => {
   const file = "clients/examples/connect.ts";
-  const readme = readFileSync(`${root}clients/README.md`, "utf8");
-  expect(includedBy(readme).get(file)).toBe(readFileSync(root + file, "utf8"));
+  const readme = read("clients/README.md");
+  expect(includedBy(readme).get(file)).toBe(read(file));
 });
 
 test.each(["ts", "py", "go"])(
   "publishing.%s repeats calls with the statuses that docs/clients.md names",
   (language) => {
     const [, named = ""] = document.match(/Repeat calls that fail with ([A-Z_, or]+),/) ?? [];
-    const example = readFileSync(`${root}clients/examples/publishing/publishing.${language}`, "utf8");
+    const example = read(`clients/examples/publishing/publishing.${language}`);
     const repeated = [...example.matchAll(/\b(?:Code|StatusCode|codes)\.(\w+)\b(?!\{)/g)].map(
       ([, status = ""]) => status,
     );

@@ -1,14 +1,13 @@
 import { globSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import type { DescService } from "@bufbuild/protobuf";
 import { createRouterTransport } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import * as client from "../../clients/index.ts";
 import clientManifest from "../../clients/package.json" with { type: "json" };
 import manifest from "../../package.json" with { type: "json" };
+import { root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Files of the contract that programs have no use for: sessions are the settings page's own. */
 const LEFT_OUT = ["session"];
 

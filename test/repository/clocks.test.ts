@@ -1,10 +1,9 @@
-import { globSync, readFileSync } from "node:fs";
+import { globSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { findClocks } from "./clocks.ts";
+import { read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const files = globSync("test/**/*.{ts,tsx}", { cwd: root })
   .map((file) => file.split(path.sep).join("/"))
   .filter((file) => !/^test\/(faults|repository\/clocks)/.test(file))
@@ -17,7 +16,7 @@ const MEASURING = /^test\/(support\/(fuzz\/|test-api)|delivery\/limits\/in-fligh
 
 test("no assertion uses a clock, and every wait takes its limit from PATIENCE_MS, but in test/faults", () => {
   const found = files.flatMap((file) => {
-    const source = readFileSync(path.join(root, file), "utf8");
+    const source = read(file);
     const may = { measure: MEASURING.test(file), wait: file === WAIT_HELPER };
     const findings = findClocks(source, file.endsWith("x") ? "tsx" : "ts", may);
     return findings.map(({ line, rule, text }) => `${file}:${line}: ${rule}: ${text}`);

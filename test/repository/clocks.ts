@@ -75,7 +75,7 @@ function momentsOf(all: readonly Node[], textOf: (node: Node) => string): string
   const names = new Set<string>();
   for (let size = -1; size !== names.size; ) {
     size = names.size;
-    const moment = new RegExp(String.raw`^(?:${[MOMENT, ...[...names].map((n) => `${n}\\b`)].join("|")})`);
+    const moment = new RegExp(`^(?:${[MOMENT, ...[...names].map((n) => `${n}\\b`)].join("|")})`);
     for (const [name, value] of values) if (/^\w+$/.test(name) && moment.test(value)) names.add(name);
   }
   return String.raw`\b(?:${[MOMENT, ...names].join("|")})(?![\w:])`;

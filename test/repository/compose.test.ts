@@ -1,9 +1,8 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { parseEnv } from "node:util";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { variableNames } from "../../src/config/config.ts";
+import { read } from "./project.ts";
 
 /** A service as far as these tests look at it. */
 interface ComposeService {
@@ -22,7 +21,6 @@ interface ComposeService {
   environment?: Record<string, string>;
 }
 
-const read = (file: string) => readFileSync(fileURLToPath(new URL(`../../${file}`, import.meta.url)), "utf8");
 const text = read("docker-compose.yml");
 const services = Object.entries(
   (parse(text, { merge: true }) as { services: Record<string, ComposeService> }).services,

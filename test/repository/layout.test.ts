@@ -1,9 +1,7 @@
-import { existsSync, globSync, readFileSync } from "node:fs";
+import { existsSync, globSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-
-const root = fileURLToPath(new URL("../..", import.meta.url));
+import { read, root } from "./project.ts";
 
 /** What each folder may import from, beside itself. `src` stands for main.ts, service.ts and admin-key.ts: the wiring. */
 const MAY_IMPORT: Record<string, string[]> = {
@@ -61,7 +59,7 @@ interface Import {
 
 function importsOf(folder: string): Import[] {
   return globSync(`${folder}/**/*.{ts,tsx}`, { cwd: root }).flatMap((file) => {
-    const source = readFileSync(path.join(root, file), "utf8");
+    const source = read(file);
     const statements = source.matchAll(/^(?:import|export)\s[^;]*?from\s+"(\.[^"]+)"/gm);
     return [...statements].map(([, target]) => ({
       from: file,
@@ -132,7 +130,7 @@ test("tests are in a folder of the name of what they test", () => {
 
 test("workflows import nothing but Temporal's packages, themselves and types", () => {
   for (const file of globSync("workflows/**/*.ts", { cwd: root })) {
-    const source = readFileSync(path.join(root, file), "utf8");
+    const source = read(file);
     const packages = [...source.matchAll(/^import\s+(?!type\s)[^;]*?from\s+"([^".][^"]*)";$/gm)];
     for (const [, name] of packages) expect(name).toMatch(/^@temporalio\/(workflow|common)$/);
   }

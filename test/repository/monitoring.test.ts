@@ -1,10 +1,8 @@
 import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { DASHBOARD, dashboardJson, EXPRESSIONS } from "../../scripts/dashboard.ts";
-
-const read = (file: string) => readFileSync(fileURLToPath(new URL(`../../${file}`, import.meta.url)), "utf8");
+import { read } from "./project.ts";
 
 /** The metrics that an expression of Prometheus names, without its labels. */
 const metricsIn = (expression: string): string[] =>

@@ -2,12 +2,11 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { FIRST_NOTICE } from "../../src/contract/catalogue.ts";
 import { schemaValidator } from "../support/schema-validator.ts";
+import { read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const copy = mkdtempSync(path.join(os.tmpdir(), "webhook-event-type-"));
 const LEFT_OUT = ["node_modules", ".git", ".data", ".cache", "dist", "results"];
 
@@ -44,10 +43,6 @@ function within(block = "", depth: number, free: number): string {
     .slice(depth, -depth)
     .join("\n")
     .replace(/= \d+;/, `= ${free};`)}\n`;
-}
-
-function read(file: string): string {
-  return readFileSync(path.join(root, file), "utf8");
 }
 
 function run(...[program = "", ...args]: string[]): string {

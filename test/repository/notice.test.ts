@@ -1,9 +1,6 @@
-import { globSync, readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { globSync } from "node:fs";
 import { expect, test } from "vitest";
-
-const root = fileURLToPath(new URL("../..", import.meta.url));
-const read = (file: string) => readFileSync(`${root}/${file}`, "utf8");
+import { read, root } from "./project.ts";
 
 test("NOTICE names every file of third_party with its copyright and licence", () => {
   const notice = read("NOTICE");

@@ -1,21 +1,10 @@
 import { execFile, execFileSync, spawnSync } from "node:child_process";
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import os from "node:os";
+import { copyFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
+import { newFolder, read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const preflight = path.join(root, "scripts/preflight.cjs");
 
 /** A Node of the system's that is older than what the service needs, where there is one. */
@@ -57,15 +46,9 @@ test.skipIf(olderNode === undefined)("preflight can be read by an older Node tha
   expect(stderr).toContain("This needs Node 24.5 or later");
 });
 
-function makeClone(): string {
-  const clone = realpathSync(mkdtempSync(path.join(os.tmpdir(), "webhook-clone-")));
-  onTestFinished(() => rmSync(clone, { recursive: true }));
-  return clone;
-}
-
 test("npm install where Node 26 does not run, because libatomic is missing, fails and says what to install", () => {
-  const clone = makeClone();
-  const { scripts } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
+  const clone = newFolder();
+  const { scripts } = JSON.parse(read("package.json"));
   const { postinstall } = scripts;
   writeFileSync(
     path.join(clone, "package.json"),
@@ -86,7 +69,7 @@ test("npm install where Node 26 does not run, because libatomic is missing, fail
 });
 
 test("preflight in a clone without dependencies ends with 1 and says to install them", () => {
-  const clone = makeClone();
+  const clone = newFolder();
   mkdirSync(path.join(clone, "scripts"));
   copyFileSync(preflight, path.join(clone, "scripts/preflight.cjs"));
   const { status, stderr } = runWith(process.execPath, [path.join(clone, "scripts/preflight.cjs")]);

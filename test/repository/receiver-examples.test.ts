@@ -1,17 +1,16 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { connect } from "node:net";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseTarget } from "../../src/db/queue/webhooks.ts";
 import { createSecretBox, webhookSecretContext } from "../../src/db/webhooks/secret-box.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
+import { type Program, startProgram } from "../support/program.ts";
+import { read, root } from "./project.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const EXAMPLES = [
   { language: "TypeScript", file: "receiver.ts", command: process.execPath },
   { language: "Python", file: "receiver.py", command: "python3" },
@@ -20,8 +19,8 @@ const hasPython = spawnSync("python3", ["-c", "import standardwebhooks"]).status
 const BODY = '{"OrderId":1001,"OrderNumber":"Größe ≤ 1","Lines":[]}';
 
 test("docs/security.md links to every example for receivers", () => {
-  const document = readFileSync(`${root}/docs/security.md`, "utf8");
-  for (const file of readdirSync(`${root}/docs/examples`)) expect(document).toContain(`(examples/${file})`);
+  const document = read("docs/security.md");
+  for (const file of readdirSync(`${root}docs/examples`)) expect(document).toContain(`(examples/${file})`);
 });
 
 const box = createSecretBox(randomBytes(32));
@@ -41,33 +40,17 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
   const title = (text: string) =>
     skipped ? `${text} (skipped: this python3 has no package standardwebhooks)` : text;
   const current = secret();
-  let receiver: ChildProcess;
-  let port: number;
-  const lines: string[] = [];
+  let receiver: Program;
+  let port: string;
 
   beforeAll(async () => {
     if (skipped) return;
-    receiver = spawn(command, [`docs/examples/${file}`], {
-      cwd: root,
-      env: { ...process.env, PORT: "0", WEBHOOK_SECRET: current.given, PYTHONUTF8: "1" },
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    const output = createInterface({ input: receiver.stdout as NonNullable<ChildProcess["stdout"]> });
-    port = await new Promise<number>((resolve, reject) => {
-      receiver.once("error", reject);
-      receiver.once("exit", (code) => reject(new Error(`the receiver ended with ${code}`)));
-      output.on("line", (line) => {
-        const listening = /^listening on (\d+)$/.exec(line);
-        if (listening) resolve(Number(listening[1]));
-        else lines.push(line);
-      });
-    });
+    const environment = { PORT: "0", WEBHOOK_SECRET: current.given, PYTHONUTF8: "1" };
+    receiver = startProgram([command, `docs/examples/${file}`], { environment });
+    [, port = ""] = await receiver.until(/^listening on (\d+)$/m);
   });
   afterAll(async () => {
-    if (skipped) return;
-    const ended = new Promise((resolve) => receiver.once("close", resolve));
-    receiver.kill();
-    await ended;
+    if (!skipped) await receiver?.end("SIGTERM");
   });
 
   /** Sends what the service would send; answers the status. */
@@ -101,13 +84,11 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
   }
 
   test.skipIf(skipped)(title("takes a delivery of the service, once however often it comes"), async () => {
-    lines.length = 0;
     const id = randomUUID();
     expect([await deliver(undefined, { id }), await deliver(undefined, { id })]).toEqual([204, 204]);
     await deliver(undefined, { body: "{}" });
     await deliver();
-    await expect.poll(() => lines.filter((line) => line.startsWith("OrderDispatched")).length).toBe(2);
-    expect(lines[0]).toContain("OrderDispatched");
+    await expect.poll(() => receiver.printed().match(/^OrderDispatched/gm)?.length).toBe(2);
   });
 
   test.skipIf(skipped)(
@@ -125,7 +106,7 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
   );
 
   test.skipIf(skipped)(title("goes on after a sender that disconnects within a body"), async () => {
-    const sender = connect(port, "127.0.0.1");
+    const sender = connect(Number(port), "127.0.0.1");
     sender.end("POST /hooks HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc");
     await once(sender.resume(), "close");
     expect(await deliver()).toBe(204);

@@ -1,13 +1,10 @@
 import { execFile } from "node:child_process";
-import { copyFile, mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { copyFile, readFile } from "node:fs/promises";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
-
-const root = fileURLToPath(new URL("../..", import.meta.url));
+import { newFolder, read, root } from "./project.ts";
 
 /** What tests read of a CycloneDX document. */
 interface Sbom {
@@ -17,8 +14,7 @@ interface Sbom {
 }
 
 test("npm run sbom lists every production dependency with its version and hash, and no other", async () => {
-  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-sbom-"));
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  const folder = newFolder();
   for (const file of ["package.json", "package-lock.json"])
     await copyFile(path.join(root, file), path.join(folder, file));
   const [script = ""] = packageJson.scripts.sbom.match(/scripts\/sbom\.ts$/) ?? [];
@@ -27,7 +23,7 @@ test("npm run sbom lists every production dependency with its version and hash, 
 
   expect(sbom.bomFormat).toBe("CycloneDX");
   expect(sbom.metadata.component).toMatchObject({ name: packageJson.name, version: packageJson.version });
-  const lock = JSON.parse(await readFile(path.join(root, "package-lock.json"), "utf8")) as {
+  const lock = JSON.parse(read("package-lock.json")) as {
     packages: Record<string, { version: string; dev?: boolean; name?: string }>;
   };
   const installed = Object.entries(lock.packages)

@@ -1,18 +1,13 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { parseEnv } from "node:util";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { settingGroups, settingsDocument } from "../../scripts/settings-document.ts";
 import { readConfig, variableNames } from "../../src/config/config.ts";
 import { SECRETS_IN_FILES } from "../../src/config/secret-files.ts";
+import { read } from "./project.ts";
 
 const example = read(".env.example");
 const settings = [...settingGroups(example).values()].flat();
-
-function read(file: string): string {
-  return readFileSync(fileURLToPath(new URL(`../../${file}`, import.meta.url)), "utf8");
-}
 
 /** The maximum of a port, which .env.example does not repeat. */
 const PORTS = "65535";

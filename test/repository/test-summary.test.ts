@@ -1,16 +1,14 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import os from "node:os";
+import { writeFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
+import { newFolder, root } from "./project.ts";
 
-const script = fileURLToPath(new URL("../../scripts/test-summary.cjs", import.meta.url));
+const script = `${root}scripts/test-summary.cjs`;
 
 /** Runs the script on reports, of which undefined is not there; returns its lines and its exit code. */
 function summary(...reports: (string | undefined)[]) {
-  const folder = mkdtempSync(path.join(os.tmpdir(), "webhook-report-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = newFolder();
   const files = reports.map((report, n) => {
     const file = path.join(folder, `${n}.json`);
     if (report !== undefined) writeFileSync(file, report);

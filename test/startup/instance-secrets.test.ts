@@ -1,25 +1,19 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { ALL_PERMISSIONS, findApiKey, markRevoked } from "../../src/db/keys/api-keys.ts";
 import { ensureFirstAdmin } from "../../src/startup/first-admin.ts";
 import { findSecretKey } from "../../src/startup/instance-secrets.ts";
+import { temporaryFolder } from "../embedded/support.ts";
 import { empty, useDatabase } from "../support/database.ts";
 
 const run = promisify(execFile);
 const db = await useDatabase();
 
-async function newDataDir(): Promise<string> {
-  const dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-secrets-"));
-  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
-  return dataDir;
-}
-
 test("an empty secret-key is replaced by a key for the owner's eyes only, which stays", async () => {
-  const dataDir = await newDataDir();
+  const dataDir = await temporaryFolder();
   await writeFile(path.join(dataDir, "secret-key"), "");
   const key = await findSecretKey(undefined, dataDir);
   expect(key).toHaveLength(32);
@@ -29,7 +23,7 @@ test("an empty secret-key is replaced by a key for the owner's eyes only, which 
 });
 
 test("a damaged secret-key is kept, and refused with the remedy", async () => {
-  const dataDir = await newDataDir();
+  const dataDir = await temporaryFolder();
   await writeFile(path.join(dataDir, "secret-key"), "AAAA\n");
   await expect(findSecretKey(undefined, dataDir)).rejects.toThrow(/is damaged.*restore it from a backup/);
   expect(await readFile(path.join(dataDir, "secret-key"), "utf8")).toBe("AAAA\n");
@@ -38,7 +32,7 @@ test("a damaged secret-key is kept, and refused with the remedy", async () => {
 test.runIf(process.platform !== "win32")(
   "a start that cannot write the secret-key fails and leaves no file, and the next start makes the key",
   async () => {
-    const dataDir = await newDataDir();
+    const dataDir = await temporaryFolder();
     const module = new URL("../../src/startup/instance-secrets.ts", import.meta.url).href;
     const code = `const { findSecretKey } = await import(${JSON.stringify(module)}); await findSecretKey(undefined, process.argv[1]);`;
     const limited = run("sh", ["-c", 'ulimit -f 0; exec "$@"', "sh", process.execPath, "-e", code, dataDir]);
@@ -59,7 +53,7 @@ function configOf(dataDir: string) {
 }
 
 test("an empty admin-key is replaced by a key that works", async () => {
-  const dataDir = await newDataDir();
+  const dataDir = await temporaryFolder();
   await empty(db);
   await writeFile(path.join(dataDir, "admin-key"), "");
   const config = configOf(dataDir);
@@ -71,7 +65,7 @@ test("an empty admin-key is replaced by a key that works", async () => {
 });
 
 test("the key of an admin-key from before a new database works there, and one that was revoked stays revoked", async () => {
-  const dataDir = await newDataDir();
+  const dataDir = await temporaryFolder();
   const config = configOf(dataDir);
   await empty(db);
   const file = (await ensureFirstAdmin(db, config)) as string;
