@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { promisify } from "node:util";
 import type { Certificate } from "../../demo/certificates.ts";
 import type { Db } from "../../src/db/database.ts";
 import { rows } from "../../src/db/database.ts";
@@ -18,8 +17,6 @@ export interface Ledger {
   /** `https://localhost:port`. */
   url: string;
   entries: Entry[];
-  /** How many are open. */
-  connections(): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -47,7 +44,6 @@ export async function startLedger(
   return {
     url: `https://localhost:${(server.address() as AddressInfo).port}`,
     entries,
-    connections: promisify(server.getConnections.bind(server)),
     close() {
       server.closeAllConnections();
       return new Promise((resolve) => server.close(() => resolve()));
