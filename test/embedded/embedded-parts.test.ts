@@ -4,6 +4,7 @@ import { startEmbeddedParts } from "../../src/embedded/embedded-parts.ts";
 import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { findByCommand, markerOf } from "../../src/embedded/process/processes.ts";
 import { lockDataDir } from "../../src/embedded/service-lock.ts";
+import { until } from "../support/wait.ts";
 import { preparedFolder, silent } from "./support.ts";
 
 test("a start that is given up stops what has started", async () => {
@@ -32,4 +33,6 @@ test("a server that cannot be stopped is reported, and the parts after it are st
   onTestFinished(() => signals.mockRestore());
   await expect(stop()).rejects.toThrow("kill EPERM");
   await (await lockDataDir(dataDir)).release();
+  // It uses the folder until then.
+  await until(async () => (await findRunningPostgres(dataDir)) === null);
 });
