@@ -24,7 +24,7 @@ const LIMITED: [RegExp, number][] = [
   [/^(test|it)\b/, 2],
   [/^(beforeAll|beforeEach|afterAll|afterEach|onTestFinished)\b/, 1],
 ];
-const LIMIT = /^(timeout|testTimeout|hookTimeout): (?!PATIENCE_MS$)/;
+const LIMIT = /^(timeout|testTimeout|hookTimeout): (?!PATIENCE_MS$|\[)/;
 
 /**
  * Finds the assertions of a test file that use a clock, and the waits whose limit is not `PATIENCE_MS`. A test that measures a
