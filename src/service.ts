@@ -1,4 +1,3 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
 import packageJson from "../package.json" with { type: "json" };
 import { assertFreePort } from "./api/listeners/listening.ts";
@@ -27,6 +26,7 @@ import { observeCertificate, observePool, observeReplicaLag } from "./metrics/pr
 import { exportMetrics } from "./metrics/service-metrics.ts";
 import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
 import { startTracing } from "./metrics/tracing.ts";
+import { systemClock } from "./process/clock.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
 import { watchFiles } from "./process/watched-files.ts";
@@ -245,7 +245,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       const { giveUp } = overrides;
       if (!isPrepared || role === "worker" || giveUp?.aborted) return;
       api.turnAway();
-      await wait(config.shutdownDelayMs, undefined, giveUp ? { signal: giveUp } : {}).catch(() => {});
+      await systemClock.wait(config.shutdownDelayMs, giveUp && { signal: giveUp });
     };
     started.defer(async () => {
       await left;
