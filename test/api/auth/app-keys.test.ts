@@ -31,7 +31,7 @@ await foldDeltas(api.context.db);
 const webhooks = api.as(narrow.secret).webhooks;
 const keys = api.as(narrow.secret).keys;
 
-test("API keys and the app of its own are all that a key of an app lists", async () => {
+test("a key of an app lists only the app's keys and the app itself", async () => {
   expect((await keys.listApiKeys({})).apiKeys.map(({ id }) => id)).toEqual([wide.id, narrow.id]);
   expect((await keys.listInstalledApps({})).installedApps.map(({ id }) => id)).toEqual([appA]);
 });

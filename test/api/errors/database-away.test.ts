@@ -120,7 +120,7 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     await expectAway();
   });
 
-  test("all connections of the pool are taken for longer than callers wait for one", async () => {
+  test("all connections of the pool are in use for longer than a caller waits for one", async () => {
     const { client } = api.context.db;
     const { pool } = client;
     const taken = await Promise.all(Array.from({ length: pool.max }, () => client.acquireConnection()));

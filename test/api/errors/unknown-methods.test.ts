@@ -36,7 +36,7 @@ function callByGrpcJs(path: string): Promise<grpcJs.ServiceError | null> {
 test.each([
   ...PROTOCOLS,
   ["Connect over HTTP/2", () => createConnectTransport({ baseUrl: api.grpcUrl, httpVersion: "2" })] as const,
-])("over %s a method that there is not is UNIMPLEMENTED, with what was asked for", async (_, transport) => {
+])("over %s an unknown method is UNIMPLEMENTED, and the error names the method", async (_, transport) => {
   const error = await callUnknown(transport(api));
   expect([error.code, error.rawMessage]).toEqual([Code.Unimplemented, SAID]);
   expect(error.findDetails(ErrorInfoSchema)).toMatchObject([{ reason: "METHOD_NOT_SERVED" }]);

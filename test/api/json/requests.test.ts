@@ -192,7 +192,7 @@ test.each([
   expect(await db("api_keys").where("name", "k")).toEqual([]);
 });
 
-test("names in JSON may be those of the proto file, and numbers stand for enums", async () => {
+test("JSON may use the field names of the proto file, and numbers for enums", async () => {
   const body = JSON.stringify({ process: 1, url: "https://receiver.example/proto-names" });
   const { id } = (await callHttp(api, "WebhookService/CreateWebhook", { body })).json.webhook;
   const deleted = await post("WebhookService/DeleteWebhook", JSON.stringify({ webhook_id: id }));

@@ -13,7 +13,7 @@ const INVALID = emptyItems(2 * MIB);
 
 const api = await useApi();
 
-/** A valid event whose JSON has about so many bytes. */
+/** A valid event with about this number of bytes as JSON. */
 const event = (bytes: number) => ({
   idempotencyKey: `event-${bytes}`,
   userId: "tenant-1",

@@ -37,7 +37,7 @@ const inPieces = (bytes: Buffer, length: number) =>
     bytes.subarray(n * length, (n + 1) * length),
   );
 
-/** Reads a request's body. Answers what became of it by then, and how many messages it had. */
+/** Reads a request's body. Returns its result so far and the number of its messages. */
 function reading(
   method: DescMethod,
   body: AsyncIterable<Uint8Array>,

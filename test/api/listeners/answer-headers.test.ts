@@ -27,7 +27,7 @@ describe("no answer may be stored, shown to another caller or taken for another 
     ["Connect", 200, LIST, {}],
     ["Connect by GET", 200, `${LIST}?connect=v1&encoding=json&message=%7B%7D`, GET],
     ["Connect without a key", 401, LIST, { key: null }],
-    ["Connect with a field that there is not", 400, LIST, { body: '{"a":1}' }],
+    ["Connect with an unknown field", 400, LIST, { body: '{"a":1}' }],
     ["Connect with an unknown content type", 415, LIST, { type: "text/plain" }],
     ["Connect with a wrong method", 405, LIST, { verb: "PUT" }],
     ["an unknown method", 404, "WebhookService/No", { key: null }],

@@ -24,7 +24,7 @@ afterAll(async () => {
   await behindProxy.stop();
 });
 
-/** Opens so many connections. Answers those that stay open once the others have been refused. */
+/** Opens this number of connections. Returns those that stay open once the others are refused. */
 async function staying(port: number, count: number, expected: number): Promise<Socket[]> {
   const sockets: Socket[] = [];
   const closed = new Set<Socket>();

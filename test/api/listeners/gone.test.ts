@@ -52,7 +52,7 @@ const PROTOCOLS: [string, Transport][] = [
   ["Connect", createConnectTransport({ ...options, httpVersion: "1.1" })],
 ];
 
-describe.each(PROTOCOLS)("a caller over %s who goes away", (_name, transport) => {
+describe.each(PROTOCOLS)("a caller over %s that disconnects", (_name, transport) => {
   test("ends what the call was asking of the database", async () => {
     const release = await lock(api, "webhooks");
     onTestFinished(release);
@@ -66,7 +66,7 @@ describe.each(PROTOCOLS)("a caller over %s who goes away", (_name, transport) =>
   });
 });
 
-describe("a stream whose client goes away is no error in the log:", () => {
+describe("a stream whose client disconnects is not logged as an error:", () => {
   /** Fails unless the log says that the call of the method was canceled, and nothing worse. */
   async function expectCanceled(name: string): Promise<void> {
     const ended = () => lines.find(({ method }) => method?.endsWith(`/${name}`))?.code;
@@ -85,7 +85,7 @@ describe("a stream whose client goes away is no error in the log:", () => {
     };
   }
 
-  /** Starts a call on a session of its own. */
+  /** Starts a call on a separate session. */
   function openStream(path: string) {
     const session = http2.connect(api.url, { ca });
     const headers = { ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" };
@@ -138,7 +138,7 @@ const OPERATIONS = [
 describe.each([
   ["HTTP/1.1", false],
   ["HTTP/2", true],
-])("a REST caller over %s who goes away", (_name, allowH2) => {
+])("a REST caller over %s that disconnects", (_name, allowH2) => {
   const agent = new Agent({ connect: { ca }, allowH2 });
   afterAll(() => agent.destroy());
 
@@ -207,7 +207,7 @@ function closedResponse(): Promise<void> {
   });
 }
 
-test("a REST caller who goes away before the body has arrived is no failure of the database in the log", async () => {
+test("a REST caller that disconnects before the body has arrived is not logged as a database failure", async () => {
   const socket = openTls();
   await once(socket, "secureConnect");
   const head = `Host: a\r\nX-Service-Key: ${api.adminKey}\r\nContent-Type: application/json\r\nContent-Length: 100`;

@@ -35,7 +35,7 @@ const LISTED = [
   aWebhook({ id: 3n, url: "https://books.example/in", webhookProcess: 3, health: WebhookHealth.DEGRADED }),
 ];
 
-/** The list of these webhooks, newest first, as the service answers it: in pages of two. */
+/** The list of these webhooks, newest first, as the service returns it: in pages of 50. */
 function openList(at: string, all: Webhook[] = LISTED, answers: Answers = {}) {
   return open(at, {
     ...webhooks(...all),
