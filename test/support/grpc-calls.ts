@@ -2,11 +2,12 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { fileURLToPath } from "node:url";
-import { ConnectError } from "@connectrpc/connect";
+import type { ConnectError } from "@connectrpc/connect";
 import * as grpcJs from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import type { Db } from "../../src/db/database.ts";
+import { failure } from "./failure.ts";
 import { enveloped } from "./hostile-messages.ts";
 import type { TestApi } from "./test-api.ts";
 
@@ -20,7 +21,7 @@ const webhookMethods = loadSync("webhook/v1/webhook.proto", {
 
 /** How a call was refused; an error when it was not. */
 export async function refused(call: Promise<unknown>): Promise<ConnectError> {
-  const error = await call.then(() => undefined, ConnectError.from);
+  const error = await failure(call);
   if (!error) throw new Error("the call was not refused");
   return error;
 }

@@ -1,7 +1,7 @@
 import type { Code, ConnectError } from "@connectrpc/connect";
 import { expect } from "vitest";
-import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { failure } from "./failure.ts";
+import { reasonOf } from "./grpc-calls.ts";
 
 /**
  * Expects that a call is refused; answers the error.
@@ -16,8 +16,11 @@ export async function expectRefused(
   reason?: string,
 ): Promise<ConnectError> {
   const error = await failure(call);
-  const { reason: told } = error?.findDetails(ErrorInfoSchema)[0] ?? {};
-  expect([error?.code, error?.rawMessage, reason === undefined ? undefined : told]).toEqual([
+  expect([
+    error?.code,
+    error?.rawMessage,
+    reason === undefined || !error ? undefined : reasonOf(error),
+  ]).toEqual([
     code,
     typeof text === "string" ? expect.stringContaining(text) : expect.stringMatching(text),
     reason,
