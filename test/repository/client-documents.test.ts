@@ -6,21 +6,14 @@ import { read, root } from "./project.ts";
 
 const document = read("docs/clients.md");
 
-const INCLUDE = /<!-- include (\S+) -->\n\n```\w+\n([\s\S]*?)```\n/g;
-const includedBy = (text: string) =>
-  new Map([...text.matchAll(INCLUDE)].map(([, file = "", included]) => [file, included]));
-
-test.each(globSync("clients/examples/**/*.*", { cwd: root }).sort())(
-  "docs/clients.md links to %s",
-  (file) => {
+test("docs/clients.md links to every example", () => {
+  for (const file of globSync("clients/examples/**/*.*", { cwd: root }))
     expect(document).toContain(`(../${file.split(path.sep).join("/")})`);
-  },
-);
+});
 
 test("the package's README.md shows the example in TypeScript as it is", () => {
   const file = "clients/examples/connect.ts";
-  const readme = read("clients/README.md");
-  expect(includedBy(readme).get(file)).toBe(read(file));
+  expect(read("clients/README.md")).toContain(`<!-- include ${file} -->\n\n\`\`\`ts\n${read(file)}\`\`\`\n`);
 });
 
 test.each(["ts", "py", "go"])(

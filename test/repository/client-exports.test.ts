@@ -11,34 +11,25 @@ import { root } from "./project.ts";
 /** Files of the contract that programs have no use for: sessions are the settings page's own. */
 const LEFT_OUT = ["session"];
 
-const files = globSync("proto/webhook/v1/*.proto", { cwd: root })
-  .map((file) => path.basename(file, ".proto"))
-  .sort();
+const files = globSync("proto/webhook/v1/*.proto", { cwd: root }).map((file) =>
+  path.basename(file, ".proto"),
+);
 const exported: Record<string, unknown> = { ...client };
 const made = Object.values(client.createWebhookClients(createRouterTransport(() => {})));
 
 /** What buf makes of a file: messages, enums and services, by name. */
-async function generated(file: string): Promise<[string, unknown][]> {
-  return Object.entries(await import(`../../gen/webhook/v1/${file}_pb.ts`));
-}
-
-function isService(value: unknown): value is DescService {
-  return (value as { kind?: string } | null)?.kind === "service";
-}
+const generated = async (file: string): Promise<[string, unknown][]> =>
+  Object.entries(await import(`../../gen/webhook/v1/${file}_pb.ts`));
 
 test.each(files.filter((file) => !LEFT_OUT.includes(file)))(
   "the client package has everything of %s.proto, and a client of each of its services",
   async (file) => {
-    const names = await generated(file);
-    expect(names.length).toBeGreaterThan(0);
-    for (const [name, value] of names) {
+    for (const [name, value] of await generated(file)) {
       expect(exported[name], `clients/index.ts lacks ${name}`).toBe(value);
-      if (!isService(value)) continue;
-      const methods = value.methods.map(({ localName }) => localName);
-      expect(
-        made.map((each) => Object.keys(each)),
-        `createWebhookClients lacks ${name}`,
-      ).toContainEqual(methods);
+      const { kind, methods } = value as DescService;
+      if (kind !== "service") continue;
+      const names = methods.map(({ localName }) => localName);
+      expect(made.map(Object.keys), `createWebhookClients lacks ${name}`).toContainEqual(names);
     }
   },
 );

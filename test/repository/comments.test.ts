@@ -7,29 +7,28 @@ import { EventService, PublishEventRequestSchema } from "../../gen/webhook/v1/ev
 import { commentsOf } from "../../scripts/protoc-gen-comments.ts";
 import { commentOf } from "../../src/contract/comments.ts";
 
-test("comments of the proto files are found by what they stand at", () => {
-  expect(commentOf(DeliverySchema)).toBe("The delivery of one event to one webhook.");
-  expect(commentOf(DeliverySchema.field.nextAttempt)).toBe(
-    "The time of the next attempt, in the state retrying.",
-  );
-  expect(commentOf(DeliveryStateSchema.value[4])).toBeUndefined();
-  expect(commentOf(DeliveryStateSchema.value[6])).toBe(
-    "The webhook was deleted or the payload was erased first.",
-  );
-  expect(commentOf(ApiKeyService)).toBe(
-    "Manages API keys and installed apps. Every request must carry a key.",
-  );
-  expect(commentOf(ApiKeyService.method.listApiKeys)).toBe(
-    "Lists keys, including revoked ones, oldest first, in pages.",
-  );
-  const [data] = PublishEventRequestSchema.oneofs;
-  expect(data && commentOf(data)).toMatch(/^What happened\. /);
+test.each([
+  ["a message", DeliverySchema, /^The delivery of one event to one webhook\.$/],
+  ["a field", DeliverySchema.field.nextAttempt, /^The time of the next attempt, in the state retrying\.$/],
+  ["a value", DeliveryStateSchema.value[6], /^The webhook was deleted or the payload was erased first\.$/],
+  ["a service", ApiKeyService, /^Manages API keys and installed apps\. Every request must carry a key\.$/],
+  [
+    "a method",
+    ApiKeyService.method.listApiKeys,
+    /^Lists keys, including revoked ones, oldest first, in pages\.$/,
+  ],
+  ["a oneof", PublishEventRequestSchema.oneofs[0], /^What happened\. /],
+  [
+    "a method, of two paragraphs",
+    EventService.method.publishEvents,
+    /^Publishes up to .* the others\.\n\n.+$/,
+  ],
+])("the comment of the proto files at %s is found", (_what, at, comment) => {
+  expect(at && commentOf(at)).toMatch(comment);
 });
 
-test("a comment's paragraphs are one line each", () => {
-  const paragraphs = commentOf(EventService.method.publishEvents)?.split("\n\n") ?? [];
-  expect(paragraphs).toHaveLength(2);
-  expect(paragraphs[0]).toMatch(/^Publishes up to .* does not affect the others\.$/);
+test("what has no comment has none", () => {
+  expect(commentOf(DeliveryStateSchema.value[4] as (typeof DeliveryStateSchema)["value"][4])).toBeUndefined();
 });
 
 test("comments of nested declarations are found, after a line as well as above it, with their lists", () => {

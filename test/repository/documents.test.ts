@@ -16,29 +16,27 @@ function anchorsOf(file: string): string[] {
   );
 }
 
-test.each(documents)("every link of %s within the project leads somewhere", (file) => {
-  // Code in which an index is followed by a call looks like a link.
-  const prose = read(file).replace(/^```.*\n[\s\S]*?^```$/gm, "");
-  for (const [, target = ""] of prose.matchAll(/\]\((?!https?:)([^)]+)\)/g)) {
-    const [name = "", anchor] = target.split("#");
-    const linked = name === "" ? file : path.join(path.dirname(file), name);
-    expect(existsSync(path.join(root, linked)), `${target} in ${file}`).toBe(true);
-    if (anchor !== undefined) expect(anchorsOf(linked), `${target} in ${file}`).toContain(anchor);
-  }
-});
-
-test.each(documents)("every npm script that %s names exists", (file) => {
-  for (const [, name = ""] of read(file).matchAll(/npm run ([a-z][\w:-]*)/g)) {
-    expect(Object.keys(scripts), file).toContain(name);
-  }
-});
+test.each(documents)(
+  "every link of %s within the project leads somewhere, and every npm script that it names exists",
+  (file) => {
+    // Code in which an index is followed by a call looks like a link.
+    const prose = read(file).replace(/^```.*\n[\s\S]*?^```$/gm, "");
+    for (const [, target = ""] of prose.matchAll(/\]\((?!https?:)([^)]+)\)/g)) {
+      const [name = "", anchor] = target.split("#");
+      const linked = name === "" ? file : path.join(path.dirname(file), name);
+      expect(existsSync(path.join(root, linked)), `${target} in ${file}`).toBe(true);
+      if (anchor !== undefined) expect(anchorsOf(linked), `${target} in ${file}`).toContain(anchor);
+    }
+    for (const [, name = ""] of read(file).matchAll(/npm run ([a-z][\w:-]*)/g))
+      expect(scripts).toHaveProperty([name]);
+  },
+);
 
 test("every npm script first looks at the Node it runs under", () => {
   // postinstall finds out whether that Node runs at all.
   const { postinstall: _, ...others } = scripts;
-  for (const [name, command] of Object.entries(others)) {
+  for (const [name, command] of Object.entries(others))
     expect(command, name).toMatch(/^node scripts\/preflight\.cjs && /);
-  }
 });
 
 test("CI runs the README's commands: the install, the test command and the demo", () => {

@@ -38,11 +38,8 @@ function followContributing(): { number: number; text: string } {
 
 /** The lines within so many braces, with a number that is free. */
 function within(block = "", depth: number, free: number): string {
-  const lines = block.trimEnd().split("\n");
-  return `${lines
-    .slice(depth, -depth)
-    .join("\n")
-    .replace(/= \d+;/, `= ${free};`)}\n`;
+  const lines = block.trimEnd().split("\n").slice(depth, -depth);
+  return `${lines.join("\n").replace(/= \d+;/, `= ${free};`)}\n`;
 }
 
 function run(...[program = "", ...args]: string[]): string {

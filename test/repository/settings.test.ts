@@ -38,13 +38,9 @@ function plain(text = ""): number {
   return Number(amount) * (UNITS[unit] ?? 1);
 }
 
-test(".env.example has every setting, once, and no other", () => {
+test(".env.example has every setting, once, and no other, and explains it in one line above it, under a heading", () => {
   const names = [...example.matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name);
-  expect(names).toEqual([...new Set(names)]);
   expect(names.toSorted()).toEqual(variableNames.toSorted());
-});
-
-test(".env.example explains each setting in one line above it, under a heading", () => {
   expect(settings.map(({ name }) => name).toSorted()).toEqual(variableNames.toSorted());
   for (const { name, description } of settings) expect(description, name).toMatch(/^.{5,}\.$/);
 });
@@ -67,37 +63,27 @@ test("the lists of docs/configuration.md are those that .env.example makes", () 
   expect(current).toBe(generated);
 });
 
-/** Settings that other values of the Helm chart set, or that the chart decides. */
-const SET_BY_CHART = {
-  ROLE: "a Deployment each",
-  HOST: "every address of the pod, IPv4 and IPv6",
-  HTTP_PORT: "the image's, to which the Service leads",
-  GRPC_PORT: "the image's, to which the Service leads",
-  DATA_DIR: "for embedded servers only",
-  METRICS_PORT: "metrics.port",
-  TLS_CERT: "tls.secretName",
-  TLS_KEY: "tls.secretName",
-  SHUTDOWN_DELAY: "api.shutdownDelay",
-  DELIVERY_TIMEOUT: "worker.deliveryTimeoutSeconds",
-  TEMPORAL_ADDRESS: "temporal.address",
-};
+/** Settings that other values of the Helm chart set, or that the chart decides: role, ports of the image, probes. */
+const SET_BY_CHART =
+  "ROLE HOST HTTP_PORT GRPC_PORT DATA_DIR METRICS_PORT TLS_CERT TLS_KEY SHUTDOWN_DELAY DELIVERY_TIMEOUT TEMPORAL_ADDRESS".split(
+    " ",
+  );
 
-test("the Helm chart can set every setting, in one way", () => {
+test("the Helm chart can set every setting, in one way, and leaves Temporal's namespace to the profile unless it is set", () => {
   const schema = JSON.parse(read("deploy/helm/values.schema.json"));
   const { properties, patternProperties } = schema.properties.settings as Record<string, object>;
   const settings = Object.keys(properties ?? {});
-  const patterns = Object.keys(patternProperties ?? {});
-  const { secrets } = parse(read("deploy/helm/values.yaml")) as { secrets: { keys: Record<string, string> } };
+  const { secrets, temporal } = parse(read("deploy/helm/values.yaml")) as {
+    secrets: { keys: Record<string, string> };
+    temporal: { namespace: string };
+  };
   const own = settings.filter((name) => !name.endsWith("_FILE") || name === "TEMPORAL_CONFIG_FILE");
   const ofService = Object.keys(secrets.keys).filter((name) => name !== "TEMPORAL_API_KEY");
-  expect([...own, ...ofService, ...Object.keys(SET_BY_CHART)].sort()).toEqual(variableNames.toSorted());
+  expect([...own, ...ofService, ...SET_BY_CHART].sort()).toEqual(variableNames.toSorted());
   for (const name of [...SECRETS_IN_FILES, "TEMPORAL_API_KEY"]) expect(settings).toContain(`${name}_FILE`);
-  for (const name of [...Object.keys(SET_BY_CHART), ...Object.keys(secrets.keys)])
-    for (const pattern of patterns) expect(name).not.toMatch(new RegExp(pattern));
-});
-
-test("the Helm chart leaves Temporal's namespace to the profile, unless temporal.namespace is set", () => {
-  const { temporal } = parse(read("deploy/helm/values.yaml")) as { temporal: { namespace: string } };
+  for (const pattern of Object.keys(patternProperties ?? {}))
+    for (const name of [...SET_BY_CHART, ...Object.keys(secrets.keys)])
+      expect(name).not.toMatch(new RegExp(pattern));
   expect(temporal.namespace).toBe("");
   expect(read("deploy/helm/templates/_helpers.tpl")).toContain(
     "{{- with $root.Values.temporal.namespace }}\n- name: TEMPORAL_NAMESPACE\n",
