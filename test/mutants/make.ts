@@ -5,9 +5,9 @@
  */
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { parseAst } from "rolldown/parseAst";
+import { parseSync } from "rolldown/utils";
 import { randomOf } from "../support/random.ts";
-import { LIST, lineOf, type Mutant } from "./mutant.ts";
+import { LIST, lineOf, type Mutant, mutated } from "./mutant.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -17,189 +17,128 @@ const SIZE = 300;
 const SQL_SHARE = 0.3;
 const FOLDERS = ["src/db/queue", "src/delivery", "src/api/auth", "src/api/services", "src/contract"];
 
-/** A node of the syntax tree. */
-interface Node {
-  type: string;
-  start: number;
-  end: number;
-  [property: string]: unknown;
-}
+/** A pattern, and what replaces a match. */
+type Change = [pattern: RegExp, replacement: string | ((match: string) => string)];
 
-/** A change of a part of a file's text. */
-interface Change {
-  start: number;
-  end: number;
-  to: string;
-}
-
-const OPERATORS: Record<string, string> = {
-  "<": "<=",
-  "<=": "<",
-  ">": ">=",
-  ">=": ">",
-  "===": "!==",
-  "!==": "===",
-  "&&": "||",
-  "||": "&&",
-  "-": "+",
-  "*": "/",
-  "/": "*",
-};
-
-/** Changes of SQL: a pattern, and what stands in the place of what it finds. */
-const SQL_CHANGES: [RegExp, (found: string) => string][] = [
-  [/ <= /g, () => " < "],
-  [/ >= /g, () => " > "],
-  [/ < /g, () => " <= "],
-  [/ > /g, () => " >= "],
-  [/ = /g, () => " <> "],
-  [/ <> /g, () => " = "],
-  [/\bis distinct from\b/g, () => "is not distinct from"],
-  [/\bis not null\b/g, () => "is null"],
-  [/\bis null\b/g, () => "is not null"],
-  [/\band\b/g, () => "or"],
-  [/\bor\b/g, () => "and"],
-  [/\bnot exists\b/g, () => "exists"],
-  [/(?<!not )(?<!if )\bexists\b/g, () => "not exists"],
-  [/\b(least|greatest|min|max)\(/g, (found) => SWAPPED[found] as string],
-  [/\bdesc\b/g, () => "asc"],
-  [/(?<=order by [^,()]*), /g, () => " desc, "],
-  [/\blimit (?=:|\$|\d)/g, () => "limit 1 + "],
-  [/\bfor (no key )?update( of \w+)?( skip locked)?/g, () => ""],
-  [/(?<=[\s(])\d+(?=[\s),])/g, (found) => String(Number(found) + 1)],
-  [/ \+ /g, () => " - "],
-  [/ - /g, () => " + "],
+const swap = (pattern: RegExp, replacements: Record<string, string>): Change => [
+  pattern,
+  (match) => replacements[match] as string,
 ];
-const SWAPPED: Record<string, string> = {
-  "least(": "greatest(",
-  "greatest(": "least(",
-  "min(": "max(",
-  "max(": "min(",
-};
+
+const CODE: Change[] = [
+  swap(/(?<= )(<|<=|>|>=|===|!==|&&|\|\||-|\*|\/)(?= )/g, {
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "===": "!==",
+    "!==": "===",
+    "&&": "||",
+    "||": "&&",
+    "-": "+",
+    "*": "/",
+    "/": "*",
+  }),
+  swap(/\b(true|false)\b/g, { true: "false", false: "true" }),
+  [/!(?=[\w(])/g, ""],
+  [
+    /(?<![\w.])\d+(?![\w.])/g,
+    (number) => String(Number(number) < 10 ? Number(number) + 1 : Number(number) * 2),
+  ],
+  [/(?<=\b(if|while) )\(.*\)(?= )/g, (condition) => `(!${condition})`],
+  [/(?<=\breturn )[^;]*[^\w;][^;]*(?=;$)/g, "undefined"],
+  [/(?<=^\s*)(await )?[\w.#]+\(.*\);$/g, "void 0;"],
+];
+
+const SQL: Change[] = [
+  swap(/(?<= )(<=|>=|<|>|=|<>|\+|-)(?= )/g, {
+    "<=": "<",
+    ">=": ">",
+    "<": "<=",
+    ">": ">=",
+    "=": "<>",
+    "<>": "=",
+    "+": "-",
+    "-": "+",
+  }),
+  swap(/\bis not null\b|\bis null\b/g, { "is not null": "is null", "is null": "is not null" }),
+  swap(/\b(and|or|desc|least|greatest|min|max)\b/g, {
+    and: "or",
+    or: "and",
+    desc: "asc",
+    least: "greatest",
+    greatest: "least",
+    min: "max",
+    max: "min",
+  }),
+  swap(/\b(not )?exists\b/g, { "not exists": "exists", exists: "not exists" }),
+  [/\bis distinct from\b/g, "is not distinct from"],
+  [/(?<=order by [^,()]*), /g, " desc, "],
+  [/\blimit (?=:|\$|\d)/g, "limit 1 + "],
+  [/\bfor (no key )?update( of \w+)?( skip locked)?/g, ""],
+  [/(?<=[\s(])\d+(?=[\s),])/g, (number) => String(Number(number) + 1)],
+];
+/** Without an assignment, a statement is not SQL: every test would notice. */
 const ASSIGNMENT = /\bset\b|^\w+ = .*,|, \w+ = /;
+
+const COMMENT_OR_IMPORT = /\/\*[\s\S]*?\*\/|(?<!:)\/\/.*|^import [\s\S]*?;$/gm;
+const TEXT = /`[^`]*`|"[^"\n]*"/g;
 const IS_SQL = /\b(select|insert into|update \w+ set|delete from|where|order by)\b/;
 
-function isNode(value: unknown): value is Node {
-  return typeof value === "object" && value !== null && typeof (value as Node).type === "string";
+const blank = (text: string) => text.replaceAll(/[^\n]/g, " ");
+
+/** The code of a source and its SQL, each with spaces in the place of all else. */
+function partsOf(source: string): { code: string; sql: string } {
+  const bare = source.replaceAll(COMMENT_OR_IMPORT, blank);
+  let sql = blank(bare);
+  for (const { 0: text, index } of bare.matchAll(TEXT))
+    if (IS_SQL.test(text)) sql = sql.slice(0, index) + text + sql.slice(index + text.length);
+  return { code: bare.replaceAll(TEXT, blank), sql };
 }
 
-/** Calls back for each node that is code, and not a type. */
-function visit(node: Node, parent: Node | undefined, found: (node: Node, parent: Node | undefined) => void) {
-  if (
-    node.type.startsWith("TS") &&
-    !["TSAsExpression", "TSNonNullExpression", "TSSatisfiesExpression"].includes(node.type)
-  )
-    return;
-  if (node.type === "ImportDeclaration") return;
-  found(node, parent);
-  for (const value of Object.values(node)) {
-    for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) visit(child, node, found);
-  }
-}
-
-/** The changes of a file's code. */
-function codeChanges(source: string, program: Node): Change[] {
-  const changes: Change[] = [];
-  const text = ({ start, end }: Node) => source.slice(start, end);
-  visit(program, undefined, (node) => {
-    const { left, right, operator, test, argument, expression } = node as unknown as Record<string, Node> & {
-      operator: unknown;
-    };
-    const to = typeof operator === "string" ? OPERATORS[operator] : undefined;
-    if (["BinaryExpression", "LogicalExpression"].includes(node.type) && to && left && right) {
-      const start = source.indexOf(operator as string, left.end);
-      changes.push({ start, end: start + (operator as string).length, to });
-    }
-    if (["IfStatement", "ConditionalExpression", "WhileStatement"].includes(node.type) && test) {
-      changes.push({ start: test.start, end: test.end, to: `!(${text(test)})` });
-    }
-    if (node.type === "UnaryExpression" && operator === "!" && argument) {
-      changes.push({ start: node.start, end: argument.start, to: "" });
-    }
-    if (node.type === "Literal" && typeof node.value === "boolean") {
-      changes.push({ ...at(node), to: String(!node.value) });
-    }
-    if (node.type === "Literal" && typeof node.value === "number") {
-      changes.push({ ...at(node), to: String(node.value < 10 ? node.value + 1 : node.value * 2) });
-    }
-    if (node.type === "ExpressionStatement" && expression) {
-      const called = expression.type === "AwaitExpression" ? (expression.argument as Node) : expression;
-      if (called.type === "CallExpression") changes.push({ ...at(node), to: "void 0;" });
-    }
-    if (
-      node.type === "ReturnStatement" &&
-      argument &&
-      argument.type !== "Literal" &&
-      argument.type !== "Identifier"
-    ) {
-      changes.push({ ...at(argument), to: "undefined" });
-    }
-  });
-  return changes;
-}
-
-function at({ start, end }: Node): { start: number; end: number } {
-  return { start, end };
-}
-
-/** The changes of a file's SQL. */
-function sqlChanges(source: string, program: Node): Change[] {
-  const changes: Change[] = [];
-  const inText = (start: number, end: number) => {
-    const text = source.slice(start, end);
-    for (const [pattern, to] of SQL_CHANGES) {
-      for (const { index, 0: found } of text.matchAll(pattern)) {
-        // Without an assignment, the statement is not SQL: every test would notice.
-        if (found === " = " && ASSIGNMENT.test(lineOf(source, start + index).text)) continue;
-        changes.push({ start: start + index, end: start + index + found.length, to: to(found) });
-      }
-    }
-  };
-  visit(program, undefined, (node) => {
-    if (!IS_SQL.test(source.slice(node.start, node.end))) return;
-    if (node.type === "TemplateLiteral")
-      for (const { start, end } of node.quasis as Node[]) inText(start, end);
-    if (node.type === "Literal" && typeof node.value === "string") inText(node.start + 1, node.end - 1);
-  });
-  return changes;
-}
-
-/** The mutants of a file, of which each changes a part of one line. */
-function mutantsOf(
-  file: string,
-  changesOf: (source: string, program: Node) => Change[],
-): Omit<Mutant, "id">[] {
+/** Mutants that change one place of a part of a file. The changed file parses. */
+function mutantsOf(file: string, which: "code" | "sql", changes: readonly Change[]): Mutant[] {
   const source = readFileSync(`${root}/${file}`, "utf8");
-  const changes = changesOf(source, parseAst(source, { lang: "ts" }) as unknown as Node);
-  return changes.flatMap(({ start, end, to }) => {
-    const from = source.slice(start, end);
-    if (from.includes("\n") || from === to) return [];
-    const { text, column, nth } = lineOf(source, start);
-    return [{ file, line: text, nth, column, from, to }];
-  });
+  const found: Mutant[] = [];
+  let lineStart = 0;
+  for (const line of partsOf(source)[which].split("\n")) {
+    for (const [pattern, to] of changes)
+      for (const { index, 0: match } of line.matchAll(pattern)) {
+        const place = lineStart + index;
+        const from = source.slice(place, place + match.length);
+        const { text, column, nth } = lineOf(source, place);
+        found.push({
+          id: 0,
+          file,
+          line: text,
+          nth,
+          column,
+          from,
+          to: typeof to === "string" ? to : to(from),
+        });
+      }
+    lineStart += line.length + 1;
+  }
+  return found.filter(
+    (mutant) =>
+      !(which === "sql" && mutant.from === "=" && ASSIGNMENT.test(mutant.line)) &&
+      parseSync(file, mutated(source, mutant)).errors.length === 0,
+  );
 }
 
 const seed = Number(process.argv[2] ?? 1);
 const random = randomOf(seed);
 const files = FOLDERS.flatMap((folder) => globSync(`${folder}/**/*.ts`, { cwd: root })).sort();
 
-/** Takes some of the mutants at random. */
-function sample(all: Omit<Mutant, "id">[], size: number): Omit<Mutant, "id">[] {
-  const left = [...all];
+/** Takes some of the mutants of all files at random. */
+function sample(size: number, which: "code" | "sql", changes: readonly Change[]): Mutant[] {
+  const left = files.flatMap((file) => mutantsOf(file, which, changes));
   return Array.from({ length: size }, () => left.splice(Math.floor(random() * left.length), 1)[0] as Mutant);
 }
 
 const sqlSize = Math.round(SIZE * SQL_SHARE);
-const chosen = [
-  ...sample(
-    files.flatMap((file) => mutantsOf(file, sqlChanges)),
-    sqlSize,
-  ),
-  ...sample(
-    files.flatMap((file) => mutantsOf(file, codeChanges)),
-    SIZE - sqlSize,
-  ),
-];
-const mutants: Mutant[] = chosen.map((mutant, index) => ({ id: index + 1, ...mutant }));
+const mutants = [...sample(sqlSize, "sql", SQL), ...sample(SIZE - sqlSize, "code", CODE)].map(
+  (mutant, index) => ({ ...mutant, id: index + 1 }),
+);
 writeFileSync(LIST, `${JSON.stringify({ seed, mutants }, null, 1)}\n`);
 console.log(`${mutants.length} mutants of ${new Set(mutants.map(({ file }) => file)).size} files`);
