@@ -8,12 +8,11 @@
  * Results are appended to a file, one line each; mutants that have one there are not run again.
  */
 import { execFileSync, spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import {
   appendFileSync,
   existsSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -78,31 +77,18 @@ async function withMutants<T>(some: readonly Mutant[], work: () => Promise<T>): 
 
 /** The files of tests that fail; of the first failure on only those known by then, with `bail`. */
 async function failingFiles(files: readonly string[], bail: boolean, limitMs: number): Promise<string[]> {
-  const mark = randomUUID();
   const report = path.join(tree, "test/results/test.json");
   rmSync(report, { force: true });
   const vitest = spawn(
-    path.join(tree, "node_modules/.bin/node"),
+    process.execPath,
     ["node_modules/vitest/vitest.mjs", "run", ...files, ...(bail ? ["--bail=1"] : [])],
-    {
-      cwd: tree,
-      stdio: "ignore",
-      env: {
-        ...process.env,
-        PATH: `${path.join(tree, "node_modules/.bin")}${path.delimiter}${process.env.PATH}`,
-        MUTANTS_RUN: mark,
-      },
-    },
+    { cwd: tree, stdio: "ignore" },
   );
-  const isInTime = await new Promise<boolean>((resolve) => {
-    const limit = setTimeout(() => resolve(false), limitMs);
-    vitest.once("exit", () => {
-      clearTimeout(limit);
-      resolve(true);
-    });
-  });
-  killMarked(mark);
-  if (!isInTime) return ["none within the time limit"];
+  // The run's guardian then ends what the run has started.
+  const limit = setTimeout(() => vitest.kill("SIGKILL"), limitMs);
+  const [, signal] = await once(vitest, "exit");
+  clearTimeout(limit);
+  if (signal !== null) return ["none within the time limit"];
   if (!existsSync(report)) return ["none: the run did not start"];
   const { testResults } = JSON.parse(readFileSync(report, "utf8")) as {
     testResults: { name: string; status: string; message: string; assertionResults: { status: string }[] }[];
@@ -114,18 +100,6 @@ async function failingFiles(files: readonly string[], bail: boolean, limitMs: nu
         status === "failed" && (message !== "" || assertionResults.some((test) => test.status === "failed")),
     )
     .map(({ name }) => path.relative(tree, name));
-}
-
-/** Ends what a run has left behind: every process that has its mark in the environment. */
-function killMarked(mark: string): void {
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      if (readFileSync(`/proc/${pid}/environ`, "utf8").includes(`MUTANTS_RUN=${mark}`))
-        process.kill(Number(pid), "SIGKILL");
-    } catch {
-      // It has ended, or is another user's.
-    }
-  }
 }
 
 function tell(mutant: Mutant, killedBy: string | null): void {
