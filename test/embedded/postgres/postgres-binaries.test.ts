@@ -1,7 +1,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { lstat, readFile, rm } from "node:fs/promises";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { findPostgresBinaries } from "../../../src/embedded/postgres/postgres-binaries.ts";
 import { canReach, isRoot, NOBODY } from "../../../src/embedded/process/owner.ts";
@@ -32,17 +31,13 @@ test("where install scripts were blocked, the library links are made at the firs
   expect(execFileSync(postgres, ["--version"], { encoding: "utf8" })).toContain("PostgreSQL");
 });
 
-test("where the links cannot be made, the error says what to do", async () => {
+test("where the links cannot be made or the package is missing, the error says what to do", async () => {
   const { folder } = await unhydratedPackage();
   await rm(path.join(folder, "scripts"), { recursive: true });
   await expect(findPostgresBinaries(null, silent, folder)).rejects.toThrow(
     /is not usable[\s\S]*DATABASE_URL[\s\S]*--omit=optional[\s\S]*install scripts/,
   );
-});
-
-test("where the package is missing, the error says what to do", async () => {
-  const nowhere = fileURLToPath(new URL("../../dev/nowhere", import.meta.url));
-  await expect(findPostgresBinaries(null, silent, nowhere)).rejects.toThrow(
+  await expect(findPostgresBinaries(null, silent, path.join(folder, "nowhere"))).rejects.toThrow(
     /DATABASE_URL[\s\S]*--omit=optional/,
   );
 });
