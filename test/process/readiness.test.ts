@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { Agent, request } from "node:http";
@@ -12,65 +12,17 @@ import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/h
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { STATUS_CODES } from "../../src/contract/errors.ts";
-import { type ServiceOverrides, startService } from "../../src/service.ts";
-import { anyPort } from "../support/any-port.ts";
+import { startService } from "../../src/service.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { part } from "../support/parts.ts";
 import { startTemporalGateway } from "../support/temporal-gateway.ts";
-import {
-  keyedTransport,
-  ownTemporalNames,
-  quietRuntime,
-  startTestService,
-  WOKEN,
-} from "../support/test-service.ts";
+import { keyedTransport, ownTemporalNames, startTestService, WOKEN } from "../support/test-service.ts";
+import { adminKey, READY, readinessOf, startedService } from "./started-service.ts";
 
-const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
-const [{ address: TEMPORAL_ADDRESS }] = await Promise.all([part("temporal"), part("workflows")]);
+const addresses = Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
 
-/** Starts a service on a database of the test's own, until the end of the test. Its ports are known before it has started. */
-async function start(settings: Record<string, string>, overrides: ServiceOverrides = {}) {
-  const database = await createTestDatabase();
-  const giveUp = new AbortController();
-  const [httpPort, grpcPort] = [await anyPort(), await anyPort()];
-  quietRuntime();
-  const starting = startService(
-    readConfig({
-      HOST: "127.0.0.1",
-      HTTP_PORT: String(httpPort),
-      GRPC_PORT: String(grpcPort),
-      LOG_LEVEL: "silent",
-      SECRET_KEY: randomBytes(32).toString("base64"),
-      ADMIN_KEY: adminKey,
-      TEMPORAL_ADDRESS,
-      DATABASE_URL: database.url,
-      ...settings,
-    }),
-    { environment: { TEMPORAL_ADDRESS }, giveUp: giveUp.signal, ...overrides },
-  );
-  onTestFinished(async () => {
-    giveUp.abort();
-    await starting.then(
-      (service) => service.stop(),
-      () => {},
-    );
-    await database.drop();
-  });
-  const url = `http://127.0.0.1:${httpPort}`;
-  return { starting, url, httpPort, grpcPort, readiness: () => readiness(url) };
-}
-
-/** The status of `/readyz` and its reasons; 0 if nobody listens. */
-async function readiness(url: string): Promise<{ status: number; reasons: string[] }> {
-  const response = await fetch(`${url}/readyz`).catch(() => undefined);
-  const { reasons = [] } = ((await response?.json()) ?? {}) as { reasons?: string[] };
-  return { status: response?.status ?? 0, reasons };
-}
-
-const READY = { status: 200, reasons: [] };
-
-test("an API listens before its database is available, says why it is not ready, and serves once it is", async () => {
+test("an API listens, without HOST on IPv4 and on IPv6, before its database is available, says why it is not ready, and serves once it is", async () => {
   const database = await createTestDatabase();
   const gateway = await startDatabaseGateway(database.url);
   onTestFinished(async () => {
@@ -78,7 +30,9 @@ test("an API listens before its database is available, says why it is not ready,
     await database.drop();
   });
   await gateway.set("refuse");
-  const { starting, url, grpcPort, readiness } = await start({ ROLE: "api", DATABASE_URL: gateway.url });
+  const { starting, url, httpPort, grpcPort, readiness } = await startedService({
+    ...{ ROLE: "api", HOST: "", METRICS_PORT: "0", DATABASE_URL: gateway.url },
+  });
   await expect.poll(readiness).toEqual({
     status: 503,
     reasons: expect.arrayContaining([
@@ -94,17 +48,23 @@ test("an API listens before its database is available, says why it is not ready,
   expect(refused.headers.get("Retry-After")).not.toBeNull();
 
   await gateway.set("pass");
-  await starting;
+  const { metricsUrl = "" } = await starting;
   // An answer from before the start ended is kept for a moment.
   await expect.poll(readiness).toEqual(READY);
   expect((await webhooks.listWebhooks({})).webhooks).toEqual([]);
+  for (const host of ["127.0.0.1", "::1"].filter((address) => addresses.includes(address)))
+    for (const port of [httpPort, grpcPort, Number(new URL(metricsUrl).port)]) {
+      const socket = connect(port, host);
+      await once(socket, "connect");
+      socket.destroy();
+    }
 });
 
 test("a worker says without the API key that Temporal refuses access or has no such namespace, while it starts and while it runs", async () => {
   const gateway = await startTemporalGateway();
   gateway.answer(STATUS_CODES.UNAUTHENTICATED);
   const namespace = `missing-${randomUUID()}`;
-  const { starting, readiness } = await start(
+  const { starting, readiness } = await startedService(
     { ROLE: "worker" },
     {
       names: ownTemporalNames(namespace),
@@ -130,7 +90,7 @@ test("a worker says without the API key that Temporal refuses access or has no s
         `Temporal has no namespace "${namespace}" (TEMPORAL_NAMESPACE); create it: temporal operator namespace create --namespace ${namespace}`,
       ),
     );
-  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+  const connection = await Connection.connect(await part("temporal"));
   onTestFinished(() => connection.close());
   await connection.workflowService.registerNamespace({
     namespace,
@@ -160,7 +120,7 @@ test("a worker that cannot reach its database takes nothing from Temporal until 
 
   await gateway?.set("refuse");
   await expect
-    .poll(async () => (await readiness(service.url)).reasons)
+    .poll(async () => (await readinessOf(service.url)).reasons)
     .toContain("the delivery worker does not poll Temporal, because the database does not respond");
   const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
   const startRun = (taskQueue = action.taskQueue) =>
@@ -177,17 +137,14 @@ test("a worker that cannot reach its database takes nothing from Temporal until 
   await gateway?.set("pass");
   await expect.poll(isTaken).toBe(true);
   await service.untilFinal((await service.publish()).eventId);
-  expect(await readiness(service.url)).toEqual(READY);
+  expect(await readinessOf(service.url)).toEqual(READY);
 });
 
 test("a stopping API is not ready, yet serves calls for SHUTDOWN_DELAY and ends HTTP/1.1 connections", async () => {
-  const endDelay = new AbortController();
-  const { starting, url, grpcPort, readiness } = await start(
-    { ROLE: "api", SHUTDOWN_DELAY: "1m" },
-    { giveUp: endDelay.signal },
-  );
+  const { starting, url, grpcPort, giveUp, readiness } = await startedService({
+    ...{ ROLE: "api", SHUTDOWN_DELAY: "1m" },
+  });
   const { stop } = await starting;
-  onTestFinished(() => endDelay.abort());
   const transport = keyedTransport(grpcPort, adminKey);
   const webhooks = createClient(WebhookService, transport);
   await webhooks.listWebhooks({});
@@ -215,39 +172,25 @@ test("a stopping API is not ready, yet serves calls for SHUTDOWN_DELAY and ends 
   const during = await list();
   expect(during).toMatchObject({ status: 200, connection: "close", socket: before.socket });
   expect(await list()).toMatchObject({ status: 200 });
-  endDelay.abort();
+  giveUp.abort();
   await stopped;
   await expect(fetch(`${url}/healthz`)).rejects.toThrow();
 });
 
-const addresses = Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
-
-test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 and on IPv6", async () => {
-  const { starting, httpPort, grpcPort } = await start({ ROLE: "api", HOST: "", METRICS_PORT: "0" });
-  const { metricsUrl = "" } = await starting;
-  const metricsPort = Number(new URL(metricsUrl).port);
-  for (const host of ["127.0.0.1", "::1"])
-    for (const port of [httpPort, grpcPort, metricsPort]) {
-      const socket = connect(port, host);
-      await once(socket, "connect");
-      socket.destroy();
-    }
+test.each([
+  ["HTTP_PORT", "is in use by another program"],
+  ["GRPC_PORT", "is in use by another program"],
+  ["METRICS_PORT", "(EADDRINUSE)"],
+])("a %s in use is told before the embedded servers are started", async (variable, why) => {
+  const taken = createServer().listen(0, "127.0.0.1");
+  onTestFinished(() => void taken.close());
+  await once(taken, "listening");
+  const { port } = taken.address() as AddressInfo;
+  const dataDir = path.join(tmpdir(), `never-${randomUUID()}`);
+  const ports = { HTTP_PORT: "0", GRPC_PORT: "0", [variable]: String(port) };
+  const config = readConfig({ HOST: "127.0.0.1", LOG_LEVEL: "silent", DATA_DIR: dataDir, ...ports });
+  await expect(startService(config, { environment: {} })).rejects.toThrow(
+    `port ${port} ${why}; set ${variable} to another port`,
+  );
+  expect(existsSync(dataDir)).toBe(false);
 });
-
-test.each(["HTTP_PORT", "GRPC_PORT"])(
-  "a %s in use is told before the embedded servers are started",
-  async (variable) => {
-    const taken = createServer();
-    taken.listen(0, "127.0.0.1");
-    await once(taken, "listening");
-    onTestFinished(() => void taken.close());
-    const { port } = taken.address() as AddressInfo;
-    const dataDir = path.join(tmpdir(), `never-${randomUUID()}`);
-    const ports = { HTTP_PORT: "0", GRPC_PORT: "0", [variable]: String(port) };
-    const config = readConfig({ HOST: "127.0.0.1", LOG_LEVEL: "silent", DATA_DIR: dataDir, ...ports });
-    await expect(startService(config, { environment: {} })).rejects.toThrow(
-      `port ${port} is in use by another program; set ${variable} to another port`,
-    );
-    expect(existsSync(dataDir)).toBe(false);
-  },
-);

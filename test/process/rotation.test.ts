@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import type { ServerHttp2Session } from "node:http2";
@@ -10,33 +9,14 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { readConfig } from "../../src/config/config.ts";
 import { STATUS_CODES } from "../../src/contract/errors.ts";
-import { startService } from "../../src/service.ts";
 import { temporaryFolder } from "../embedded/support.ts";
-import { createTestDatabase } from "../support/database.ts";
 import { part } from "../support/parts.ts";
 import { startTemporalGateway } from "../support/temporal-gateway.ts";
-import { ownTemporalNames, quietRuntime } from "../support/test-service.ts";
+import { ownTemporalNames } from "../support/test-service.ts";
+import { adminKey, READY, startedService } from "./started-service.ts";
 
 const BETWEEN_CALLS_MS = 20;
-const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
-
-/** The settings of a process with a fresh database. */
-async function newSettings() {
-  const database = await createTestDatabase();
-  onTestFinished(() => database.drop());
-  return {
-    HOST: "127.0.0.1",
-    HTTP_PORT: "0",
-    GRPC_PORT: "0",
-    LOG_LEVEL: "silent",
-    DATABASE_URL: database.url,
-    SECRET_KEY: randomBytes(32).toString("base64"),
-    ADMIN_KEY: adminKey,
-  };
-}
-
 test("a TLS certificate is replaced while the service runs, and no call fails", async () => {
   const folder = await temporaryFolder();
   const authority = await createLocalAuthority();
@@ -47,19 +27,17 @@ test("a TLS certificate is replaced while the service runs, and no call fails", 
     await writeFile(keyFile, issued.key);
   };
   await install();
-  const service = await startService(
-    readConfig({ ...(await newSettings()), ROLE: "api", TLS_CERT: certFile, TLS_KEY: keyFile }),
-    { environment: {} },
-  );
+  const { starting, httpPort } = await startedService({ ROLE: "api", TLS_CERT: certFile, TLS_KEY: keyFile });
+  const { url } = await starting;
   const fingerprint = async () => {
-    const socket = connect({ port: service.httpPort, host: "localhost", ca: authority.cert });
+    const socket = connect({ port: httpPort, host: "localhost", ca: authority.cert });
     await once(socket, "secureConnect");
     const { fingerprint256 } = socket.getPeerCertificate();
     socket.destroy();
     return fingerprint256;
   };
   /** Calls over one connection that stays open, and over a new one for each call. */
-  const options = { baseUrl: service.url, nodeOptions: { ca: authority.cert } };
+  const options = { baseUrl: url, nodeOptions: { ca: authority.cert } };
   const headers = { "X-Service-Key": adminKey };
   const kept = createClient(WebhookService, createGrpcTransport(options));
   const stopping = new AbortController();
@@ -74,7 +52,6 @@ test("a TLS certificate is replaced while the service runs, and no call fails", 
   onTestFinished(async () => {
     stopping.abort();
     await load.catch(() => {});
-    await service.stop();
   });
 
   const first = await fingerprint();
@@ -85,7 +62,6 @@ test("a TLS certificate is replaced while the service runs, and no call fails", 
 });
 
 test("Temporal's API key is corrected while a worker waits for its first connection, and replaced while the worker runs; no call with a valid key is refused", async () => {
-  quietRuntime();
   const gateway = await startTemporalGateway();
   const valid = new Set(["first-key"]);
   const refused: string[] = [];
@@ -101,33 +77,18 @@ test("Temporal's API key is corrected while a worker waits for its first connect
   const keyFile = path.join(await temporaryFolder(), "api-key");
   await writeFile(keyFile, "wrong-key\n");
   const { address } = gateway;
-  const giveUp = new AbortController();
-  const starting = startService(
-    readConfig({
-      ...(await newSettings()),
-      ROLE: "worker",
-      DISPATCH_INTERVAL: "1s",
-      TEMPORAL_ADDRESS: address,
-    }),
+  const { starting, readiness } = await startedService(
+    { ROLE: "worker", DISPATCH_INTERVAL: "1s", TEMPORAL_ADDRESS: address },
     {
       names: ownTemporalNames(),
       environment: { TEMPORAL_ADDRESS: address, TEMPORAL_TLS: "false", TEMPORAL_API_KEY_FILE: keyFile },
       workflowBundle: { codePath: (await part("workflows")).bundle },
-      giveUp: giveUp.signal,
     },
   );
-  onTestFinished(async () => {
-    giveUp.abort();
-    await starting.then(
-      (service) => service.stop(),
-      () => {},
-    );
-  });
   await expect.poll(() => refused).not.toEqual([]);
   await writeFile(keyFile, "first-key\n");
-  const { url } = await starting;
-  const ready = async () => (await fetch(`${url}/readyz`)).status;
-  expect(await ready()).toBe(200);
+  await starting;
+  expect(await readiness()).toEqual(READY);
 
   refused.length = 0;
   valid.add("second-key");
@@ -135,11 +96,11 @@ test("Temporal's API key is corrected while a worker waits for its first connect
   // Readiness asks Temporal over the client's connection; tasks of the workers use the other one.
   await expect
     .poll(async () => {
-      expect(await ready()).toBe(200);
+      expect(await readiness()).toEqual(READY);
       return seen.get("second-key")?.size ?? 0;
     })
     .toBe(2);
   valid.delete("first-key");
-  expect(await ready()).toBe(200);
+  expect(await readiness()).toEqual(READY);
   expect(refused).toEqual([]);
 });

@@ -3,16 +3,14 @@ import { chmod, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { readConfig } from "../../src/config/config.ts";
-import { startService } from "../../src/service.ts";
 import { temporaryFolder } from "../embedded/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { part } from "../support/parts.ts";
 import { node, type Program, startProgram } from "../support/program.ts";
 import { startServiceProcess } from "../support/service-process.ts";
-import { quietRuntime } from "../support/test-service.ts";
 import { until } from "../support/wait.ts";
+import { startedService } from "./started-service.ts";
 
 await Promise.all([part("workflows"), part("page")]);
 
@@ -104,30 +102,16 @@ test.runIf(process.platform === "linux")(
   },
 );
 
-test.each(["api", "worker"])(
-  "role %s ends while the database is unavailable, when it is told to",
-  async (ROLE) => {
-    quietRuntime();
-    const giveUp = new AbortController();
-    const httpPort = await anyPort();
-    const starting = startService(
-      readConfig({
-        ...LOOPBACK,
-        ROLE,
-        HTTP_PORT: String(httpPort),
-        LOG_LEVEL: "silent",
-        DATABASE_URL: `postgres://nobody:nothing@${await nowhere()}/none`,
-        TEMPORAL_ADDRESS: await nowhere(),
-      }),
-      { environment: {}, giveUp: giveUp.signal },
-    );
-    starting.catch(() => {});
-    const reasons = async () => (await fetch(`http://127.0.0.1:${httpPort}/readyz`)).text();
-    await until(async () => /waits for its database/.test(await reasons().catch(() => "")));
-    giveUp.abort();
-    await expect(starting).rejects.toThrow("aborted");
-  },
-);
+// The next test has an API do so.
+test("a worker ends while the database is unavailable, when it is told to", async () => {
+  const { starting, readiness, giveUp } = await startedService({
+    ...{ ROLE: "worker", DATABASE_URL: `postgres://nobody:nothing@${await nowhere()}/none` },
+  });
+  starting.catch(() => {});
+  await until(async () => /waits for its database/.test((await readiness()).reasons.join()));
+  giveUp.abort();
+  await expect(starting).rejects.toThrow("aborted");
+});
 
 /** Loaded before the service: while `src/service.ts` is loaded, prints its pid and waits for the end of its parent. */
 const WAITS_FOR_ORPHANHOOD = `

@@ -42,47 +42,29 @@ test.runIf(process.platform !== "win32")(
   },
 );
 
-/** The settings of a service that embeds its database. */
-function configOf(dataDir: string) {
+test("an empty admin-key is replaced by a key that works, works for a new database too, and stays revoked", async () => {
+  const dataDir = await temporaryFolder();
   const urls = { url: undefined, directUrl: undefined, readUrl: undefined };
-  return {
-    adminKey: undefined,
-    dataDir,
-    database: { ...urls, poolSize: 2, preparedStatements: true },
+  const database = { ...urls, poolSize: 2, preparedStatements: true };
+  const file = path.join(dataDir, "admin-key");
+  const start = async () => {
+    await ensureFirstAdmin(db, { adminKey: undefined, dataDir, database });
+    return (await readFile(file, "utf8")).trim();
   };
-}
-
-test("an empty admin-key is replaced by a key that works", async () => {
-  const dataDir = await temporaryFolder();
   await empty(db);
-  await writeFile(path.join(dataDir, "admin-key"), "");
-  const config = configOf(dataDir);
-  const file = (await ensureFirstAdmin(db, config)) as string;
-  const secret = (await readFile(file, "utf8")).trim();
-  expect(await findApiKey(db, secret)).toMatchObject({ name: "Administrator" });
-  await ensureFirstAdmin(db, config);
-  expect((await readFile(file, "utf8")).trim()).toBe(secret);
-});
-
-test("the key of an admin-key from before a new database works there, and one that was revoked stays revoked", async () => {
-  const dataDir = await temporaryFolder();
-  const config = configOf(dataDir);
-  await empty(db);
-  const file = (await ensureFirstAdmin(db, config)) as string;
-  const secret = (await readFile(file, "utf8")).trim();
+  await writeFile(file, "");
+  const secret = await start();
+  const administrator = { name: "Administrator", permissions: ALL_PERMISSIONS, prefix: secret.slice(0, 12) };
+  expect(await findApiKey(db, secret)).toMatchObject(administrator);
+  expect(await start()).toBe(secret);
 
   // As a new database is.
   await empty(db);
-  await ensureFirstAdmin(db, config);
-  expect((await readFile(file, "utf8")).trim()).toBe(secret);
+  expect(await start()).toBe(secret);
   const restored = await findApiKey(db, secret);
-  expect(restored).toMatchObject({
-    name: "Administrator",
-    permissions: ALL_PERMISSIONS,
-    prefix: secret.slice(0, 12),
-  });
+  expect(restored).toMatchObject(administrator);
 
   await markRevoked(db, restored?.id as string);
-  await ensureFirstAdmin(db, config);
+  await start();
   expect(await findApiKey(db, secret)).toBeNull();
 });
