@@ -11,12 +11,8 @@ export interface WebhookBuilder {
   for(process: number): WebhookBuilder;
   /** The id of the API key that owns it. That of a fresh key unless given. */
   ownedBy(apiKeyId: string): WebhookBuilder;
-  /** The id of the installed app. None unless given. */
-  ofApp(installedAppId: string): WebhookBuilder;
   /** Since now unless given. */
   paused(since?: Date): WebhookBuilder;
-  /** The maximum number of deliveries per second, of which the first second's are there. */
-  limited(perSecond: number): WebhookBuilder;
   /** Other columns. */
   with(columns: Record<string, unknown>): WebhookBuilder;
   /** Deliveries for it, pending unless they say otherwise. */
@@ -35,9 +31,7 @@ export function aWebhook(
     at: (url) => changed({ url, target_url: url }),
     for: (process) => changed({ process }),
     ownedBy: (apiKeyId) => changed({ api_key_id: apiKeyId }),
-    ofApp: (installedAppId) => changed({ installed_app_id: installedAppId }),
     paused: (since = new Date()) => changed({ paused: since }),
-    limited: (perSecond) => changed({ rate_limit: perSecond, rate_tokens: perSecond }),
     with: changed,
     having: (...more) => aWebhook(columns, [...deliveries, ...more]),
     async in(db) {
@@ -67,18 +61,10 @@ export function aWebhook(
   };
 }
 
-/** An API key to be stored. */
-export interface KeyBuilder {
-  with(more: Partial<NewApiKey>): KeyBuilder;
-  /** Stores it. */
-  in(db: Db): Promise<{ id: string; secret: string }>;
-}
-
-/** A key with the permission to publish and no other. */
-export function aKey(more: Partial<NewApiKey> = {}): KeyBuilder {
+/** A key with the permission to publish and no other. `in` stores it. */
+export function aKey(more: Partial<NewApiKey> = {}) {
   return {
-    with: (changes) => aKey({ ...more, ...changes }),
-    async in(db) {
+    async in(db: Db): Promise<{ id: string; secret: string }> {
       const { key, secret } = await createApiKey(db, { name: "test", permissions: [3], ...more });
       return { id: key.id, secret };
     },

@@ -127,18 +127,10 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
   };
 }
 
+const FIELDS = "SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
 /** PostgreSQL's ErrorResponse, byte for byte. */
-const STARTING = errorResponse({
-  S: "FATAL",
-  V: "FATAL",
-  C: "57P03",
-  M: "the database system is starting up",
-});
-
-function errorResponse(fields: Record<string, string>): Buffer {
-  const text = Object.entries(fields).map(([name, value]) => `${name}${value}\0`);
-  const body = Buffer.from(`${text.join("")}\0`);
-  const head = Buffer.alloc(5, "E");
-  head.writeInt32BE(body.length + 4, 1);
-  return Buffer.concat([head, body]);
-}
+const STARTING = Buffer.concat([
+  Buffer.from("E"),
+  Buffer.from([0, 0, 0, FIELDS.length + 4]),
+  Buffer.from(FIELDS),
+]);

@@ -1,6 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import * as http2 from "node:http2";
 import { fileURLToPath } from "node:url";
 import type { ConnectError } from "@connectrpc/connect";
 import * as grpcJs from "@grpc/grpc-js";
@@ -10,6 +8,7 @@ import type { Db } from "../../src/db/database.ts";
 import { failure } from "./failure.ts";
 import { enveloped } from "./hostile-messages.ts";
 import type { TestApi } from "./test-api.ts";
+import { callGrpc } from "./wire.ts";
 
 type MethodDefinition = grpcJs.MethodDefinition<object, object>;
 
@@ -85,27 +84,10 @@ export function foreignClient({ grpcPort, adminKey }: TestApi) {
 }
 
 /** The trailers of a gRPC call as they are on the wire, and their size as HTTP/2 counts it, in bytes. */
-export async function grpcTrailers(
-  { grpcUrl, adminKey }: TestApi,
-  path: string,
-  message: Uint8Array,
-): Promise<{ trailers: http2.IncomingHttpHeaders; bytes: number }> {
-  const session = http2.connect(grpcUrl);
-  try {
-    const stream = session.request({
-      ":method": "POST",
-      ":path": path,
-      "content-type": "application/grpc+proto",
-      te: "trailers",
-      "x-service-key": adminKey,
-    });
-    stream.end(enveloped(message));
-    const [trailers] = (await once(stream.resume(), "trailers")) as [http2.IncomingHttpHeaders];
-    const sizes = Object.entries(trailers).map(([name, value]) => name.length + String(value).length + 32);
-    return { trailers, bytes: sizes.reduce((sum, size) => sum + size, 0) };
-  } finally {
-    session.destroy();
-  }
+export async function grpcTrailers(api: TestApi, path: string, message: Uint8Array) {
+  const { trailers } = await callGrpc(api, path, { body: enveloped(message) });
+  const sizes = Object.entries(trailers).map(([name, value]) => name.length + String(value).length + 32);
+  return { trailers, bytes: sizes.reduce((sum, size) => sum + size, 0) };
 }
 
 /** An API, as far as its database goes. */

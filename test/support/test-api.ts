@@ -8,7 +8,7 @@ import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
-import { type Api, type ApiOptions, startApi } from "../../src/api/server.ts";
+import { type ApiOptions, startApi } from "../../src/api/server.ts";
 import { readConfig } from "../../src/config/config.ts";
 import type { StaleReads } from "../../src/db/connections/read-replica.ts";
 import { openDatabase } from "../../src/db/database.ts";
@@ -22,7 +22,7 @@ import { createApiInstruments } from "../../src/metrics/instruments.ts";
 import { grpc } from "./clients.ts";
 import { createTestDatabase, empty } from "./database.ts";
 import { DESCRIBED_TIMEOUT_MS, expectDescribed } from "./described-answers.ts";
-import { type ServiceClients, serviceClients } from "./service-clients.ts";
+import { serviceClients } from "./service-clients.ts";
 
 /** An envelope as REST answers it; numbers as JSON.parse reads them. */
 export interface Envelope {
@@ -53,31 +53,7 @@ export interface RestRequest {
 }
 
 /** The real API on a database of its own, or on one that the files of a worker share. */
-export interface TestApi extends Api, ServiceClients {
-  /** Clients with a key's secret; the members of this name have the administrator's. */
-  as(secret: string): ServiceClients;
-  context: ApiContext;
-  databaseUrl: string;
-  /** Address of the gRPC listener. */
-  grpcUrl: string;
-  /** Secret of a key with every permission; another one after `empty`. */
-  readonly adminKey: string;
-  readonly adminKeyId: string;
-  /** A client of a service, over one connection for all. Calls carry the secret, the administrator's unless given. */
-  client<Service extends DescService>(service: Service, secret?: string): Client<Service>;
-  /** Removes all rows, makes a new administrator's key, and has caches read again. */
-  empty(): Promise<void>;
-  /** Registers a webhook, for OrderDispatched at an address of its own unless given; answers its id. */
-  register(webhook?: { process?: WebhookProcess; url?: string; key?: string }): Promise<bigint>;
-  /** Makes an installed app; answers its id. */
-  app(name?: string): Promise<string>;
-  /** Makes a key; every permission unless told. */
-  key(options?: Partial<NewApiKey>): Promise<{ id: string; secret: string }>;
-  /** Revokes a key and deletes its webhooks. */
-  revoke(apiKeyId: string): ReturnType<ServiceClients["keys"]["revokeApiKey"]>;
-  /** Calls REST and holds the answer against the OpenAPI description. */
-  rest(method: string, path: string, request?: RestRequest): Promise<RestAnswer>;
-}
+export type TestApi = Awaited<ReturnType<typeof startTestApi>>;
 
 /** Longer than any result is cached, in milliseconds. */
 const CACHED_MS = 86_400_000;
@@ -91,7 +67,7 @@ export async function startTestApi(
       /** Makes what lists are read with. */
       reads?: (log: ApiContext["log"]) => StaleReads;
     } = {},
-): Promise<TestApi> {
+) {
   const database = options.databaseUrl
     ? { url: options.databaseUrl, drop: async () => {} }
     : await createTestDatabase();
@@ -118,37 +94,58 @@ export async function startTestApi(
     ...(options.tryRequest ? { tryRequest: options.tryRequest } : {}),
   };
   const started = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
-  const key: TestApi["key"] = async (more) => {
+  /** Makes a key; every permission unless told. */
+  const key = async (more?: Partial<NewApiKey>): Promise<{ id: string; secret: string }> => {
     const made = await createApiKey(db, { name: "test", permissions: ALL_PERMISSIONS, ...more });
     return { id: made.key.id, secret: made.secret };
   };
   let admin = await key({ name: "admin" });
   const grpcUrl = `http://127.0.0.1:${started.grpcPort ?? started.httpPort}`;
   const connection = new Http2SessionManager(grpcUrl);
-  const client: TestApi["client"] = (service, secret) => createClient(service, grpc(api, secret, connection));
+  const keyed = {
+    grpcUrl,
+    /** Secret of a key with every permission; another one after `empty`. */
+    get adminKey(): string {
+      return admin.secret;
+    },
+    get adminKeyId(): string {
+      return admin.id;
+    },
+  };
+  /** A client of a service, over one connection for all. Calls carry the secret, the administrator's unless given. */
+  const client = <Service extends DescService>(service: Service, secret?: string): Client<Service> =>
+    createClient(service, grpc(keyed, secret, connection));
   const as = (secret?: string) => serviceClients((service) => client(service, secret));
-  const api: Omit<TestApi, keyof ServiceClients> = {
+  return Object.assign(keyed, as(), {
     ...started,
     context,
     databaseUrl: database.url,
-    grpcUrl,
-    get adminKey() {
-      return admin.secret;
-    },
-    get adminKeyId() {
-      return admin.id;
-    },
     key,
     client,
+    /** Clients with a key's secret; the members of this name have the administrator's. */
     as,
-    async register({ process = 1, url = freshUrl(), key: secret } = {}) {
+    /** Registers a webhook, for OrderDispatched at an address of its own unless given; answers its id. */
+    async register({
+      process = 1,
+      url = freshUrl(),
+      key: secret,
+    }: {
+      process?: WebhookProcess;
+      url?: string;
+      key?: string;
+    } = {}) {
       const { webhook } = await client(WebhookService, secret).createWebhook({ process, url });
       return webhook?.id as bigint;
     },
-    revoke: (apiKeyId) =>
+    /** Revokes a key and deletes its webhooks. */
+    revoke: (apiKeyId: string) =>
       as().keys.revokeApiKey({ apiKeyId, webhooks: { case: "deleteWebhooks", value: {} } }),
+    /** Makes an installed app; answers its id. */
     app: async (name = "app") => (await createInstalledApp(db, name)).id,
-    rest: (method, path, request) => callRest(started.url, admin.secret, method, path, request),
+    /** Calls REST and holds the answer against the OpenAPI description. */
+    rest: (method: string, path: string, request?: RestRequest) =>
+      callRest(started.url, admin.secret, method, path, request),
+    /** Removes all rows, makes a new administrator's key, and has caches read again. */
     async empty() {
       await empty(db);
       admin = await key({ name: "admin" });
@@ -159,8 +156,7 @@ export async function startTestApi(
       await db.destroy();
       await database.drop();
     },
-  };
-  return Object.assign(api, as());
+  });
 }
 
 let shared: Promise<TestApi> | undefined;

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 
 /** Ticks of the processor per second, in the files of /proc; the same on all Linux systems that Node runs on. */
 const TICKS = 100;
-const INTERVAL_MS = 500;
+const INTERVAL_MS = 2_000;
 /** How `test-file.ts` names the process of a worker while a file runs in it. */
 const WORKER = /^test: test\/([^/]+)\//;
 /** How PostgreSQL names a process that serves a database of `createTestDatabase`. */
@@ -41,8 +41,8 @@ function titleOf(pid: number): string {
 }
 
 /**
- * Counts the processor time of this process and of all that it starts, by top folder of `test`. Looks at all processes twice a
- * second, because their times are gone when they end; what ends between two looks is in its parent's times.
+ * Counts the processor time of this process and of all that it starts, by top folder of `test`. Looks at all processes again and
+ * again, because their times are gone when they end; what ends between two looks is in its parent's times.
  *
  * @returns ends it, and answers the seconds by folder; null on systems without /proc
  */
@@ -71,7 +71,7 @@ export function countProcessorTime(): () => Map<string, number> | null {
       const title = titleOf(pid);
       const [, worker] = BACKEND.exec(title) ?? [];
       if (worker !== undefined) return folderOf(Number(worker));
-      if (title.startsWith("postgres: ")) return "PostgreSQL itself";
+      if (title.startsWith("postgres: ") || title.includes("/postgres -D ")) return "PostgreSQL itself";
       if (title.includes("start-dev")) return "Temporal";
       return WORKER.exec(title)?.[1];
     };

@@ -19,26 +19,20 @@ const LONG_FILES = [
  */
 export class LongWaitsFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const sorted = await super.sort(files);
-    const turns = new Map<TestSpecification, number>();
     const seen = new Map<string, number>();
-    for (const file of sorted) {
-      const place = placeOf(file);
-      const folder = place.split("/")[0] as string;
-      if (file.project.config.isolate) turns.set(file, -1);
-      else if (LONG_FILES.includes(place)) turns.set(file, 0);
-      else if (LONG.includes(folder)) {
-        const turn = seen.get(folder) ?? 0;
-        seen.set(folder, turn + 1);
-        turns.set(file, turn);
-      }
-    }
-    const turnOf = (file: TestSpecification) => turns.get(file) ?? Number.POSITIVE_INFINITY;
-    return sorted.sort((one, other) => (turnOf(one) === turnOf(other) ? 0 : turnOf(one) - turnOf(other)));
+    const turnOf = ({ project, moduleId }: TestSpecification): number => {
+      const place = path.relative(path.join(project.config.root, "test"), moduleId).replaceAll(path.sep, "/");
+      const [folder = ""] = place.split("/");
+      if (project.config.isolate) return -1;
+      if (LONG_FILES.includes(place)) return 0;
+      if (!LONG.includes(folder)) return Number.MAX_VALUE;
+      const turn = seen.get(folder) ?? 0;
+      seen.set(folder, turn + 1);
+      return turn;
+    };
+    return (await super.sort(files))
+      .map((file) => ({ file, turn: turnOf(file) }))
+      .sort((one, other) => one.turn - other.turn)
+      .map(({ file }) => file);
   }
-}
-
-/** The file's path in the folder `test`, with slashes. */
-function placeOf({ project, moduleId }: TestSpecification): string {
-  return path.relative(path.join(project.config.root, "test"), moduleId).replaceAll(path.sep, "/");
 }

@@ -24,9 +24,9 @@ export async function startTemporal(folder: string): Promise<Started<"temporal">
     uiPort: 0,
     searchAttributes: SEARCH_ATTRIBUTES,
     sqlitePragmas: FAST,
-    // Files that make a namespace wait until all parts of the server know it.
+    // Files that make a namespace wait until all parts of the server know it, which by default takes ten times as long.
     dynamicConfig: {
-      "system.namespaceCacheRefreshInterval": '"200ms"',
+      "system.namespaceCacheRefreshInterval": '"1s"',
       ...PROMPT_TIMERS,
       ...ONE_PARTITION,
     },
