@@ -6,6 +6,11 @@ import type { Db } from "../../../../src/db/database.ts";
  */
 export type Fault = number | "answer lost" | null;
 
+/** A call that was made. Without an answer the caller does not know whether it is done. */
+export type Call<T> =
+  | { heard: true; done: true; answer: T }
+  | { heard: false; done: boolean; answer?: never };
+
 const connectionLost = () => Object.assign(new Error("connection lost"), { code: "ECONNRESET" });
 
 /** Fails from the n-th statement on. */
@@ -30,23 +35,13 @@ function breaking(on: Db, n: number): Db {
   return wrap(on);
 }
 
-/** Calls with a fault. Returns null if the caller hears no answer. A call of fewer statements than the fault's ends as usual. */
-export async function call<T>(
-  on: Db,
-  fault: Fault,
-  work: (on: Db) => Promise<T>,
-): Promise<{ answer: T } | null> {
+/** Calls with a fault. A call of fewer statements than the fault's ends as usual. */
+export async function call<T>(on: Db, fault: Fault, work: (on: Db) => Promise<T>): Promise<Call<T>> {
   try {
     const answer = await work(typeof fault === "number" ? breaking(on, fault) : on);
-    return fault === "answer lost" ? null : { answer };
+    return fault === "answer lost" ? { heard: false, done: true } : { heard: true, done: true, answer };
   } catch (error) {
     if ((error as { code?: string }).code !== "ECONNRESET") throw error;
-    return null;
+    return { heard: false, done: false };
   }
-}
-
-/** Calls again until there is an answer, as callers do. */
-export async function callUntilAnswered<T>(on: Db, fault: Fault, work: (on: Db) => Promise<T>): Promise<T> {
-  const heard = await call(on, fault, work);
-  return heard ? heard.answer : work(on);
 }

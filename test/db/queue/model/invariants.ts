@@ -88,7 +88,7 @@ function expectRevisions(before: Snapshot, after: Snapshot): void {
     return was && (was.url !== url || was.paused !== paused || was.deleted !== deleted);
   });
   const sum = ({ processes }: Snapshot) =>
-    [...processes.values()].reduce((total, { revision }) => total + revision, 0n);
+    [...processes.values()].reduce((total, { revision }) => total + revision, 0);
   if (changed) expect(sum(after) > sum(before), "workers learn of a change").toBe(true);
 }
 

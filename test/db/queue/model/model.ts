@@ -1,6 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { expect } from "vitest";
-import type { BreakerSettings } from "../../../../src/db/circuit-breaker/breakers.ts";
 import type { Db } from "../../../../src/db/database.ts";
 import type { ClaimedDelivery } from "../../../../src/db/queue/claims.ts";
 import { openRuns } from "../../../../src/db/queue/runs.ts";
@@ -10,10 +9,28 @@ import type { ReplayFilter } from "../../../../src/db/replays/replays.ts";
 import { createSecretBox } from "../../../../src/db/webhooks/secret-box.ts";
 import { updateWebhook } from "../../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook } from "../../../../src/db/webhooks/webhooks.ts";
+import { aKey } from "../../../support/builders.ts";
+import { SETTINGS } from "../../circuit-breaker/breakers.ts";
 import { freshWorker } from "../queue.ts";
-import { FILTERS, type ModelFilter } from "./filters.ts";
+import { type Call, call, type Fault } from "./faults.ts";
 import { type Change, expectInvariants } from "./invariants.ts";
 import { EMPTY, isSame, type Place, readSnapshot, type Snapshot } from "./snapshot.ts";
+
+/** Users that events belong to. */
+export const USERS = ["a", "b", "c"] as const;
+
+/** A filter of a webhook, and what it matches. */
+export interface ModelFilter {
+  expression: string;
+  matches(userId: string): boolean;
+}
+
+/** Filters that fit events of every type. */
+export const FILTERS: readonly ModelFilter[] = [
+  { expression: "user_id == 'a'", matches: (userId) => userId === "a" },
+  { expression: "user_id != 'a'", matches: (userId) => userId !== "a" },
+  { expression: "false", matches: () => false },
+];
 
 /** A webhook as it should be. */
 export interface ModelWebhook {
@@ -75,19 +92,12 @@ export interface ModelReplay {
   readonly places: ReadonlyMap<string, Place>;
 }
 
-/** A request that was sent. */
-interface Post {
-  delivery: string;
-  number: number;
-  worker: ModelWorker;
-}
-
 /** What a step does to deliveries. */
 export interface Effect {
   /** Whether a delivery may change so; null stands for one that is not there. */
   may(before: Place | null, after: Place | null): boolean;
   /** How many change. Any number unless given. */
-  changes?: number;
+  changes?: number | undefined;
   /** Told of each change before invariants are checked. */
   note?(before: Place | null, after: Place | null): void;
   /** Whether it replaces the probe of a circuit breaker that may be in flight. Not unless given. */
@@ -95,14 +105,7 @@ export interface Effect {
 }
 
 /** Opens after the first failure that is a minute old. */
-const BREAKER: BreakerSettings = {
-  failures: 1,
-  failingSeconds: 60,
-  probeSeconds: 60,
-  disableSeconds: 432_000,
-  disableOnGone: false,
-  resendFailed: true,
-};
+export const BREAKER = { ...SETTINGS, failures: 1, failingSeconds: 60, resendFailed: true };
 
 export const NO_EFFECT: Effect = { may: () => false, changes: 0 };
 
@@ -128,7 +131,8 @@ export class StorageModel {
   readonly workers: ModelWorker[] = [];
   readonly events = new Map<string, ModelEvent>();
   readonly replays: ModelReplay[] = [];
-  readonly posts: Post[] = [];
+  /** Who sent an attempt last. */
+  readonly posts = new Map<string, ModelWorker>();
   /** The steps so far, each with what it changed. */
   readonly log: string[] = [];
   steps = 0;
@@ -144,14 +148,7 @@ export class StorageModel {
   }
 
   async start(): Promise<void> {
-    this.apiKeyId = randomUUID();
-    await this.db("api_keys").insert({
-      id: this.apiKeyId,
-      name: "model",
-      prefix: "p",
-      secret_sha256: randomBytes(32),
-      permissions: [1],
-    });
+    this.apiKeyId = (await aKey().in(this.db)).id;
     await this.openRun();
     for (let n = 0; n < 2; n += 1) await this.addWorker();
     // Enough that most steps find something to do.
@@ -163,6 +160,24 @@ export class StorageModel {
       if (n === 0) await updateWebhook(this.db, "everything", webhook.id, { breaker: BREAKER });
     }
     await this.check(NO_EFFECT);
+  }
+
+  /** Calls with a fault. */
+  call<T>(fault: Fault, work: (on: Db) => Promise<T>): Promise<Call<T>> {
+    if (fault === "answer lost") this.log.push("    the answer is lost");
+    else if (fault !== null) this.log.push(`    statement ${fault} is not run`);
+    return call(this.db, fault, work);
+  }
+
+  /** Calls again until there is an answer, as callers do. */
+  async callUntilAnswered<T>(fault: Fault, work: (on: Db) => Promise<T>): Promise<T> {
+    const { heard, answer } = await this.call(fault, work);
+    return heard ? answer : work(this.db);
+  }
+
+  addEvent(event: Omit<ModelEvent, "recipients" | "erased">, recipients: readonly ModelWebhook[]): void {
+    const ids = new Set(recipients.map(({ id }) => id));
+    this.events.set(event.id, { ...event, recipients: ids, erased: false });
   }
 
   async openRun(): Promise<void> {
@@ -191,6 +206,11 @@ export class StorageModel {
 
   get places(): Place[] {
     return [...this.#now.places.values()];
+  }
+
+  /** Deliveries that have not ended. */
+  get open(): Place[] {
+    return this.places.filter(({ table }) => table !== "deliveries");
   }
 
   place(id: string): Place | undefined {
@@ -238,11 +258,10 @@ export class StorageModel {
     const filter = FILTERS.find(({ expression }) => expression === webhook.filter);
     if (token.table === "queue" && filter && !test)
       expect(filter.matches(userId), "a POST that the filter at the claim does not match").toBe(true);
-    const number = token.attempts + 1;
-    for (const post of this.posts)
-      if (post.delivery === id && post.number === number)
-        expect(post.worker.state, `attempt ${number} of ${this.nameOf(id)} is sent twice`).toBe("dead");
-    this.posts.push({ delivery: id, number, worker });
+    const attempt = `attempt ${token.attempts + 1} of ${this.nameOf(id)}`;
+    const sender = this.posts.get(attempt);
+    if (sender) expect(sender.state, `${attempt} is sent twice`).toBe("dead");
+    this.posts.set(attempt, worker);
     held.posted = true;
   }
 

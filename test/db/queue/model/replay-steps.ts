@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import fc from "fast-check";
 import { expect } from "vitest";
 import { type Db, rows } from "../../../../src/db/database.ts";
 import {
@@ -11,10 +10,10 @@ import {
 import { endReplay, keepReplay, type RunningReplay } from "../../../../src/db/replays/running.ts";
 import { findReady, listWebhooksOf, stepWebhook } from "../../../../src/db/replays/steps.ts";
 import { canBeSentAgain, startsRound } from "./ending-steps.ts";
-import { call, callUntilAnswered, type Fault } from "./faults.ts";
+import type { Fault } from "./faults.ts";
 import { type Effect, type ModelReplay, NO_EFFECT, type StorageModel } from "./model.ts";
 import { isSame, type Place } from "./snapshot.ts";
-import { fault, inWords, number, often, pick, type Step, step } from "./step.ts";
+import { type Chance, pick, steps } from "./step.ts";
 
 /** Events count as stored at once. */
 const LIMITS = { retentionDays: 30, settledMs: -60_000 };
@@ -26,7 +25,6 @@ const hasRoom = (model: StorageModel) => open(model).length < MAX_OPEN;
 /** Starts a replay of what there is until a second from now. */
 async function start(
   model: StorageModel,
-  on: Db,
   kind: ModelReplay["kind"],
   filter: ReplayFilter,
   fault: Fault,
@@ -35,7 +33,7 @@ async function start(
   const until = new Date(Date.now() + 1_000);
   const insert = (db: Db) => insertReplay(db, "everything", replay, LIMITS.retentionDays, until);
   // Who hears no answer starts it again.
-  const { id, duplicate, same } = await callUntilAnswered(on, fault, insert);
+  const { id, duplicate, same } = await model.callUntilAnswered(fault, insert);
   expect({ duplicate, same }).toEqual({ duplicate: fault === "answer lost", same: true });
   model.replays.push({ id, kind, filter, state: "running", queued: new Set(), places: model.now.places });
   return NO_EFFECT;
@@ -43,31 +41,31 @@ async function start(
 
 const STATES = [["failed"], ["filtered"], ["delivered", "failed", "cancelled", "filtered"]] as const;
 
-const startResend = fc
-  .record({ n: number, states: fc.constantFrom(...STATES), fault })
-  .map(({ n, states, fault }) =>
-    step(
-      `replay ${states.join(" and ")} deliveries of ${n % 3 === 0 ? "all webhooks" : `webhook ${n}`}${inWords(fault)}`,
-      (model) => (hasRoom(model) ? pick(model.webhooks, n) : undefined),
-      (model, on, { id: webhookId }) =>
-        start(model, on, "resend", n % 3 === 0 ? { states } : { states, webhookId }, fault),
-    ),
-  );
+const chosenStates = ({ m }: Chance) => pick(STATES, m) as (typeof STATES)[number];
 
-const startBackfill = fc.record({ n: number, fault }).map(({ n, fault }) =>
-  step(
-    `replay missed events of webhook ${n}${inWords(fault)}`,
-    (model) => {
-      if (!hasRoom(model)) return undefined;
-      // Rather the latest one, which has missed most; not two of one webhook, which the API refuses.
-      const chosen = n % 2 === 0 ? model.liveWebhooks.at(-1) : pick(model.liveWebhooks, n);
-      const isTaken = open(model).some(
-        ({ kind, filter }) => kind === "backfill" && filter.webhookId === chosen?.id,
-      );
-      return isTaken ? undefined : chosen;
-    },
-    (model, on, { id: webhookId }) => start(model, on, "backfill", { states: [], webhookId }, fault),
-  ),
+const startResend = steps(
+  1,
+  (chance) => `replay ${chosenStates(chance).join(" and ")} deliveries of some or all webhooks`,
+  (model, { n }) => (hasRoom(model) ? pick(model.webhooks, n) : undefined),
+  (model, { id: webhookId }, chance) => {
+    const states = chosenStates(chance);
+    return start(model, "resend", chance.n % 3 === 0 ? { states } : { states, webhookId }, chance.fault);
+  },
+);
+
+const startBackfill = steps(
+  1,
+  ({ n }) => `replay missed events of webhook ${n}`,
+  (model, { n, m }) => {
+    if (!hasRoom(model)) return undefined;
+    // Rather the latest one, which has missed most; not two of one webhook, which the API refuses.
+    const chosen = m % 2 === 0 ? model.liveWebhooks.at(-1) : pick(model.liveWebhooks, n);
+    const isTaken = open(model).some(
+      ({ kind, filter }) => kind === "backfill" && filter.webhookId === chosen?.id,
+    );
+    return isTaken ? undefined : chosen;
+  },
+  (model, { id: webhookId }, { fault }) => start(model, "backfill", { states: [], webhookId }, fault),
 );
 
 const isIn = ({ id }: Place, { fromId, toId }: RunningReplay) => id >= fromId && id < toId;
@@ -100,16 +98,11 @@ const backfills =
     );
   };
 
-async function work(
-  model: StorageModel,
-  on: Db,
-  replay: ModelReplay,
-  n: number,
-  fault: Fault,
-): Promise<Effect> {
+async function work(model: StorageModel, replay: ModelReplay, { n, fault }: Chance): Promise<Effect> {
+  const on = model.db;
   const running = (await keepReplay(on, replay.id)) as RunningReplay;
   expect(running).toMatchObject({ id: replay.id, kind: replay.kind, filter: replay.filter });
-  if (running.listedTo !== null) await callUntilAnswered(on, fault, (db) => listWebhooksOf(db, running));
+  if (running.listedTo !== null) await model.callUntilAnswered(fault, (db) => listWebhooksOf(db, running));
   // The pause since the last step is over.
   const [now] = await rows<{ at: string }>(on, "select now()::text as at");
   const pause = { id: replay.id, overAt: now?.at };
@@ -117,7 +110,9 @@ async function work(
   const { ready } = await findReady(on, replay.id);
   const webhookId = pick(ready, n);
   if (webhookId !== undefined) {
-    const heard = await call(on, fault, (db) => stepWebhook(db, running, webhookId, LIMITS));
+    const { heard, done, answer } = await model.call(fault, (db) =>
+      stepWebhook(db, running, webhookId, LIMITS),
+    );
     // However long the checks take, the next step is not due before they end. After a step that has queued something it must
     // not have been due at once.
     await on.raw(
@@ -132,20 +127,16 @@ async function work(
         replay.queued.add(id);
         model.eventOf({ eventId }).recipients.add(webhookId);
       },
-      ...(heard || fault !== "answer lost" ? { changes: heard?.answer?.queued ?? 0 } : {}),
+      changes: heard || !done ? (answer?.queued ?? 0) : undefined,
     });
     // Whose answer is lost steps again, which does nothing before the next pause is over.
-    if (!heard && fault === "answer lost")
-      expect(await stepWebhook(on, running, webhookId, LIMITS)).toBeUndefined();
+    if (done && !heard) expect(await stepWebhook(on, running, webhookId, LIMITS)).toBeUndefined();
   }
-  const ended = await callUntilAnswered(on, fault === "answer lost" ? null : fault, (db) =>
-    endReplay(db, replay.id),
-  );
+  const unlessLost = fault === "answer lost" ? null : fault;
+  const ended = await model.callUntilAnswered(unlessLost, (db) => endReplay(db, replay.id));
+  const state = ended ? "completed" : "running";
   const stored = await getReplay(on, "everything", replay.id);
-  expect(stored).toMatchObject({
-    queued: BigInt(replay.queued.size),
-    state: ended ? "completed" : "running",
-  });
+  expect(stored).toMatchObject({ queued: BigInt(replay.queued.size), state });
   if (ended) {
     replay.state = "ended";
     expectComplete(model, replay, running);
@@ -182,38 +173,34 @@ function expectComplete(model: StorageModel, replay: ModelReplay, running: Runni
   expect(missed, "events left by a backfill").toEqual([]);
 }
 
-const workOn = fc.record({ n: number, fault }).map(({ n, fault }) =>
-  step(
-    `work on replay ${n}${inWords(fault)}`,
-    (model) =>
-      pick(
-        model.replays.filter(({ state }) => state === "running"),
-        n,
-      ),
-    (model, on, replay) => work(model, on, replay, n, fault),
-  ),
+const workOn = steps(
+  4,
+  ({ n }) => `work on replay ${n}`,
+  (model, { m }) => pick(model.replays, m, ({ state }) => state === "running"),
+  work,
 );
 
-const change = fc
-  .record({ n: number, to: fc.constantFrom("pause" as const, "resume" as const, "cancel" as const), fault })
-  .map(({ n, to, fault }) =>
-    step(
-      `${to} replay ${n}${inWords(fault)}`,
-      (model) => (to === "cancel" && n % 2 === 0 ? undefined : pick(open(model), n)),
-      async (_model, on, replay) => {
-        const heard = await call(on, fault, (db) =>
-          db.transaction((trx) => changeReplay(trx, "everything", replay.id, to)),
-        );
-        if (heard)
-          expect(heard.answer).toBe(to === "cancel" || (to === "pause") === (replay.state === "running"));
-        if (!heard && fault !== "answer lost") return NO_EFFECT;
-        replay.state = { pause: "paused", resume: "running", cancel: "ended" }[to] as ModelReplay["state"];
-        const kept = await keepReplay(on, replay.id);
-        expect(kept !== undefined).toBe(replay.state === "running");
-        return NO_EFFECT;
-      },
-    ),
-  );
+const CHANGES = ["pause", "resume", "cancel"] as const;
+const chosenChange = ({ m }: Chance) => pick(CHANGES, m) as (typeof CHANGES)[number];
+
+const change = steps(
+  1,
+  (chance) => `${chosenChange(chance)} replay ${chance.n}`,
+  (model, chance) =>
+    chosenChange(chance) === "cancel" && chance.m % 2 === 0 ? undefined : pick(open(model), chance.n),
+  async (model, replay, chance) => {
+    const to = chosenChange(chance);
+    const { heard, done, answer } = await model.call(chance.fault, (db) =>
+      db.transaction((trx) => changeReplay(trx, "everything", replay.id, to)),
+    );
+    if (heard) expect(answer).toBe(to === "cancel" || (to === "pause") === (replay.state === "running"));
+    if (!done) return NO_EFFECT;
+    replay.state = ({ pause: "paused", resume: "running", cancel: "ended" } as const)[to];
+    const kept = await keepReplay(model.db, replay.id);
+    expect(kept !== undefined).toBe(replay.state === "running");
+    return NO_EFFECT;
+  },
+);
 
 /** Replays start, queue deliveries step by step, and end. */
-export const replaySteps: fc.Arbitrary<Step>[] = [startResend, startBackfill, ...often(4, workOn), change];
+export const replaySteps = [...startResend, ...startBackfill, ...workOn, ...change];

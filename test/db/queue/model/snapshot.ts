@@ -48,7 +48,7 @@ export interface Snapshot {
   events: ReadonlyMap<string, StoredEvent>;
   webhooks: ReadonlyMap<bigint, StoredWebhook>;
   /** By event type: the revision, and the live webhooks. */
-  processes: ReadonlyMap<number, { revision: bigint; live: number }>;
+  processes: ReadonlyMap<number, { revision: number; live: number }>;
 }
 
 export const EMPTY: Snapshot = {
@@ -112,8 +112,6 @@ export async function readSnapshot(db: Db): Promise<Snapshot> {
         { ...one, id: BigInt(one.id), revision: BigInt(one.revision) },
       ]),
     ),
-    processes: new Map(
-      all.processes.map(({ process, revision, live }) => [process, { revision: BigInt(revision), live }]),
-    ),
+    processes: new Map(all.processes.map((one) => [one.process, one])),
   };
 }

@@ -1,176 +1,171 @@
 import { randomUUID } from "node:crypto";
-import fc from "fast-check";
 import { expect } from "vitest";
 import type { Db } from "../../../../src/db/database.ts";
 import { updateWebhook, type WebhookChanges } from "../../../../src/db/webhooks/webhook-update.ts";
 import { cancelOfDeleted, createWebhook, deleteWebhook } from "../../../../src/db/webhooks/webhooks.ts";
-import { call, callUntilAnswered, type Fault } from "./faults.ts";
-import { FILTERS } from "./filters.ts";
-import { type Effect, ends, type ModelWebhook, NO_EFFECT, type StorageModel } from "./model.ts";
-import { always, fault, inWords, number, often, pick, type Step, step } from "./step.ts";
+import type { Fault } from "./faults.ts";
+import {
+  BREAKER,
+  type Effect,
+  ends,
+  FILTERS,
+  type ModelWebhook,
+  NO_EFFECT,
+  type StorageModel,
+} from "./model.ts";
+import { always, type Chance, pick, steps } from "./step.ts";
 
 const MAX_LIVE = 8;
 
-const process = fc.integer({ min: 1, max: 2 });
-const liveOne = (n: number) => (model: StorageModel) => pick(model.liveWebhooks, n);
+const liveOne = (model: StorageModel, { n }: Chance) => pick(model.liveWebhooks, n);
 
-/** Updates a webhook, and `note`s what has changed; a call that fails changes nothing. */
+/** Updates a webhook, and notes what has changed; a call that fails changes nothing. */
 async function update(
-  on: Db,
-  { id }: ModelWebhook,
-  changes: WebhookChanges,
+  model: StorageModel,
+  webhook: ModelWebhook,
   fault: Fault,
-  note: () => void,
+  changes: WebhookChanges,
+  noted: Partial<ModelWebhook>,
 ): Promise<Effect> {
-  const heard = await call(on, fault, (broken) => updateWebhook(broken, "everything", id, changes));
-  if (heard || fault === "answer lost") note();
+  const { done } = await model.call(fault, (db) => updateWebhook(db, "everything", webhook.id, changes));
+  if (done) Object.assign(webhook, noted);
   return NO_EFFECT;
 }
 
 /** Open deliveries of some webhooks that nobody holds. */
 const openOf = (model: StorageModel, isOne: (webhook: ModelWebhook) => boolean) =>
-  model.places.filter(
-    (place) => place.table !== "deliveries" && isOne(model.webhook(place.webhookId)) && !model.isHeld(place),
-  );
+  model.open.filter((place) => isOne(model.webhook(place.webhookId)) && !model.isHeld(place));
 
-const create = fc.record({ process, fault }).map(({ process, fault }) =>
-  step(
-    `create a webhook of type ${process}${inWords(fault)}`,
-    (model) => (model.liveWebhooks.length < MAX_LIVE ? true : undefined),
-    async (model, on) => {
-      const url = `https://receiver.example/${randomUUID()}`;
-      const registration = { process, url, targetUrl: url, apiKeyId: model.apiKeyId };
-      const register = (db: Db) => createWebhook(db, model.secrets, registration, 1_000);
-      // Who hears no answer registers it again, and gets the same one.
-      const made =
-        fault === "answer lost"
-          ? await callUntilAnswered(on, fault, register)
-          : (await call(on, fault, register))?.answer;
-      if (made)
-        model.webhooks.push({ id: made.webhook.id, process, url, live: true, paused: false, filter: null });
-      return NO_EFFECT;
-    },
-  ),
+const create = steps(
+  2,
+  ({ n }) => `create a webhook of type ${1 + (n % 2)}`,
+  (model) => (model.liveWebhooks.length < MAX_LIVE ? true : undefined),
+  async (model, _chosen, { n, fault }) => {
+    const process = 1 + (n % 2);
+    const url = `https://receiver.example/${randomUUID()}`;
+    const registration = { process, url, targetUrl: url, apiKeyId: model.apiKeyId };
+    const register = (db: Db) => createWebhook(db, model.secrets, registration, 1_000);
+    const { done, answer } = await model.call(fault, register);
+    // Who hears no answer registers it again, and gets the same one.
+    const made = answer ?? (done ? await register(model.db) : undefined);
+    if (made)
+      model.webhooks.push({ id: made.webhook.id, process, url, live: true, paused: false, filter: null });
+    return NO_EFFECT;
+  },
 );
 
-const remove = fc.record({ n: number, fault }).map(({ n, fault }) =>
-  step(`delete webhook ${n}${inWords(fault)}`, liveOne(n), async (model, on, webhook) => {
+const remove = steps(
+  1,
+  ({ n }) => `delete webhook ${n}`,
+  liveOne,
+  async (model, webhook, { fault }) => {
     const free = openOf(model, ({ id }) => id === webhook.id);
-    const heard = await call(on, fault, (broken) => deleteWebhook(broken, webhook.id));
-    if (!heard && fault !== "answer lost") return NO_EFFECT;
-    expect(await deleteWebhook(on, webhook.id)).toBeNull();
+    const { done } = await model.call(fault, (db) => deleteWebhook(db, webhook.id));
+    if (!done) return NO_EFFECT;
+    expect(await deleteWebhook(model.db, webhook.id)).toBeNull();
     webhook.live = false;
     return ends(free, "webhook deleted");
-  }),
+  },
 );
 
-const cancelLeft = fault.map((fault) =>
-  step(`cancel what is left of deleted webhooks${inWords(fault)}`, always, async (model, on) => {
+const cancelLeft = steps(
+  1,
+  "cancel what is left of deleted webhooks",
+  always,
+  async (model, _chosen, { fault }) => {
     const left = openOf(model, ({ live }) => !live);
-    const heard = await call(on, fault, cancelOfDeleted);
-    if (heard) expect(heard.answer).toBe(left.length);
+    const { heard, done, answer } = await model.call(fault, cancelOfDeleted);
+    if (heard) expect(answer).toBe(left.length);
     // Its first statement only finds webhooks.
-    return heard || fault === "answer lost" ? ends(left, "webhook deleted") : NO_EFFECT;
-  }),
+    return done ? ends(left, "webhook deleted") : NO_EFFECT;
+  },
 );
 
-const age = number.map(() =>
-  step(
-    "ten minutes pass since webhooks were deleted",
-    (model) => (model.webhooks.some(({ live }) => !live) ? true : undefined),
-    async (_model, on) => {
-      await on.raw("update webhooks set deleted = deleted - interval '10 minutes' where deleted is not null");
-      return NO_EFFECT;
-    },
-  ),
+const age = steps(
+  1,
+  "ten minutes pass since webhooks were deleted",
+  (model) => (model.webhooks.some(({ live }) => !live) ? true : undefined),
+  async ({ db }) => {
+    await db.raw("update webhooks set deleted = deleted - interval '10 minutes' where deleted is not null");
+    return NO_EFFECT;
+  },
 );
 
-const pause = fc.record({ n: number, paused: fc.boolean(), fault }).map(({ n, paused, fault }) =>
-  step(`${paused ? "pause" : "resume"} webhook ${n}${inWords(fault)}`, liveOne(n), (_model, on, webhook) =>
-    update(on, webhook, { paused }, fault, () => {
-      webhook.paused = paused;
-    }),
-  ),
+const pause = steps(
+  1,
+  ({ n, m }) => `${m % 2 === 0 ? "pause" : "resume"} webhook ${n}`,
+  liveOne,
+  (model, webhook, { m, fault }) => {
+    const paused = m % 2 === 0;
+    return update(model, webhook, fault, { paused }, { paused });
+  },
 );
 
-const resume = number.map((n) =>
-  step(
-    `resume paused webhook ${n}`,
-    (model) =>
-      pick(
-        model.liveWebhooks.filter(({ paused }) => paused),
-        n,
-      ),
-    (_model, on, webhook) =>
-      update(on, webhook, { paused: false }, null, () => {
-        webhook.paused = false;
-      }),
-  ),
+const resume = steps(
+  2,
+  ({ n }) => `resume paused webhook ${n}`,
+  (model, { n }) => pick(model.liveWebhooks, n, ({ paused }) => paused),
+  (model, webhook) => update(model, webhook, null, { paused: false }, { paused: false }),
 );
 
-const move = fc.record({ n: number, fault }).map(({ n, fault }) =>
-  step(`move webhook ${n}${inWords(fault)}`, liveOne(n), async (model, on, webhook) => {
+const move = steps(
+  1,
+  ({ n }) => `move webhook ${n}`,
+  liveOne,
+  async (model, webhook, { m, fault }) => {
     const others = model.webhooks.filter((other) => other !== webhook && other.process === webhook.process);
     // Sometimes to the URL of another one, which is refused while that one is live.
-    const other = n % 4 === 0 ? pick(others, n) : undefined;
+    const other = m % 4 === 0 ? pick(others, m) : undefined;
     const url = other?.url ?? `https://moved.example/${randomUUID()}`;
     const changes = { address: { url, targetUrl: url } };
-    if (others.some(({ live, url: taken }) => live && taken === url)) {
-      await expect(updateWebhook(on, "everything", webhook.id, changes)).rejects.toThrow("another webhook");
-      return NO_EFFECT;
-    }
-    return update(on, webhook, changes, fault, () => {
-      webhook.url = url;
-    });
-  }),
+    if (!others.some(({ live, url: taken }) => live && taken === url))
+      return update(model, webhook, fault, changes, { url });
+    const moved = updateWebhook(model.db, "everything", webhook.id, changes);
+    await expect(moved).rejects.toThrow("another webhook");
+    return NO_EFFECT;
+  },
 );
 
-const filter = fc
-  .record({ n: number, filter: fc.option(fc.constantFrom(...FILTERS), { freq: 2 }), fault })
-  .map(({ n, filter, fault }) =>
-    step(
-      `${filter ? `set the filter ${filter.expression}` : "remove the filter"} of webhook ${n}${inWords(fault)}`,
-      liveOne(n),
-      (_model, on, webhook) =>
-        update(on, webhook, { filter: filter?.expression ?? null }, fault, () => {
-          webhook.filter = filter;
-        }),
-    ),
+const chosenFilter = ({ m }: Chance) => pick([null, ...FILTERS], m) ?? null;
+
+const filter = (times: number) =>
+  steps(
+    times,
+    (chance) => `set the filter ${chosenFilter(chance)?.expression ?? "none"} of webhook ${chance.n}`,
+    liveOne,
+    (model, webhook, chance) => {
+      const filter = chosenFilter(chance);
+      return update(model, webhook, chance.fault, { filter: filter?.expression ?? null }, { filter });
+    },
   );
 
-const breaker = fc.record({ n: number, fault }).map(({ n, fault }) =>
-  step(
-    `${n % 7 === 0 ? "remove" : "set"} the circuit breaker of webhook ${n}${inWords(fault)}`,
-    liveOne(n),
-    (_model, on, webhook) => {
-      const settings = {
-        failures: 1 + (n % 2),
-        failingSeconds: 60,
-        probeSeconds: 60,
-        disableSeconds: n % 3 === 0 ? 60 : 432_000,
-        disableOnGone: false,
-        resendFailed: n % 2 === 0,
-      };
-      return update(on, webhook, { breaker: n % 7 === 0 ? null : settings }, fault, () => {});
+const breaker = (times: number) =>
+  steps(
+    times,
+    ({ n, m }) => `${m % 7 === 0 ? "remove" : "set"} the circuit breaker of webhook ${n}`,
+    liveOne,
+    (model, webhook, { m, fault }) => {
+      const disableSeconds = m % 3 === 0 ? 60 : BREAKER.disableSeconds;
+      const settings = { ...BREAKER, failures: 1 + (m % 2), disableSeconds, resendFailed: m % 2 === 0 };
+      return update(model, webhook, fault, { breaker: m % 7 === 0 ? null : settings }, {});
     },
-  ),
-);
+  );
 
 /** Webhooks are created, changed and deleted. */
-export const webhookSteps: fc.Arbitrary<Step>[] = [
-  ...often(2, create),
-  remove,
-  cancelLeft,
-  age,
-  pause,
-  ...often(2, resume),
-  move,
-  filter,
-  breaker,
+export const webhookSteps = [
+  ...create,
+  ...remove,
+  ...cancelLeft,
+  ...age,
+  ...pause,
+  ...resume,
+  ...move,
+  ...filter(1),
+  ...breaker(1),
 ];
 
 /** Filters are set, changed and removed. */
-export const filterSteps: fc.Arbitrary<Step>[] = often(4, filter);
+export const filterSteps = filter(4);
 
 /** Webhooks have circuit breakers. */
-export const breakerSettingSteps: fc.Arbitrary<Step>[] = often(2, breaker);
+export const breakerSettingSteps = breaker(2);
