@@ -9,16 +9,7 @@ test("texts of any characters reach PostgreSQL unchanged", async ({ expect, onTe
   onTestFinished(() => db.destroy());
   const text = fc.oneof(
     fc.string({ unit: "binary" }).map((some) => some.replaceAll("\0", "").toWellFormed()),
-    fc.constantFrom(
-      "",
-      "NULL",
-      "{}",
-      '"',
-      "\\",
-      "\n\t\u0001\u007f\u2028",
-      '{"a":"\\"\\\\,b"}',
-      "🌍, and 'more'",
-    ),
+    fc.constantFrom("", "NULL", "{}", '"', "\\", "\n\t\u0001\u2028", '{"a":"\\"\\\\,b"}', "🌍, and 'more'"),
   );
   await fc.assert(
     fc.asyncProperty(fc.array(fc.option(text)), async (texts) => {

@@ -32,26 +32,15 @@ async function failureOf(db: Db, sql = "select 1"): Promise<[string | undefined,
   return [error.code, databaseErrorClass(error)];
 }
 
-const withCode = (code: string, message = "") => Object.assign(new Error(message), { code });
-
 describe("the database is unavailable, and not at fault,", () => {
-  /** A server that says nothing. */
-  async function listening() {
+  test("when it accepts a connection and says nothing, and when nothing listens at its address", async () => {
     const server = createServer((socket) => socket.on("error", () => {})).listen(0, "127.0.0.1");
     await once(server, "listening");
     onTestFinished(() => void server.close());
-    const { port } = server.address() as AddressInfo;
-    return { server, url: `postgres://u:p@127.0.0.1:${port}/x` };
-  }
-
-  test("when nothing listens at its address", async () => {
-    const { server, url } = await listening();
+    const url = `postgres://u:p@127.0.0.1:${(server.address() as AddressInfo).port}/x`;
+    expect((await failureOf(open(url)))[1]).toBe("unavailable");
     server.close();
     expect((await failureOf(open(url)))[1]).toBe("unavailable");
-  });
-
-  test("when it accepts a connection and says nothing", async () => {
-    expect((await failureOf(open((await listening()).url)))[1]).toBe("unavailable");
   });
 
   test("when it ends a connection amid a statement", async () => {
@@ -75,16 +64,6 @@ describe("the database is unavailable, and not at fault,", () => {
     const at = Object.assign(new URL(url), { username: "few_connections", password: "p" });
     expect(await failureOf(open(at.href))).toEqual(["53300", "unavailable"]);
   });
-
-  test.each([
-    ["57P03", "the database system is starting up"],
-    ["57P02", "terminating connection because of crash of another server process"],
-    ["57P05", "terminating connection due to idle-session timeout"],
-    ["08006", "connection failure"],
-    ["53100", "could not extend file: No space left on device"],
-  ])("by SQLSTATE %s: %s", (code, message) => {
-    expect(databaseErrorClass(withCode(code, message))).toBe("unavailable");
-  });
 });
 
 test("a prepared statement that the server no longer knows as it was is prepared again", async () => {
@@ -100,13 +79,20 @@ test("a prepared statement that the server no longer knows as it was is prepared
 });
 
 test.each([
-  ["42P01", "fault", false],
-  ["23505", "fault", false],
-  ["XX001", "fault", false],
-  ["XX000", "fault", false],
-  ["0A000", "fault", false],
+  ["57P03", "the database system is starting up", "unavailable", true],
+  ["57P02", "terminating connection because of crash of another server process", "unavailable", true],
+  ["57P05", "terminating connection due to idle-session timeout", "unavailable", true],
+  ["08006", "connection failure", "unavailable", true],
+  ["53100", "could not extend file: No space left on device", "unavailable", true],
+  ["42P01", "", "fault", false],
+  ["XX001", "", "fault", false],
+  ["0A000", "", "fault", false],
   // PostgreSQL chose the transaction in a deadlock.
-  ["40P01", "conflict", true],
-])("an error of SQLSTATE %s is a %s, and repeating may cure it: %s", (code, errorClass, transient) => {
-  expect([databaseErrorClass(withCode(code)), isTransient(withCode(code))]).toEqual([errorClass, transient]);
-});
+  ["40P01", "", "conflict", true],
+])(
+  "an error of SQLSTATE %s %s is of class %s, and repeating may cure it: %s",
+  (code, message, errorClass, transient) => {
+    const error = Object.assign(new Error(message), { code });
+    expect([databaseErrorClass(error), isTransient(error)]).toEqual([errorClass, transient]);
+  },
+);

@@ -4,8 +4,6 @@ import type { Db } from "../../src/db/database.ts";
 export interface PlanNode {
   "Node Type": string;
   "Relation Name"?: string;
-  "Shared Hit Blocks"?: number;
-  "Shared Read Blocks"?: number;
   Plans?: PlanNode[];
 }
 
@@ -22,24 +20,13 @@ export async function undone(db: Db, work: (trx: Db) => Promise<void>): Promise<
 /**
  * The plans of the statements that a query makes, in their order, each made just before its statement is run. Of what
  * they change nothing stays.
- *
- * @param options how to explain them: `analyze, buffers` counts what they really read
  */
-export async function plansOf(
-  db: Db,
-  query: (db: Db) => Promise<unknown>,
-  options: string[] = [],
-): Promise<PlanNode[]> {
+export async function plansOf(db: Db, query: (db: Db) => Promise<unknown>): Promise<PlanNode[]> {
   const plans: PlanNode[] = [];
   await undone(db, async (trx) => {
     const explained = async (sql: string, bindings: never) => {
-      await undone(trx, async (savepoint) => {
-        const { rows } = await savepoint.raw(
-          `explain (${[...options, "format json"].join()}) ${sql}`,
-          bindings,
-        );
-        plans.push(rows[0]["QUERY PLAN"][0].Plan);
-      });
+      const { rows } = await trx.raw(`explain (format json) ${sql}`, bindings);
+      plans.push(rows[0]["QUERY PLAN"][0].Plan);
       return trx.raw(sql, bindings);
     };
     const listening = new Proxy(trx, {

@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import type { Knex } from "knex";
 import { afterAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { count, openDatabase, rows } from "../../src/db/database.ts";
+import { count, openDatabase } from "../../src/db/database.ts";
 import { type Published, publishEvents } from "../../src/db/events/publish.ts";
 import { migrate, SchemaError } from "../../src/db/migrate.ts";
 import * as initial from "../../src/db/migrations/0001-initial.ts";
@@ -70,36 +70,8 @@ describe("an empty database", () => {
   test("gets the schema once, by one of several processes that start together", async () => {
     await Promise.all(Array.from({ length: 5 }, () => migrate(url)));
     expect(await migrations()).toEqual(OWN);
-    for (const table of PARTITIONED) {
-      const days = (await listPartitions(db, table)).map(({ from }) => from.getTime());
-      expect(new Set(days).size).toBe(days.length);
-      expect(days.length).toBeGreaterThanOrEqual(8);
-    }
     const [published] = (await publishEvents(db, [anEvent()])) as [Published];
     expect(published).toMatchObject({ queued: 0, duplicate: false });
-  });
-
-  test("is waited for outside the database by a process that finds another one migrating", async () => {
-    const holding = await holdUp();
-    let done = 0;
-    const migrating = Promise.all([1, 2, 3].map(() => migrate(url).then(() => (done += 1))));
-    await expect.poll(heldUp).toHaveLength(1);
-    const waiting = `select from pg_locks l join pg_stat_activity a using (pid)
-      where l.locktype = 'advisory' and not l.granted and a.datname = current_database()`;
-    expect(await rows(db, waiting)).toEqual([]);
-    expect(done).toBe(0);
-    await holding.rollback();
-    await migrating;
-    expect(await migrations()).toEqual(OWN);
-  });
-
-  test("gets months as partitions with a long retention", async () => {
-    await migrate(url, { retentionDays: 365 });
-    for (const table of PARTITIONED) {
-      const partitions = await listPartitions(db, table);
-      expect(partitions.length).toBeLessThanOrEqual(2);
-      expect(partitions.every(({ from, to }) => from.getUTCDate() === 1 && to.getUTCDate() === 1)).toBe(true);
-    }
   });
 });
 
@@ -124,23 +96,22 @@ describe("an existing schema", () => {
     expect(await tables()).toEqual(before);
   });
 
-  test("of version 0.1 is refused, with what to do about it, and left as it is", async () => {
-    await db.raw("create table deliveries as select gen_random_uuid() as id, 'pending' as state");
-    const message = expect.stringMatching(/version 0\.1.*DATABASE_URL.*empty database.*DATA_DIR/);
+  async function expectRefused(message: RegExp): Promise<void> {
     const refused = await errorOf(migrate(url));
     expect(refused).toBeInstanceOf(SchemaError);
-    expect(refused).toMatchObject({ name: "SchemaError", message });
+    expect(refused).toMatchObject({ name: "SchemaError", message: expect.stringMatching(message) });
+  }
+
+  test("of version 0.1 is refused, with what to do about it, and left as it is", async () => {
+    await db.raw("create table deliveries as select gen_random_uuid() as id, 'pending' as state");
+    await expectRefused(/version 0\.1.*DATABASE_URL.*empty database.*DATA_DIR/);
     expect([await tables(), await db("deliveries").pluck("state")]).toEqual([["deliveries"], ["pending"]]);
   });
 
   test("with other migrations than this version's is refused, and left as it is", async () => {
     await migrate(url);
     await db("knex_migrations").where({ name: "0001-initial" }).update({ name: "0001-another" });
-    const refused = await errorOf(migrate(url));
-    expect(refused).toBeInstanceOf(SchemaError);
-    expect(refused).toMatchObject({
-      message: expect.stringMatching(/0001-another.*0001-initial.*DATABASE_URL/),
-    });
+    await expectRefused(/0001-another.*0001-initial.*DATABASE_URL/);
     expect(await migrations()).toEqual(["0001-another", ...OWN.slice(1)]);
   });
 });

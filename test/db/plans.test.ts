@@ -89,6 +89,7 @@ beforeAll(async () => {
     "select relname as name from pg_class where relkind = 'r' and reltuples >= 5000",
   );
   large = new Set(found.map(({ name }) => name));
+  expect([...large]).toEqual(expect.arrayContaining(["queue", "retries", "webhooks"]));
 });
 afterAll(async () => {
   await db.destroy();
@@ -130,6 +131,9 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
       from generate_series(0, 20) w, generate_series(0, 719) n;
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
       select id, 'failing', now(), now() from webhooks;
+    insert into webhooks (process, url, target_url, api_key_id, secret)
+      select 2 + n % 2, url, url, gen_random_uuid(), '' from generate_series(1, 20000) n,
+        lateral (select 'https://other.example/' || n as url) u;
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
       select -n, 'failing', now(), now() from generate_series(1, 100000) n`,
   );
@@ -169,22 +173,17 @@ describe("no table that grows is read from end to end", () => {
       await trx("fan_out").insert({ event_id: randomUUID(), process: 1, revision: 9, remaining: 20 });
       await fanOutStep(trx);
     },
-    "claiming pending deliveries": (trx) =>
-      claimPending(trx, claimant, { limit: 500, after: 0n, excluded: [] }),
-    "claiming pending deliveries of endpoints": async (trx) => {
+    "claiming pending deliveries, some of endpoints": async (trx) => {
       const { deliveries } = await claimPending(trx, claimant, { limit: 500, after: 0n, excluded: [] });
       expect(deliveries.filter(({ webhook }) => webhook.endpointId).length).toBeGreaterThan(0);
     },
     "claiming a retry group": (trx) => claimGroup(trx, claimant, { group: 1, limit: 64, excluded: [] }),
     "giving back": (trx) => release(trx, claimant.workerId, [...claimed, ...retried]),
-    "recording first attempts": (trx) => recordAttempts(trx, results(claimed), SPACING),
-    "recording retries": (trx) => recordAttempts(trx, results([...claimed, ...retried]), SPACING),
-    "loading what events carry": async (trx) =>
-      loadContents(
-        trx,
-        (await trx("events").limit(50)).map(({ id }) => id),
-        { maxBytes: 1_000_000, alone: true },
-      ),
+    "recording attempts": (trx) => recordAttempts(trx, results([...claimed, ...retried]), SPACING),
+    "loading what events carry": async (trx) => {
+      const ids = await trx("events").limit(50).pluck("id");
+      await loadContents(trx, ids, { maxBytes: 1_000_000, alone: true });
+    },
     "listing the undelivered": (trx) => assignGroups(trx, claimant.runId),
     "looking at a group": (trx) => groupStatuses(trx, [{ runId: claimant.runId, group: 1 }]),
     "adopting retries": async (trx) => {
@@ -210,21 +209,36 @@ describe("no table that grows is read from end to end", () => {
     "sending again": (trx) => sendAgain(trx, "everything", ended[0] as string, 30),
     "sending many again": (trx) =>
       sendManyAgain(trx, "everything", { webhookId, states: ["failed"] }, { limit: 100, retentionDays: 30 }),
-    "looking at a delivery": (trx) => getDelivery(trx, "everything", ended[0] as string),
-    "looking at what a delivery sends": (trx) => getSentRequest(trx, app, ended[0] as string),
-    "listing the newest": (trx) => listDeliveries(trx, "everything", {}, 101),
-    "listing a webhook's failed ones": (trx) =>
-      listDeliveries(trx, "everything", { webhookId, states: ["failed"] }, 101),
+    "looking at a delivery and what it sends": async (trx) => {
+      await getDelivery(trx, "everything", ended[0] as string);
+      await getSentRequest(trx, app, ended[0] as string);
+    },
     "searching for a value, an id and a host": async (trx) => {
-      for (const scope of ["everything", app] as const) {
-        await searchDeliveries(trx, scope, {}, 101, { text: "SO-1" });
-        await searchDeliveries(trx, scope, {}, 101, { text: ended[0] as string, uuid: ended[0] as string });
-        await searchDeliveries(trx, scope, {}, 101, { text: "a.example", host: "a.example" });
-      }
+      const uuid = ended[0] as string;
+      for (const scope of ["everything", app] as const)
+        for (const search of [
+          { text: "SO-1" },
+          { text: uuid, uuid },
+          { text: "a.example", host: "a.example" },
+        ])
+          await searchDeliveries(trx, scope, {}, 101, search);
     },
     "searching for what many events have": async (trx) => {
-      await searchDeliveries(trx, "everything", {}, 101, { text: "u" });
-      await searchDeliveries(trx, "everything", { after: ended[0] as string }, 101, { text: "u" });
+      for (const filter of [{}, { after: ended[0] as string }])
+        await searchDeliveries(trx, "everything", filter, 101, { text: "u" });
+    },
+    "listing deliveries": async (trx) => {
+      const after = ended[0] as string;
+      const from = new Date(Date.now() - 3_600_000);
+      const recent = { states: ["failed", "cancelled"] as const, from };
+      const failed = { webhookId, states: ["failed"] as const };
+      for (const filter of [{}, failed, { process: 1 }, { after }, { process: 1, after }, recent])
+        await listDeliveries(trx, "everything", filter, 101);
+    },
+    "listing an app's deliveries": async (trx) => {
+      const states = ["failed"] as const;
+      for (const filter of [{}, { webhookId, states }, { process: 1, states }, { eventId: randomUUID() }])
+        await listDeliveries(trx, app, filter, 101);
     },
     "erasing payloads of a user": (trx) => erasePayloads(trx, "nobody", 1_000),
     "erasing what was claimed": async (trx) => {
@@ -232,28 +246,10 @@ describe("no table that grows is read from end to end", () => {
       await trx("settings").insert({ name: "payloads_erased_while_claimed", value: eventIds.join(",") });
       await finishErasures(trx);
     },
-    "listing an event type's": (trx) => listDeliveries(trx, "everything", { process: 1 }, 101),
-    "going a page back, of all and of an event type": async (trx) => {
-      await listDeliveries(trx, "everything", { after: ended[0] as string }, 101);
-      await listDeliveries(trx, "everything", { process: 1, after: ended[0] as string }, 101);
+    "an app's overview, and histories": async (trx) => {
+      await readOverview(trx, app);
+      for (const scope of ["everything", app] as const) await readHistory(trx, scope, 24, new Date());
     },
-    "listing what failed or was cancelled within an hour": (trx) =>
-      listDeliveries(
-        trx,
-        "everything",
-        { states: ["failed", "cancelled"], from: new Date(Date.now() - 3_600_000) },
-        101,
-      ),
-    "listing an app's newest": (trx) => listDeliveries(trx, app, {}, 101),
-    "listing an app's failed ones, of a webhook and of an event type": async (trx) => {
-      await listDeliveries(trx, app, { webhookId, states: ["failed"] }, 101);
-      await listDeliveries(trx, app, { process: 1, states: ["failed"] }, 101);
-    },
-    "listing an app's deliveries of an event": (trx) =>
-      listDeliveries(trx, app, { eventId: randomUUID() }, 101),
-    "an app's overview": (trx) => readOverview(trx, app),
-    "an app's history": (trx) => readHistory(trx, app, 24, new Date()),
-    "the history of all": (trx) => readHistory(trx, "everything", 24, new Date()),
     "a page of an app's webhooks": (trx) => listWebhookIds(trx, app, null, { after: 5n, limit: 50 }),
     "a page of all webhooks": (trx) => listWebhooks(trx, { after: 5n, limit: 50 }),
     "how some webhooks did": (trx) => webhookStats(trx, [webhookId, 7n]),
@@ -272,18 +268,9 @@ describe("no table that grows is read from end to end", () => {
     expect(await scannedTables(query)).toEqual([]);
   });
 
-  test("by the overview of all, but that it counts what is open", async () => {
+  test("by the overview of all, but that it counts what is open, and webhooks by their health", async () => {
     const scanned = await scannedTables((trx) => readOverview(trx, "everything"));
-    expect(scanned.filter((table) => table !== "queue" && table !== "retries")).toEqual([]);
-  });
-
-  test("and the test would notice", async () => {
-    const scanned = await scannedTables(
-      (trx) => trx.raw("select count(*) from all_deliveries where attempts = ?", [77]) as never,
-    );
-    expect(new Set(scanned)).toEqual(
-      new Set(["queue", "retries", ...[...large].filter((name) => name.startsWith("deliveries_"))]),
-    );
-    expect(scanned.length).toBeGreaterThanOrEqual(4);
+    const counted = ["queue", "retries", "webhooks", "webhook_health"];
+    expect(scanned.filter((table) => !counted.includes(table))).toEqual([]);
   });
 });

@@ -6,18 +6,13 @@ const db = await openQueueDatabase();
 
 /** Takes the turn of an hour, so that none comes round within a test. */
 const take = (on = db) => takeTurn(on, "turn", 3_600);
-const setTaken = (moment: string) => db("settings").update({ value: db.raw(`(${moment})::text`) });
 
-test("a turn is taken once per interval", async () => {
+test("a turn is taken once per interval, also if the clock of the database was set back", async () => {
   expect([await take(), await take()]).toEqual([true, false]);
-  await setTaken("value::timestamptz - interval '1 hour'");
-  expect([await take(), await take()]).toEqual([true, false]);
-});
-
-test("a turn that was taken before the clock of the database was set back is taken again, once", async () => {
-  await take();
-  await setTaken("now() + interval '1 day'");
-  expect([await take(), await take()]).toEqual([true, false]);
+  for (const taken of ["value::timestamptz - interval '1 hour'", "now() + interval '1 day'"]) {
+    await db("settings").update({ value: db.raw(`(${taken})::text`) });
+    expect([await take(), await take()]).toEqual([true, false]);
+  }
 });
 
 test("a turn that another process took since the transaction began is not taken again", async () => {

@@ -27,19 +27,14 @@ export async function decided(db: Db, maxPending = 0): Promise<BreakerChange[]> 
 }
 
 /** Records results, and decides. */
-export async function answer(
-  db: Db,
-  deliveries: readonly ClaimedDelivery[],
-  status: number,
-  spacing = SPACING,
-): Promise<BreakerChange[]> {
+export async function answer(db: Db, deliveries: ClaimedDelivery[], status: number, spacing = SPACING) {
   await record(db, deliveries, status, spacing);
   return decided(db);
 }
 
 /** Makes what breakers know so much older, and what has ended. */
 export async function letPass(db: Db, seconds: number): Promise<void> {
-  const columns = [
+  const times = [
     "since",
     "failing_since",
     "outage_since",
@@ -48,7 +43,7 @@ export async function letPass(db: Db, seconds: number): Promise<void> {
     "resend_from",
     "resend_until",
   ];
-  const earlier = columns.map((column) => `${column} = ${column} - make_interval(secs => :seconds)`);
+  const earlier = times.map((column) => `${column} = ${column} - make_interval(secs => :seconds)`);
   await db.raw(`update webhook_breakers set ${earlier.join(", ")}`, { seconds });
   await db.raw("update deliveries set finished = finished - make_interval(secs => :seconds)", { seconds });
 }

@@ -105,15 +105,11 @@ describe.each(Object.entries(through))("over %s", (way, url) => {
     await lock.raw("select pg_advisory_xact_lock(1)");
     const calls = Array.from({ length: 4 }, () => startCall(db, "select pg_advisory_xact_lock_shared(1)"));
     await expect.poll(running).toBe(4);
-    calls[1]?.giveUp();
-    expect(await calls[1]?.ended).toBe("cancelled");
+    calls[0]?.giveUp();
+    expect(await calls[0]?.ended).toBe("cancelled");
     await lock.rollback();
-    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual([
-      "completed",
-      "cancelled",
-      "completed",
-      "completed",
-    ]);
+    const ends = await Promise.all(calls.map(({ ended }) => ended));
+    expect(ends).toEqual(["cancelled", ...Array(3).fill("completed")]);
   });
 });
 
@@ -136,11 +132,10 @@ describe("a service whose DATABASE_URL asks for TLS", () => {
     const events = createClient(EventService, keyedTransport(service.grpcPort as number, ADMIN_KEY));
     await events.publishEvent(orderEvent());
     const { rows: found } = await admin.raw(
-      `select application_name as name, bool_and(ssl) as tls from pg_stat_ssl join pg_stat_activity using (pid)
-        where application_name like 'webhook-service%' and usename <> current_user group by 1 order by 1`,
+      `select distinct ssl as tls from pg_stat_ssl join pg_stat_activity using (pid)
+        where application_name like 'webhook-service%' and usename <> current_user`,
     );
-    expect(found).toContainEqual({ name: "webhook-service", tls: true });
-    expect(found.every(({ tls }: { tls: boolean }) => tls)).toBe(true);
+    expect(found).toEqual([{ tls: true }]);
   });
 
   test("does not start when the server's certificate is of another authority, and says so", async () => {
@@ -151,21 +146,20 @@ describe("a service whose DATABASE_URL asks for TLS", () => {
   });
 });
 
-/** Passes connections on to the server, those for which `holds` is true only when they are let go. */
-async function startGateway(holds: (nth: number) => boolean) {
+/** Passes connections on to the server, but for the n-th. */
+async function startGateway(heldBack: number) {
   const sockets: Socket[] = [];
-  const held: (() => void)[] = [];
-  let nth = 0;
+  let [callers, held] = [0, 0];
   const server = createServer((caller) => {
-    nth += 1;
+    callers += 1;
     sockets.push(caller.on("error", () => {}));
-    const pass = () => {
-      const target = connect(postgres.port, "127.0.0.1").on("error", () => {});
-      sockets.push(target);
-      caller.pipe(target).pipe(caller);
-    };
-    if (holds(nth)) held.push(pass);
-    else pass();
+    if (callers === heldBack) {
+      held += 1;
+      return;
+    }
+    const target = connect(postgres.port, "127.0.0.1").on("error", () => {});
+    sockets.push(target);
+    caller.pipe(target).pipe(caller);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => {
@@ -174,11 +168,11 @@ async function startGateway(holds: (nth: number) => boolean) {
   });
   const url = new URL(postgres.url);
   url.port = String((server.address() as AddressInfo).port);
-  return { url: url.href, held };
+  return { url: url.href, held: () => held };
 }
 
 test("a connection that a late cancellation could still hit is closed instead of used again", async () => {
-  const { url, held } = await startGateway((nth) => nth === 2);
+  const { url, held } = await startGateway(2);
   const db = pool(url);
   const [before] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");
   const call = startCall(db, "select pg_sleep(1)");
@@ -186,7 +180,7 @@ test("a connection that a late cancellation could still hit is closed instead of
   call.giveUp();
   // It ends by itself, while the request has not come to the server.
   expect(await call.ended).toBe("completed");
-  expect(held).toHaveLength(1);
+  expect(held()).toBe(1);
   const [after] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");
   expect(after?.pid).not.toBe(before?.pid);
 });

@@ -25,6 +25,7 @@ const MAX_LAG_MS = 3_000;
 let folder: string;
 let postgres: EmbeddedPostgres;
 let standby: Standby;
+let primary: Db;
 let replica: Db;
 let reads: StaleReads;
 let api: TestApi;
@@ -36,7 +37,7 @@ beforeAll(async () => {
   standby = await startStandby(postgres);
   const superuserUrl = Object.assign(new URL(postgres.superuserUrl), { port: new URL(standby.url).port });
   replica = openDatabase(superuserUrl.href, { max: 1 });
-  const primary = openDatabase(postgres.url, { max: 2 });
+  primary = openDatabase(postgres.url, { max: 2 });
   api = await startTestApi({
     databaseUrl: postgres.url,
     reads: (log) =>
@@ -48,15 +49,11 @@ beforeAll(async () => {
       }),
   });
   reads = api.context.reads as StaleReads;
-  const { close } = reads;
-  reads.close = async () => {
-    await close();
-    await primary.destroy();
-  };
 });
 afterAll(async () => {
   await api?.stop();
   await reads?.close();
+  await primary?.destroy();
   await replica?.destroy();
   await standby?.stop();
   await postgres?.stop();

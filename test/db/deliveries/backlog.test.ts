@@ -28,9 +28,12 @@ const oldWebhook = (minutes: number, columns = {}) =>
     .having({ created: minutesAgo(minutes) }, { created: minutesAgo(minutes - 1) })
     .in(db);
 
-test("an empty queue has no backlog", async () => {
+test("an empty queue has no backlog; the latest run tells how long ago a dispatch began", async () => {
   const nothing = { pending: 0, retrying: 0, overdue: 0, oldestSendableS: 0, next: null, lastRunS: null };
   expect(await read()).toEqual(nothing);
+  await freshClaimant(db);
+  await db("runs").update({ started: minutesAgo(3) });
+  expect(Math.floor(((await read()).lastRunS ?? 0) / 60)).toBe(3);
 });
 
 test("the oldest sendable delivery is that of no webhook that is paused, deleted, rate limited or failing", async () => {
@@ -55,12 +58,10 @@ test("a delivery that a worker has claimed does not wait; one of a worker whose 
   expect(await oldestMinutes()).toBe(5);
 });
 
-test.each([
-  ["delivered", { state: "delivered" as const, attempts: 1 }],
-  ["failed without an attempt", { state: "failed" as const, reason: "queue full" }],
-])("a delivery of yesterday that %s and is sent again waits from then on", async (_name, ended) => {
+test("a delivery of yesterday that is sent again waits from then on", async () => {
   const webhookId = await queue(db, 0);
-  const [id] = await storeDeliveries(db, [{ webhookId, created: YESTERDAY, ...ended }]);
+  const failed = { state: "failed", reason: "queue full", created: YESTERDAY } as const;
+  const [id] = await storeDeliveries(db, [{ webhookId, ...failed }]);
   await sendAgain(db, "everything", id as string, 30);
   expect(await read()).toMatchObject({ pending: 1 });
   expect(await oldestMinutes()).toBe(0);
@@ -104,10 +105,4 @@ test("a reading looks at so many webhooks and rows, and the next one goes on", a
   expect([Math.floor(second.oldestSendableS / 60), second.next]).toEqual([9, null]);
   await db.raw("analyze queue");
   expect((await read({ maxCounted: 4 })).pending).toBeGreaterThanOrEqual(4);
-});
-
-test("the latest run tells how long ago a dispatch began", async () => {
-  await freshClaimant(db);
-  await db("runs").update({ started: minutesAgo(3) });
-  expect(Math.floor(((await read()).lastRunS ?? 0) / 60)).toBe(3);
 });

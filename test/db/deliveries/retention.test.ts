@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { count, openDatabase, rows } from "../../../src/db/database.ts";
+import { count, rows } from "../../../src/db/database.ts";
 import { type RetentionStep, retentionStep } from "../../../src/db/deliveries/retention.ts";
 import { sendAgain } from "../../../src/db/deliveries/send-again.ts";
 import { readOverview } from "../../../src/db/deliveries/stats.ts";
@@ -61,25 +61,11 @@ async function storeEvent(created: Date, delivery: Partial<Stored> = {}, key: st
   return { eventId, apiKeyId, deliveryId };
 }
 
-/** So many events of a moment, with their idempotency keys. */
-async function storeKeys(created: Date, events: number): Promise<void> {
-  await db.raw(
-    `with e as (
-        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred)
-        select overlay(?::text placing lpad(n::text, 12, '0') from 25)::uuid, gen_random_uuid(), n, 1, 'u', now()
-        from generate_series(1, ?::int) n returning id, api_key_id, idempotency_key
-      )
-      insert into idempotency_keys (event_id, api_key_id, idempotency_key, request_sha256)
-      select id, api_key_id, idempotency_key, '\\x00' from e`,
-    [idAt(created, 0), events],
-  );
-}
-
 /** Steps until nothing is left to do. */
-async function retain(on = db): Promise<RetentionStep[]> {
+async function retain(): Promise<RetentionStep[]> {
   const steps: RetentionStep[] = [];
   for (;;) {
-    const step = await retentionStep(on, on, RETENTION_DAYS);
+    const step = await retentionStep(db, db, RETENTION_DAYS);
     if (step.expired + step.keys + step.runs + step.partitions.length === 0) return steps;
     steps.push(step);
   }
@@ -108,12 +94,8 @@ test("an open delivery older than the retention ends as failed, a step at a time
   const [old, young] = [daysAgo(31), daysAgo(29)];
   const many = (created: Date, state: "pending" | "retrying", n: number) =>
     Array.from({ length: n }, (): Stored => ({ webhookId: 1n, created, state, attempts: 2 }));
-  await storeDeliveries(db, [
-    ...many(old, "pending", 1_300),
-    ...many(old, "retrying", 300),
-    ...many(young, "pending", 2),
-    ...many(young, "retrying", 3),
-  ]);
+  await storeDeliveries(db, [...many(old, "pending", 1_300), ...many(old, "retrying", 300)]);
+  await storeDeliveries(db, [...many(young, "pending", 2), ...many(young, "retrying", 3)]);
   expect((await retain()).map(({ expired }) => expired)).toEqual([1_300, 300]);
   const states =
     "select state, reason, attempts, count(*)::int as n from all_deliveries group by 1, 2, 3 order by 1";
@@ -122,7 +104,6 @@ test("an open delivery older than the retention ends as failed, a step at a time
     { state: "pending", reason: null, attempts: 2, n: 2 },
     { state: "retrying", reason: null, attempts: 2, n: 3 },
   ]);
-  expect(await readOverview(db, "everything")).toMatchObject({ failed: 1_600n, failedLastDay: 1_600n });
 });
 
 describe("partitions", () => {
@@ -142,26 +123,20 @@ describe("partitions", () => {
     expect(await rows(db, noted, { gone })).toHaveLength(1);
   });
 
-  test("stay as long as something open is of their time, and go once it has ended", async () => {
+  test("stay as long as something of their time is open or being fanned out, and go once it has ended", async () => {
     const webhookId = await queue(db, 0);
     const [older, open, newer] = [daysAgo(60), daysAgo(50), daysAgo(40)];
     for (const created of [older, newer]) await storeEvent(created);
-    await storeEvent(open, { webhookId, state: "pending" });
+    const { eventId } = await storeEvent(open, { webhookId, state: "pending" });
     // Claimed, so that it does not expire.
     const deliveries = await claim(db);
     expect(await retainAndDrop()).toEqual(allPartitionsOf(older));
     await record(db, deliveries, 200);
-    const both = [...allPartitionsOf(open), ...allPartitionsOf(newer)];
-    expect((await retainAndDrop()).toSorted()).toEqual(both.toSorted());
-  });
-
-  test("stay as long as an event of their time is being fanned out", async () => {
-    const created = daysAgo(40);
-    const { eventId } = await storeEvent(created);
     await db("fan_out").insert({ event_id: eventId, process: 1, revision: 1, remaining: 1 });
     expect(await retain()).toEqual([]);
     await db("fan_out").delete();
-    expect(await retainAndDrop()).toEqual(allPartitionsOf(created));
+    const both = [...allPartitionsOf(open), ...allPartitionsOf(newer)];
+    expect((await retainAndDrop()).toSorted()).toEqual(both.toSorted());
   });
 });
 
@@ -172,36 +147,10 @@ describe("idempotency keys", () => {
     const young = await storeEvent(stays, {}, "key");
     const renewed = await storeEvent(created);
     await db("idempotency_keys").where({ event_id: renewed.eventId }).update({ event_id: young.eventId });
-    await storeKeys(created, 1_500);
-    expect((await retain()).map(({ keys }) => keys)).toEqual([1_501, 0]);
+    expect((await retain()).map(({ keys }) => keys)).toEqual([1, 0]);
     expect(await db("idempotency_keys").pluck("event_id")).toEqual([young.eventId, young.eventId]);
     const again = await publishEvents(db, [anEvent({ apiKeyId, idempotencyKey: "key" })]);
     expect(again).toMatchObject([{ duplicate: false }]);
-  });
-
-  test("are deleted in steps that read each event once, and once more to find that none is left", async () => {
-    const keys = 20_000;
-    const created = daysAgo(40);
-    await storeEvent(created);
-    await storeKeys(created, keys - 1);
-    const events = partitionOf("events", created);
-    // One connection, because each reports what it has read by itself.
-    const worker = openDatabase(db.client.config.connection.connectionString, { max: 1 });
-    onTestFinished(() => worker.destroy());
-    const rowsRead = async () => {
-      await worker.raw("select pg_stat_force_next_flush()");
-      const read =
-        "select (seq_tup_read + idx_tup_fetch)::int as n from pg_stat_user_tables where relname = :events";
-      return (await rows<{ n: number }>(worker, read, { events }))[0]?.n ?? 0;
-    };
-    // The partition stays, and with it the count of what was read.
-    await maintain(events);
-    const before = await rowsRead();
-    const steps = await retain(worker);
-    expect(steps.reduce((sum, step) => sum + step.keys, 0)).toBe(keys);
-    const read = (await rowsRead()) - before;
-    expect(read).toBeGreaterThanOrEqual(2 * keys);
-    expect(read).toBeLessThan(3 * keys);
   });
 });
 
@@ -249,7 +198,7 @@ describe("a partition that is in the way of others", () => {
     expect(await isThere(name)).toBe(false);
   });
 
-  test("and was detached by a process that died before it dropped it is dropped at the next call", async () => {
+  test("is dropped too when the process that detached it has died", async () => {
     await db.raw(`alter table deliveries detach partition ${name}`);
     await retain();
     expect(await isThere(name)).toBe(false);
@@ -263,11 +212,8 @@ describe("payloads", () => {
     (await retentionStep(db, db, RETENTION_DAYS, days)).payloads;
   /** Looks until nothing is left to look at. */
   async function erase(): Promise<number> {
-    let [looked, step] = [0, 0];
-    do {
-      step = await eraseStep();
-      looked += step;
-    } while (step > 0);
+    let looked = 0;
+    for (let step = await eraseStep(); step > 0; step = await eraseStep()) looked += step;
     return looked;
   }
   /** Whether payloads, excerpts of responses and search terms are still there, by the age of the events. */
@@ -297,6 +243,9 @@ describe("payloads", () => {
 
   test("are erased after PAYLOAD_RETENTION_DAYS with what may repeat them, and everything else stays", async () => {
     for (const days of [5, 4, 2]) await storeWithExcerpts(daysAgo(days));
+    // Without PAYLOAD_RETENTION_DAYS.
+    await retain();
+    expect(await kept()).toEqual([ALL, ALL, ALL]);
     expect(await erase()).toBe(2);
     expect(await kept()).toEqual([NONE, NONE, ALL]);
     expect(await db("deliveries").pluck("outcome")).toEqual(["delivered", "delivered", "delivered"]);
@@ -338,12 +287,6 @@ describe("payloads", () => {
     await db("queue").where("id", deliveryId).delete();
     expect([await erase(), await payloads()]).toEqual([1, []]);
   });
-
-  test("stay as long as their events without PAYLOAD_RETENTION_DAYS", async () => {
-    await storeWithExcerpts(daysAgo(20));
-    await retain();
-    expect(await kept()).toEqual([ALL]);
-  });
 });
 
 describe("statistics", () => {
@@ -364,12 +307,11 @@ describe("statistics", () => {
   test("no longer count deliveries of a dropped partition that ended after its time, each once", async () => {
     const [created, late] = [daysAgo(40), daysAgo(8)];
     const webhookId = await queue(db, 0);
-    const ended = (state: "failed" | "cancelled" | "filtered", finished: Date, at = created) =>
-      storeEvent(at, { webhookId, state, finished });
-    await ended("failed", created);
-    for (const state of ["failed", "cancelled", "filtered"] as const) await ended(state, late);
+    await storeEvent(created, { webhookId, state: "failed" });
+    for (const state of ["failed", "cancelled", "filtered"] as const)
+      await storeEvent(created, { webhookId, state, finished: late });
     // Of the same hour, and still stored.
-    await ended("failed", late, late);
+    await storeEvent(late, { webhookId, state: "failed" });
     await foldAll(db);
     expect(await readOverview(db, "everything")).toMatchObject({ failed: 3n, cancelled: 1n, filtered: 1n });
     const vacuum = await maintain(partitionOf("deliveries", created));
@@ -390,12 +332,8 @@ test("accounts of runs go a week after they were closed, those of runs that did 
   await account("empty, long ago", 0, daysAgo(1.1));
   await account("empty", 0, daysAgo(0.9));
   await account("open", 0, null);
-  await db.raw(
-    `insert into runs (workflow_id, first_run_id, lease_until, closed)
-      select 'many', n::text, now(), now() - interval '2 days' from generate_series(1, 1000) n`,
-  );
   await db.raw("insert into run_groups (run_id, webhook_id, group_number) select id, 1, 1 from runs");
-  expect((await retain()).map(({ runs }) => runs)).toEqual([1_000, 2]);
+  expect((await retain()).map(({ runs }) => runs)).toEqual([2]);
   expect(await db("runs").orderBy("id").pluck("workflow_id")).toEqual(["busy", "empty", "open"]);
   expect(await db("run_groups").orderBy("run_id").pluck("run_id")).toEqual(
     await db("runs").orderBy("id").pluck("id"),

@@ -29,29 +29,10 @@ export async function newEndpoint(
   return createEndpoint(db, box, "everything", endpoint, MAX);
 }
 
-/** What the webhooks of an endpoint have in common, with all secrets opened; in whole milliseconds. */
-export interface SharedState {
-  name: string | null;
-  url: string;
-  apiKeyId: string;
-  installedAppId: string | null;
-  paused: string | null;
-  rateLimit: number | null;
-  secrets: string[];
-  keyPairs: string[];
-  expiries: string;
-  settings: unknown;
-  breaker: string | null;
-}
-
-/** The state of each live webhook of an endpoint, by event type. */
-export async function sharedStates(
-  db: Db,
-  box: SecretBox,
-  endpointId: string,
-): Promise<Map<number, SharedState>> {
+/** What the webhooks of an endpoint share, with all secrets opened, for each live one by event type; in whole milliseconds. */
+export async function sharedStates(db: Db, box: SecretBox, endpointId: string) {
   const webhooks = await db("webhooks").where({ endpoint_id: endpointId, deleted: null }).orderBy("process");
-  const states = new Map<number, SharedState>();
+  const states = new Map<number, Record<string, unknown> & { secrets: string[] }>();
   for (const row of webhooks) {
     const { id } = row;
     const [found] = await rows<{ breaker: string }>(

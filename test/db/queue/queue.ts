@@ -35,22 +35,16 @@ export async function openQueueDatabase(): Promise<Db> {
   return db;
 }
 
-/** What is to be queued: each event for each webhook. */
-export interface Wanted {
-  /** A number is appended for each webhook. */
-  urlPrefix: string;
-  webhooks: number;
-  /** The bodies are `{"N":1}` and on. */
-  events: number;
-  /** As stored; opens with no key unless given. */
-  secret?: Buffer;
-}
-
-/** Registers webhooks of a key of their own with pending deliveries; answers their ids. */
+/**
+ * Registers webhooks of a key of their own with pending deliveries, each event for each webhook; answers their ids.
+ *
+ * @param wanted the URLs are a prefix and a number; the secret opens with no key unless given
+ */
 export async function queueMany(
   db: Db,
-  { urlPrefix, webhooks, events, secret = randomBytes(60) }: Wanted,
+  wanted: { urlPrefix: string; webhooks: number; events: number; secret?: Buffer },
 ): Promise<bigint[]> {
+  const { urlPrefix, webhooks, events, secret = randomBytes(60) } = wanted;
   const { id: key } = await aKey().in(db);
   const made = await rows<{ id: bigint }>(
     db,
@@ -59,12 +53,9 @@ export async function queueMany(
       returning id`,
     { urlPrefix, key, secret, webhooks },
   );
-  await queueEvents(
-    db,
-    made.map(({ id }) => id),
-    events,
-  );
-  return made.map(({ id }) => id);
+  const ids = made.map(({ id }) => id);
+  await queueEvents(db, ids, events);
+  return ids;
 }
 
 /** Publishes events for webhooks: each of them gets them all. The bodies are `{"N":1}` and on. */
@@ -87,11 +78,7 @@ export async function queue(db: Db, deliveries: number): Promise<bigint> {
 }
 
 /** Makes an endpoint of webhooks, with the tokens of a second and a rate limit for all together; answers its id. */
-export async function makeEndpoint(
-  db: Db,
-  webhookIds: readonly bigint[],
-  rateLimit: number,
-): Promise<string> {
+export async function makeEndpoint(db: Db, webhookIds: bigint[], rateLimit: number): Promise<string> {
   const [made] = await rows<{ id: string }>(
     db,
     "insert into endpoints (rate_at) values (now() - interval '1 hour') returning id",
@@ -130,11 +117,8 @@ export function record(
   status: number,
   spacing: RetrySpacing = NO_WAIT,
 ): ReturnType<typeof recordAttempts> {
-  return recordAttempts(
-    db,
-    deliveries.map((delivery) => result(delivery, status)),
-    spacing,
-  );
+  const results = deliveries.map((delivery) => result(delivery, status));
+  return recordAttempts(db, results, spacing);
 }
 
 /** Adds everything that was recorded to the statistics. */
@@ -167,18 +151,4 @@ export function result({ id, webhook, token }: ClaimedDelivery, status: number):
     responseHeaders: status < 300 ? null : '["retry-after","1"]',
     retryAfterMs: null,
   };
-}
-
-/** State and counters of deliveries, by id. */
-export function stored(
-  db: Db,
-  ids: readonly string[],
-): Promise<
-  { state: string; attempts: number; claims: number; reason: string | null; run_id: number | null }[]
-> {
-  return rows(
-    db,
-    "select state, attempts, claims, reason, run_id from all_deliveries where id = any(:ids::uuid[]) order by id",
-    { ids },
-  );
 }

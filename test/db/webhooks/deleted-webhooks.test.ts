@@ -29,7 +29,6 @@ test("deleting a webhook cancels the first of its open deliveries at once, the o
   const { runId } = await freshClaimant(db);
   await storeDeliveries(db, Array(1_200).fill({ webhookId, runId, state: "retrying" }));
   await deleteWebhook(db, webhookId);
-  expect(await db("webhooks").whereNotNull("deleted").pluck("id")).toEqual([webhookId]);
   expect(await states()).toEqual([
     { state: "cancelled", reason: "webhook deleted", n: 1_000 },
     { state: "pending", reason: null, n: 1_002 },
@@ -41,20 +40,6 @@ test("deleting a webhook cancels the first of its open deliveries at once, the o
     { state: "pending", reason: null, n: 2 },
   ]);
   expect(await db("queue").distinct("webhook_id").pluck("webhook_id")).toEqual([other]);
-  await expectRollups(db);
-});
-
-test("steps take so many rows of each table, over all deleted webhooks, and several processes cancel each once", async () => {
-  const webhooks = await Promise.all(Array.from({ length: 5 }, () => queue(db, 0)));
-  await storeDeliveries(
-    db,
-    webhooks.flatMap((webhookId) => Array(900).fill({ webhookId })),
-  );
-  await db("webhooks").update({ deleted: new Date() });
-  expect([await cancelOfDeleted(db), await cancelOfDeleted(db)]).toEqual([1_000, 1_000]);
-  await Promise.all([cancelAll(), cancelAll(), cancelAll()]);
-  await cancelAll();
-  expect(await states()).toEqual([{ state: "cancelled", reason: "webhook deleted", n: 4_500 }]);
   await expectRollups(db);
 });
 

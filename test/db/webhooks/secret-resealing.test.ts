@@ -22,13 +22,11 @@ const db = await openQueueDatabase();
 
 /** A former key and a new one, and the boxes of processes at each step of the change. */
 let former: SecretBox;
-let prepared: SecretBox;
 let changed: SecretBox;
 let next: SecretBox;
 beforeEach(() => {
   const keys: [Buffer, Buffer] = [randomBytes(32), randomBytes(32)];
   former = createSecretBox(keys[0]);
-  prepared = createSecretBox(keys[0], [keys[1]]);
   changed = createSecretBox(keys[1], [keys[0]]);
   next = createSecretBox(keys[1]);
 });
@@ -82,18 +80,7 @@ test("processes that seal anew at once, while secrets are rotated, lose none", a
   }
 });
 
-test("the former key is refused once all is sealed anew; until then, and with both keys, every process starts and reads", async () => {
-  const ids = await webhooksSealedBy(former, 2);
-  const before = await secretsOf(former, ids);
-  for (const box of [former, prepared, changed]) await checkSecretKey(db, box);
-  await expect(checkSecretKey(db, next)).rejects.toThrow("add it to SECRET_KEY_PREVIOUS");
-  await resealAll(db, changed);
-  expect(await secretsOf(prepared, ids)).toEqual(before);
-  for (const box of [prepared, next]) await checkSecretKey(db, box);
-  await expect(checkSecretKey(db, former)).rejects.toThrow("SECRET_KEY_PREVIOUS");
-});
-
-test("secrets that open with no key are named, left as they are, and keep the former key needed", async () => {
+test("secrets that open with no key are named, left as they are, and keep the former key needed; then it is refused", async () => {
   const good = await webhooksSealedBy(former, 1);
   const [gone, lost] = (await webhooksSealedBy(createSecretBox(randomBytes(32)), 2)) as [bigint, bigint];
   await checkSecretKey(db, former);
@@ -104,6 +91,7 @@ test("secrets that open with no key are named, left as they are, and keep the fo
   await rotateWebhookSecret(db, changed, [lost]);
   expect((await resealAll(db, changed)).unopenable).toEqual([]);
   await checkSecretKey(db, next);
+  await expect(checkSecretKey(db, former)).rejects.toThrow("SECRET_KEY_PREVIOUS");
 });
 
 test("a service says in its log that all is sealed under the current key, or which webhooks' secrets are lost", async () => {
@@ -123,29 +111,17 @@ test("a service says in its log that all is sealed under the current key, or whi
   expect(await say(false)).toMatchObject(said);
 });
 
-test("more secrets than one transaction takes are sealed anew step by step", async () => {
-  await queueMany(db, {
-    urlPrefix: "https://example.com/",
-    webhooks: 451,
-    events: 0,
-    secret: former.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE),
-  });
-  expect((await resealSecrets(db, changed)).resealed).toBe(451);
-  for (const { id, secret } of await db("webhooks").select("id", "secret"))
-    expect(next.open(secret, webhookSecretContext(id))).toHaveLength(32);
-});
-
-test("secrets that an earlier version sealed without their webhook's id are read, and sealed anew for it under the same key", async () => {
-  const ids = (await webhooksSealedBy(next, 3)) as [bigint, bigint, bigint];
-  const legacy = next.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
-  await store(ids[1], legacy);
-  const before = await secretsOf(next, ids);
-  expect(before[1]).toEqual([next.open(legacy, WEBHOOK_SECRET_PURPOSE)]);
-  expect(await resealSecrets(db, next)).toEqual({ resealed: 1, unopenable: [] });
+test("secrets that an earlier version sealed without their webhook's id are read, and sealed anew for it, step by step", async () => {
+  const secret = next.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
+  const ids = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 451, events: 0, secret });
+  const [id, other] = ids as [bigint, bigint];
+  const before = await secretsOf(next, [id]);
+  expect(before).toEqual([[next.open(secret, WEBHOOK_SECRET_PURPOSE)]]);
+  expect(await resealSecrets(db, next)).toEqual({ resealed: 451, unopenable: [] });
   expect(await resealSecrets(db, next)).toEqual({ resealed: 0, unopenable: [] });
-  expect(await secretsOf(next, ids)).toEqual(before);
-  const [secret] = await db("webhooks").where({ id: ids[1] }).pluck("secret");
-  expect(() => next.open(secret as Buffer, webhookSecretContext(ids[0]))).toThrow(UnopenableError);
+  expect(await secretsOf(next, [id])).toEqual(before);
+  const [sealed] = await db("webhooks").where({ id }).pluck("secret");
+  expect(() => next.open(sealed as Buffer, webhookSecretContext(other))).toThrow(UnopenableError);
 });
 
 test("a secret that was moved to another webhook opens no more, whichever key is at hand, and is named", async () => {
@@ -154,13 +130,10 @@ test("a secret that was moved to another webhook opens no more, whichever key is
   const [ofA, ofB] = (await sealed.pluck("secret")) as [Buffer, Buffer];
   await store(a, ofB);
   await store(b, ofA);
-  for (const id of [a, b]) {
-    const reading = readWebhookSecrets(db, changed, "everything", id);
-    await expect(reading).rejects.toThrow(
-      `secret of webhook ${id} can be decrypted with neither SECRET_KEY nor`,
+  for (const id of [a, b])
+    await expect(readWebhookSecrets(db, changed, "everything", id)).rejects.toThrow(
+      new RegExp(`secret of webhook ${id} can be decrypted with neither .*was stored for another webhook`),
     );
-    await expect(reading).rejects.toThrow("was stored for another webhook");
-  }
   expect(await readWebhookSecrets(db, changed, "everything", c)).toHaveLength(1);
   expect(await resealSecrets(db, changed)).toEqual({ resealed: 0, unopenable: [a, b] });
 });
