@@ -36,18 +36,17 @@ test.each(["/api", "/api/v1", "/api/v2"])(
   "REST has the catalogue at %s/webhook/processes, with samples and schemas as objects",
   async (prefix) => {
     const { status, text, envelope } = await api.rest("GET", `${prefix}/webhook/processes`);
-    expect(status).toBe(200);
-    for (const [index, { number, name, description, sample, schema }] of (await listed()).entries()) {
-      expect(envelope.Data[index]).toEqual({
-        Number: number,
-        Name: name,
-        Description: description,
-        Sample: JSON.parse(sample),
-        Schema: JSON.parse(schema),
-      });
-      // To the letter: numbers with every digit, keys in their order.
+    const processes = await listed();
+    expect([status, envelope.Data]).toEqual([
+      200,
+      processes.map(({ number, name, description, sample, schema }) => ({
+        ...{ Number: number, Name: name, Description: description },
+        ...{ Sample: JSON.parse(sample), Schema: JSON.parse(schema) },
+      })),
+    ]);
+    // To the letter: numbers with every digit, keys in their order.
+    for (const { sample, schema } of processes)
       expect(text).toContain(`"Sample":${sample},"Schema":${schema}}`);
-    }
   },
 );
 
@@ -56,6 +55,21 @@ test("each event type that is listed can be registered for, by its number", asyn
     const url = `https://receiver.example/${name}`;
     const { envelope } = await api.rest("POST", "/api/webhook", { json: { process: number, url } });
     expect(envelope.Data.WebhookProcess).toBe(name);
+  }
+});
+
+test("the catalogue marks notices, and callers cannot publish them: the error names the events that they publish", async () => {
+  const notices = (await listed()).filter(({ notice }) => notice).map(({ name }) => name);
+  expect(notices).toEqual(["WebhookFailing", "WebhookRecovered", "WebhookDisabled", "DeliveryFailed"]);
+  for (const field of ["webhookFailing", "webhook_recovered", "webhookDisabled", "deliveryFailed"]) {
+    const response = await fetch(`${api.url}/webhook.v1.EventService/PublishEvent`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-service-key": api.adminKey },
+      body: JSON.stringify({ idempotencyKey: randomUUID(), userId: "u", [field]: { lastError: "made up" } }),
+    });
+    const message = `${field}.*; only the service publishes notices; allowed: .*orderDispatched, documentCreated, stockLevelChanged$`;
+    const expected = { code: "invalid_argument", message: expect.stringMatching(message) };
+    expect(await response.json()).toMatchObject(expected);
   }
 });
 
@@ -74,8 +88,7 @@ const publishable = catalogue.filter(({ number }) => !isNotice(number));
 /** Publishes an event, and reads the body that its receivers would be sent. */
 async function published(request: PublishEventRequest): Promise<string> {
   const { eventId } = await api.events.publishEvent(request);
-  const [event] = await api.context.db("events").where("id", eventId);
-  return event.payload;
+  return (await api.context.db("events").where("id", eventId).first()).payload;
 }
 
 test("an event like the sample is sent as the sample, to the letter", async () => {
@@ -105,9 +118,7 @@ test("whatever is published is valid under the schema that is listed for it", as
 
 test("a member of an enum that has no name is refused, since receivers are promised names", async () => {
   const entry = catalogue.find(({ name }) => name === "DocumentCreated") as CatalogueEntry;
-  await expectRefused(
-    published(requestOf(entry, { ...sampleMessage(entry.payload), kind: 99 })),
-    Code.InvalidArgument,
-    "kind is 99, which is no DocumentKind; allowed: DOCUMENT_KIND_",
-  );
+  const call = published(requestOf(entry, { ...sampleMessage(entry.payload), kind: 99 }));
+  const message = "kind is 99, which is no DocumentKind; allowed: DOCUMENT_KIND_";
+  await expectRefused(call, Code.InvalidArgument, message);
 });

@@ -1,5 +1,4 @@
-import { generateKeyPair } from "node:crypto";
-import { promisify } from "node:util";
+import { createPrivateKey, generateKeyPairSync } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
@@ -32,36 +31,22 @@ test("request settings come with the webhook's revision, which a change of them 
   expect(await namesOf(webhookId)).toEqual([]);
 });
 
-test.each(["traceparent", "Tracestate"])(
-  "a custom header %s is refused, as DELIVERY_TRACEPARENT would send a second one",
-  async (name) => {
-    const webhookId = await api.register();
-    const call = webhooks.setWebhookRequestSettings({ webhookId, settings: header(name) });
-    const message = `settings.headers[0].name is ${name}, which HTTP or this service sets`;
-    await expectRefused(call, Code.InvalidArgument, message);
-    expect(await namesOf(webhookId)).toEqual([]);
-  },
-);
-
 test.each<[string, Settings]>([
   ["a header", header("X-One")],
   ["a bearer token", bearer],
-])(
-  "stored credentials do not go to another host: with %s, only the path of a URL can be changed",
-  async (_, settings) => {
-    const webhookId = await api.register();
-    const { origin, host } = new URL((await webhooks.getWebhook({ webhookId })).webhook?.url ?? "");
-    await webhooks.setWebhookRequestSettings({ webhookId, settings });
-    const change = (url: string) => webhooks.updateWebhook({ webhookId, url });
-    await change(`${origin}/another-${webhookId}`);
-    const message = "send request_settings with the headers and credentials for that host";
-    for (const url of ["https://thief.example/", `https://${host}.thief.example/`, `https://${host}:8443/`])
-      await expectRefused(change(url), Code.FailedPrecondition, message);
-    await webhooks.setWebhookRequestSettings({ webhookId });
-    const moved = `https://shop-${webhookId}.example/`;
-    expect((await change(moved)).webhook?.url).toBe(moved);
-  },
-);
+])("with %s, only the path of a URL changes: no other host gets credentials", async (_, settings) => {
+  const webhookId = await api.register();
+  const { origin, host } = new URL((await webhooks.getWebhook({ webhookId })).webhook?.url ?? "");
+  await webhooks.setWebhookRequestSettings({ webhookId, settings });
+  const change = (url: string) => webhooks.updateWebhook({ webhookId, url });
+  await change(`${origin}/another-${webhookId}`);
+  const message = "send request_settings with the headers and credentials for that host";
+  for (const url of ["https://thief.example/", `https://${host}.thief.example/`, `https://${host}:8443/`])
+    await expectRefused(change(url), Code.FailedPrecondition, message);
+  await webhooks.setWebhookRequestSettings({ webhookId });
+  const moved = `https://shop-${webhookId}.example/`;
+  expect((await change(moved)).webhook?.url).toBe(moved);
+});
 
 test("a URL of another host comes with new values of headers and credentials, in one change; stored ones are not kept", async () => {
   const webhookId = await api.register();
@@ -87,38 +72,104 @@ test("a URL of another host comes with new values of headers and credentials, in
   expect(await namesOf(webhookId)).toEqual([]);
 });
 
-test.each<[string, Settings, object]>([
-  ["a bearer token", bearer, { hasBearerToken: true }],
+test("request settings are read without what is secret of them", async () => {
+  const webhookId = await api.register();
+  const user: Settings = {
+    authentication: { case: "basic", value: { username: "user", password: "hush" } },
+  };
+  for (const [settings, basicUsername, hasBearerToken] of [
+    [{}, undefined, false],
+    [bearer, undefined, true],
+    [user, "user", false],
+  ] as const) {
+    await webhooks.setWebhookRequestSettings({ webhookId, settings: { ...header("X-One"), ...settings } });
+    const { settings: found } = await read(webhookId);
+    const shown = [found?.headerNames, found?.basicUsername, found?.hasBearerToken];
+    expect(shown).toEqual([["X-One"], basicUsername, hasBearerToken]);
+  }
+});
+
+const SECRET = "hush-0123456789";
+const authority = await createLocalAuthority();
+const { cert, key } = await authority.issue(["shop"], { client: true });
+const other = await authority.issue(["other"], { client: true });
+const past = { notBefore: new Date(1_000), notAfter: new Date(2_000), client: true };
+const expired = await authority.issue(["expired"], past);
+const encryption = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
+const locked = String(createPrivateKey(key).export(encryption));
+const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 4_104 });
+const long = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+
+const named = (...names: string[]) => ({ headers: names.map((name) => ({ name, value: SECRET })) });
+const valued = (value: string) => ({ headers: [{ name: "X-A", value }] });
+const basic = (username: string, password = SECRET): Settings => ({
+  authentication: { case: "basic", value: { username, password } },
+});
+const tokens = (tokenUrl: string, scope = ""): Settings => ({
+  authentication: { case: "oauth2", value: { tokenUrl, clientId: "id", clientSecret: SECRET, scope } },
+});
+const client = (clientCertificate: object): Settings => ({ tls: { clientCertificate } });
+const trusting = (authorities: object): Settings => ({ tls: { authorities } });
+const OWNED = [
+  ...["Host", "content-type", "CONTENT-LENGTH", "X-Service-UserId", "webhook-signature", "User-Agent"],
+  ...["Proxy-Authorization", "Transfer-Encoding", "traceparent", "Tracestate"],
+];
+const http = "http://login.example/token";
+const https = "https://login.example/token";
+
+test.each<[string, Settings[]]>([
+  ["headers[0].name is", OWNED.map((name) => named(name))],
+  ["headers[0].name must be a header name of 1 to", ["a b", "ä", "x\r\ny"].map((name) => named(name))],
   [
-    "a user and a password",
-    { authentication: { case: "basic", value: { username: "user", password: "hush" } } },
-    { basicUsername: "user" },
+    "headers[0].value must",
+    [`${SECRET}\r\nX-Evil: 1`, ` ${SECRET}`, `${SECRET} `, `${SECRET}ü`, "", "h".repeat(4_097)].map(valued),
   ],
-])("request settings with %s are read without what is secret of them", async (_, settings, expected) => {
+  ["send each name once", [named("X-A", "x-a")]],
+  ["must be at most 20", [named(...Array.from({ length: 21 }, (_, n) => `X-${n}`))]],
+  ["bearer.token must", [{ authentication: { case: "bearer", value: { token: `${SECRET} ${SECRET}` } } }]],
+  ["must not contain Authorization", [{ ...named("authorization"), ...bearer }]],
+  ["must not contain a colon", [basic("a:b")]],
+  ["oauth2.token_url begins with http://; only https", [tokens(http, 'a  "b')]],
+  ["oauth2.scope must have", [tokens(https, 'a  "b')]],
+  ["10.0.0.1 is a private address", [tokens("https://10.0.0.1/token")]],
+  ["port 25", [tokens("https://login.example:25/token")]],
+  ["client_certificate.key is a key that does not belong", [client({ certificate: cert, key: other.key })]],
+  ["client_certificate.key must be a private key in PEM", [client({ certificate: cert, key: SECRET })]],
+  ["client_certificate.key is encrypted with a password", [client({ certificate: cert, key: locked })]],
+  [
+    "client_certificate.key has 16385 characters; at most 16384",
+    [client({ certificate: cert, key: "x".repeat(16_385) })],
+  ],
+  [
+    "client_certificate.key has 4104 bits; at most 4096 are allowed: use a shorter RSA key, or an elliptic curve",
+    [client({ certificate: cert, key: long })],
+  ],
+  [
+    "client_certificate.certificate must hold 1 to 10 certificates",
+    [SECRET, cert.repeat(11)].map((certificate) => client({ certificate, key })),
+  ],
+  ["certificate 1 cannot be read", [client({ certificate: cert.replace(/M/g, "N"), key })]],
+  ["certificate 1 expired at", [client({ certificate: expired.cert, key: expired.key })]],
+  ["client_certificate.certificate is required: none is stored", [client({})]],
+  ["client_certificate.key is required: none is stored", [client({ certificate: cert })]],
+  ["authorities.certificates is required: none are stored", [trusting({})]],
+  ["authorities.certificates must hold", [trusting({ certificates: key })]],
+  ["certificate 2 expired at", [trusting({ certificates: cert + expired.cert })]],
+])("settings that cannot be used are refused, and no error repeats a value: %s", async (words, refused) => {
   const webhookId = await api.register();
-  const none = await read(webhookId);
-  expect([none.settings?.basicUsername, none.settings?.hasBearerToken]).toEqual([undefined, false]);
-  await webhooks.setWebhookRequestSettings({ webhookId, settings: { ...header("X-One"), ...settings } });
-  expect((await read(webhookId)).settings).toMatchObject({ headerNames: ["X-One"], ...expected });
+  for (const settings of refused) {
+    const call = webhooks.setWebhookRequestSettings({ webhookId, settings });
+    const { rawMessage } = await expectRefused(call, Code.InvalidArgument, words);
+    expect(rawMessage).not.toMatch(new RegExp(`${SECRET}|MIG|BEGIN PRIVATE KEY-----\n`));
+  }
+  expect((await read(webhookId)).revision).toBe(1n);
 });
 
-test("authorities that are not stored are required", async () => {
-  const call = webhooks.setWebhookRequestSettings({
-    webhookId: await api.register(),
-    settings: { tls: { authorities: {} } },
-  });
-  await expectRefused(call, Code.InvalidArgument, "settings.tls.authorities.certificates is required");
-});
-
-test("an RSA key of a client certificate that takes long to sign with is refused", async () => {
+test("a rate limit is stored, removed by leaving it out, and refused beyond what is allowed", async () => {
   const webhookId = await api.register();
-  const { cert: certificate } = await (await createLocalAuthority()).issue(["shop"], { client: true });
-  const { privateKey } = await promisify(generateKeyPair)("rsa", { modulusLength: 4_104 });
-  const key = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
-  const settings = { tls: { clientCertificate: { certificate, key } } };
-  await expectRefused(
-    webhooks.setWebhookRequestSettings({ webhookId, settings }),
-    Code.InvalidArgument,
-    /^settings\.tls\.client_certificate\.key has 4104 bits; at most 4096 are allowed: use a shorter RSA key, or an elliptic curve$/,
-  );
+  const set = async (limit: { rateLimit?: number }) =>
+    (await webhooks.setWebhookRateLimit({ webhookId, ...limit })).webhook?.rateLimit;
+  expect([await set({ rateLimit: 5 }), await set({})]).toEqual([5, undefined]);
+  for (const rateLimit of [0, -1, 10_001])
+    await expectRefused(set({ rateLimit }), Code.InvalidArgument, "rate_limit must be 1 to 10000");
 });

@@ -19,13 +19,11 @@ test("of one key, two test requests are in flight: endpoints that hang delay no 
   const { secret } = await api.key();
   const [webhookId, of] = [await api.register(), await api.register({ key: secret })];
   const answers = Promise.withResolvers<void>();
-  let [inFlight, most] = [0, 0];
+  let inFlight = 0;
   send = async (request) => {
-    if (request.webhookId === of) return ACCEPTED;
+    if (request.webhookId !== webhookId) return ACCEPTED;
     inFlight += 1;
-    most = Math.max(most, inFlight);
     await answers.promise;
-    inFlight -= 1;
     return ACCEPTED;
   };
   const tried = Array.from({ length: 8 }, () => webhooks.tryWebhookRequest({ webhookId }));
@@ -33,18 +31,16 @@ test("of one key, two test requests are in flight: endpoints that hang delay no 
   const other = api.as(secret).webhooks;
   for (let n = 0; n < 3; n += 1)
     expect(await other.tryWebhookRequest({ webhookId: of })).toMatchObject({ accepted: true });
+  expect(inFlight).toBe(2);
   answers.resolve();
-  for (const { accepted } of await Promise.all(tried)) expect(accepted).toBe(true);
-  expect(most).toBe(2);
+  await Promise.all(tried);
 });
 
 test("a test request with stored credentials is refused if the webhook was moved since they were read", async () => {
   const { db, secrets } = api.context;
+  const guard = createAddressGuard([]);
   const log = pino({ level: "silent" });
-  const trial = createRequestTrial({
-    ...{ db, secrets, log, proxy: undefined, timeoutMs: 1 },
-    guard: createAddressGuard([]),
-  });
+  const trial = createRequestTrial({ db, secrets, log, guard, proxy: undefined, timeoutMs: 1 });
   const webhookId = await api.register();
   const settings = { authentication: { case: "bearer" as const, value: { token: "secret" } } };
   await webhooks.setWebhookRequestSettings({ webhookId, settings });
