@@ -1,24 +1,18 @@
-import { randomBytes, randomUUID } from "node:crypto";
-import { type AuditRecord, audited } from "../../../src/db/audit/audit-log.ts";
-import { createEndpoint } from "../../../src/db/endpoints/endpoints.ts";
+import { randomBytes } from "node:crypto";
+import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { termOf } from "../../../src/db/events/search.ts";
 import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
-import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
-import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
-import { startSession } from "../../../src/db/keys/sessions.ts";
 import { insertReplay } from "../../../src/db/replays/replays.ts";
 import { scopeOf } from "../../../src/db/scope.ts";
-import { readKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
-import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
-import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
-import { createWebhook, idsOf } from "../../../src/db/webhooks/webhooks.ts";
-import { idBeside, storeDeliveries } from "../../support/stored-deliveries.ts";
+import { aWebhook } from "../../support/builders.ts";
+import { changeDelivery } from "../../support/stored-deliveries.ts";
 import type { TestApi } from "../../support/test-api.ts";
 
 /** Deliveries are made in each of these states. */
 export const STATES = ["pending", "delivering", "retrying", "delivered", "failed", "cancelled"] as const;
 /** Event types that webhooks are registered for. */
-const PROCESSES = [1, 2];
+const PROCESSES: WebhookProcess[] = [1, 2];
 
 /** An API key, and everything of it that must not become known to others. */
 export interface WorldKey {
@@ -36,14 +30,13 @@ export interface WorldWebhook {
   process: number;
   url: string;
   appId: string | null;
-  keyId: string;
   deliveryIds: string[];
   eventIds: string[];
   /** Of replays of this webhook. */
   replayIds: string[];
   /** URL, users, idempotency keys and searchable values. */
   searched: string[];
-  /** The signing secrets, and everything else beyond the contract's six fields that must not become known to others. */
+  /** Signing secrets, and everything else beyond the contract's six fields that must not become known to others. */
   markers: string[];
   /** Null for none. */
   endpointId: string | null;
@@ -67,157 +60,86 @@ const marker = (what: string) => `${what}-${randomBytes(9).toString("hex")}`;
 export async function buildWorld(api: TestApi): Promise<World> {
   const { db } = api.context;
   await db.raw("alter table webhooks alter column id restart with 4611686018427000000");
-  const [appA, appB] = [
-    await createInstalledApp(db, marker("app-a")),
-    await createInstalledApp(db, marker("app-b")),
-  ];
-  const makeKey = (
-    appId: string | null,
-    processes: number[],
-    permissions: readonly number[] = ALL_PERMISSIONS,
-  ) => worldKey(api, appId, processes, permissions);
+  const makeApp = async (name: string) => ({ id: await api.app(name), name });
+  const [appA, appB] = [await makeApp(marker("app-a")), await makeApp(marker("app-b"))];
   const callers = [
-    await makeKey(appA.id, []),
-    await makeKey(appA.id, [1]),
-    await makeKey(appA.id, [1, 2], [1, 2, 4]),
+    await worldKey(api, appA.id, []),
+    await worldKey(api, appA.id, [1]),
+    await worldKey(api, appA.id, [1, 2], [1, 2, 4]),
   ];
   const others = [
-    await makeKey(appA.id, [2], [1]),
-    await makeKey(appB.id, []),
-    await makeKey(appB.id, [1]),
-    await makeKey(null, []),
-    await makeKey(null, [2]),
+    await worldKey(api, appA.id, [2], [1]),
+    await worldKey(api, appB.id, []),
+    await worldKey(api, appB.id, [1]),
+    await worldKey(api, null, []),
+    await worldKey(api, null, [2]),
   ];
-  const revoked = [await makeKey(appA.id, [1]), await makeKey(appB.id, []), await makeKey(null, [])];
-  for (const { id } of revoked) await revokeApiKey(db, "everything", id, "delete");
+  const revoked = [await worldKey(api, appA.id, [1]), await worldKey(api, appB.id, [])];
+  for (const { id } of revoked) await api.revoke(id);
   const webhooks: WorldWebhook[] = [];
   for (const key of [...callers, ...others]) {
-    for (const process of PROCESSES) webhooks.push(await worldWebhook(api, key, process));
+    for (const process of PROCESSES) {
+      const url = `https://receiver.example/${marker("url")}`;
+      const owned = aWebhook().at(url).for(process).ownedBy(key.id);
+      const id = await owned.with({ installed_app_id: key.appId }).in(db);
+      const secrets = await settingsOf(api, id);
+      webhooks.push(await filled(api, key, { id, process, url, endpointId: null }, secrets));
+    }
+    if (key.processes.length > 0) continue;
+    const url = `https://receiver.example/${marker("url")}`;
+    const { endpoint } = await api.as(key.secret).endpoints.createEndpoint({ processes: PROCESSES, url });
+    const made = endpoint?.webhooks ?? [];
+    const secrets = await settingsOf(api, made[0]?.id as bigint);
+    for (const { id, webhookProcess: process } of made)
+      webhooks.push(
+        await filled(api, key, { id, process, url, endpointId: endpoint?.id as string }, secrets),
+      );
   }
-  const withEndpoints = [...callers, ...others].filter(({ processes }) => processes.length === 0);
-  for (const key of withEndpoints) webhooks.push(...(await worldEndpoint(api, key)));
-  const keys = [...callers, ...others, ...revoked];
-  await writeAuditLog(api, keys, webhooks);
-  return { appA, appB, keys, webhooks, callers };
-}
-
-/** Entries about every key, webhook and delivery, made with keys of every app and of none. */
-async function writeAuditLog(
-  api: TestApi,
-  keys: readonly WorldKey[],
-  webhooks: readonly WorldWebhook[],
-): Promise<void> {
-  for (const actor of keys) {
-    const [id, apiKeyName] = actor.markers as [string, string];
-    const made = { apiKeyId: id, apiKeyName, installedAppId: actor.appId, sessionId: null, address: null };
-    await audited(api.context.db, made, (_trx, record) =>
-      record(
-        ...keys.map((key): AuditRecord => {
-          const target = { id: key.id, name: key.markers[1] as string, appId: key.appId, process: null };
-          return { action: "api_key_rotated", target, after: { prefix: key.markers[2] as string } };
-        }),
-        ...webhooks.flatMap(({ id: webhookId, url, appId, process, deliveryIds }): AuditRecord[] => {
-          const target = { id: String(webhookId), name: url, appId, process };
-          return [
-            { action: "webhook_paused", target, after: { url } },
-            ...deliveryIds.map(
-              (each): AuditRecord => ({ action: "delivery_sent_again", target: { ...target, id: each } }),
-            ),
-          ];
-        }),
-      ),
-    );
-  }
+  return { appA, appB, keys: [...callers, ...others, ...revoked], webhooks, callers };
 }
 
 async function worldKey(
   api: TestApi,
   appId: string | null,
-  processes: number[],
-  permissions: readonly number[],
+  allowedProcesses: WebhookProcess[],
+  permissions: readonly Permission[] = ALL_PERMISSIONS as Permission[],
 ): Promise<WorldKey> {
   const name = marker("key");
-  const rights = { permissions, allowedProcesses: processes, installedAppId: appId };
-  const { id, secret } = await api.key({ name, ...rights });
-  await startSession(api.context.db, id, secret);
-  return { id, secret, appId, permissions, processes, markers: [id, name, secret.slice(0, 12), secret] };
+  const app = appId === null ? {} : { installedApplicationId: appId };
+  const rights = { permissions: [...permissions], allowedProcesses, ...app };
+  const { apiKey, secret } = await api.keys.createApiKey({ name, ...rights });
+  const id = apiKey?.id as string;
+  const markers = [id, name, secret.slice(0, 12), secret];
+  return { id, secret, appId, permissions, processes: allowedProcesses, markers };
 }
 
-async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promise<WorldWebhook> {
-  const { db, secrets } = api.context;
-  const url = `https://receiver.example/${marker("url")}`;
-  const registration = { process, url, targetUrl: url, apiKeyId: key.id };
-  const { webhook } = await createWebhook(db, secrets, registration, 1_000);
-  return filled(
-    api,
-    key,
-    { id: webhook.id, process, url, endpointId: null },
-    await settingsOf(api, [webhook.id]),
-  );
-}
-
-/** An endpoint with a webhook of each type. */
-async function worldEndpoint(api: TestApi, key: WorldKey): Promise<WorldWebhook[]> {
-  const { db, secrets } = api.context;
-  const url = `https://receiver.example/${marker("url")}`;
-  const registration = { processes: PROCESSES, url, targetUrl: url, apiKeyId: key.id };
-  const { id: endpointId, webhooks } = await createEndpoint(db, secrets, "everything", registration, 1_000);
-  const settings = await settingsOf(api, idsOf(webhooks));
-  const made: WorldWebhook[] = [];
-  for (const { id, process } of webhooks)
-    made.push(await filled(api, key, { id, process, url, endpointId }, settings));
-  return made;
-}
-
-/** Secrets and settings of a webhook, or of the webhooks of an endpoint. */
-interface WorldSettings {
-  secrets: string[];
-  settings: string[];
-}
-
-async function settingsOf(api: TestApi, ids: readonly bigint[]): Promise<WorldSettings> {
-  const { db, secrets } = api.context;
-  const [id] = ids as [bigint];
-  await rotateWebhookSecret(db, secrets, ids);
-  const signing = (await readWebhookSecrets(db, secrets, "everything", id)) ?? [];
-  await rotateKeyPair(db, secrets, ids, false);
-  const settings = {
-    name: marker("x-header"),
-    value: marker("value"),
-    username: marker("user"),
-    password: marker("p"),
-  };
-  await writeRequestSettings(db, secrets, ids, {
-    headers: [settings],
-    authentication: { kind: "basic", ...settings },
-    tls: null,
-  });
+/** Gives a webhook secrets and settings, which the others of its endpoint share. */
+async function settingsOf({ webhooks }: TestApi, webhookId: bigint) {
+  await webhooks.rotateWebhookSecret({ webhookId, revokeOldSecrets: true });
+  const { secrets } = await webhooks.rotateWebhookSecret({ webhookId });
+  const { keyPairs } = await webhooks.rotateWebhookKeyPair({ webhookId });
+  const header = { name: marker("x-header"), value: marker("value") };
+  const user = { username: marker("user"), password: marker("p") };
+  const settings = { headers: [header], authentication: { case: "basic" as const, value: user } };
+  await webhooks.setWebhookRequestSettings({ webhookId, settings });
   return {
-    secrets: [...signing.map(({ secret }) => secret.toString("base64")), settings.value, settings.password],
-    settings: [
-      ...(await readKeyPairs(db, secrets, id)).map(({ publicKey }) => publicKey),
-      settings.name,
-      settings.username,
-    ],
+    secrets: [...secrets.map(({ secret }) => secret.slice("whsec_".length)), header.value, user.password],
+    settings: [...keyPairs.map(({ publicKey }) => publicKey), header.name, user.username],
   };
 }
 
-/** What each delivery has that others must not learn. */
-const SECRETS = ["idempotency", "order", "payload", "user", "error", "response", "reason"] as const;
-
-/** Gives a webhook an event with a delivery in each state, and replays. */
+/** Gives a webhook an event with a delivery in each state, and a replay. The audit log has entries about all of them. */
 async function filled(
   api: TestApi,
   key: WorldKey,
   webhook: Pick<WorldWebhook, "id" | "process" | "url" | "endpointId">,
-  { secrets, settings }: WorldSettings,
+  { secrets, settings }: { secrets: string[]; settings: string[] },
 ): Promise<WorldWebhook> {
   const { db } = api.context;
   const { id: webhookId, process, url, endpointId } = webhook;
   const made: WorldWebhook = {
     ...webhook,
     appId: key.appId,
-    keyId: key.id,
     deliveryIds: [],
     eventIds: [],
     replayIds: [],
@@ -226,39 +148,19 @@ async function filled(
     settings: [url, ...settings, ...(endpointId === null ? [] : [endpointId])],
   };
   for (const state of STATES) {
-    const hidden = Object.fromEntries(SECRETS.map((what) => [what, marker(what)]));
-    const { idempotency, order, payload, user, error, response, reason } = hidden as Record<
-      (typeof SECRETS)[number],
-      string
-    >;
-    const lease = db.raw("now() + interval '1 day'");
-    const run = { workflow_id: marker("workflow"), first_run_id: randomUUID(), lease_until: lease, sent: 1 };
-    const [{ id: runId }] = await db("runs").insert(run).returning("id");
-    const published = { api_key_id: key.id, idempotency_key: idempotency };
-    const [{ id: eventId }] = await db("events")
-      .insert({
-        id: db.raw("new_event_id()"),
-        ...published,
-        process,
-        user_id: user,
-        occurred: db.fn.now(),
-        recipients: 1,
-        payload: JSON.stringify({ Text: payload }),
-      })
-      .returning("id");
-    await db("idempotency_keys").insert({
-      ...published,
-      event_id: eventId,
-      request_sha256: Buffer.alloc(32),
-    });
+    const [user, idempotency, order] = [marker("user"), marker("idempotency"), marker("order")];
+    const [error, responseStart, reason] = [marker("error"), marker("response"), marker("reason")];
+    const payload = JSON.stringify({ OrderNumber: order });
+    const { eventId, deliveryId } = await api.webhooks.sendTestEvent({ webhookId, payload });
+    const published = { api_key_id: key.id, user_id: user, idempotency_key: idempotency };
+    await db("events").where({ id: eventId }).update(published);
     await db("search_terms").insert({ term: String(termOf(order)), event_id: eventId });
-    const tried = [{ status: 500, error, responseStart: response }];
-    const delivery = { id: idBeside(eventId), webhookId, eventId, state, tried, runId, reason };
-    const deliveryIds = await storeDeliveries(db, [delivery]);
-    made.deliveryIds.push(...deliveryIds);
+    const tried = [{ status: 500, error, responseStart }];
+    await changeDelivery(db, deliveryId, { state, tried, attempts: 1, reason });
+    made.deliveryIds.push(deliveryId);
     made.eventIds.push(eventId);
     made.searched.push(user, idempotency, order);
-    made.markers.push(eventId, ...deliveryIds, ...Object.values(hidden));
+    made.markers.push(eventId, deliveryId, user, idempotency, order, error, responseStart, reason);
   }
   if (key.processes.length === 0 || key.processes.includes(process)) {
     const text = marker("replayed");
@@ -276,15 +178,13 @@ async function filled(
 export function hiddenFrom(world: World, caller: WorldKey): { webhooks: WorldWebhook[]; keys: WorldKey[] } {
   const isHidden = ({ appId, process }: WorldWebhook) =>
     appId !== caller.appId || (caller.processes.length > 0 && !caller.processes.includes(process));
-  const shown = new Set(
-    world.webhooks.filter((webhook) => !isHidden(webhook)).map(({ endpointId }) => endpointId),
-  );
+  const shown = new Set(world.webhooks.filter((each) => !isHidden(each)).map((each) => each.endpointId));
   return {
+    // Another webhook of the endpoint shows the settings.
     webhooks: world.webhooks
       .filter(isHidden)
-      // Another webhook of the endpoint shows the settings.
-      .map((webhook) =>
-        webhook.endpointId !== null && shown.has(webhook.endpointId) ? { ...webhook, settings: [] } : webhook,
+      .map((each) =>
+        each.endpointId !== null && shown.has(each.endpointId) ? { ...each, settings: [] } : each,
       ),
     keys: world.keys.filter(({ appId }) => appId !== caller.appId),
   };

@@ -14,7 +14,7 @@ const api = await startTestApi({
 afterAll(() => api.stop());
 
 test("no secret reaches the log, whatever happens to keys and webhooks, right or wrong", async () => {
-  const keys = api.keys;
+  const { keys } = api;
   const webhooks = createClient(WebhookService, connect(api));
   const secrets = [api.adminKey];
 
