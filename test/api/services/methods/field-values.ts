@@ -125,10 +125,16 @@ export function fieldsOf(desc: DescMessage): string[] {
     ]);
 }
 
-/** Values that no request may have: for the fields' types, their options, and what their comments promise. */
-export function wrongValues(desc: DescMessage, request: Message): FieldValue[] {
+type Set = (owner: ReflectMessage) => void;
+
+/** The values that a function has for the fields of a request. */
+function valuesFor(
+  desc: DescMessage,
+  request: Message,
+  valuesOf: (field: DescField, owner: ReflectMessage) => [string, Set][],
+): FieldValue[] {
   return [...placesIn(reflect(desc, request))].flatMap(({ field, path, owner }) =>
-    wrongOf(field, owner(reflect(desc, request))).map(([what, set]) => ({
+    valuesOf(field, owner(reflect(desc, request))).map(([what, set]) => ({
       path: what === "missing" ? path.replace(/\w+$/, field.oneof?.name ?? field.name) : path,
       what,
       set: (other: Message) => set(owner(reflect(desc, other))),
@@ -136,35 +142,23 @@ export function wrongValues(desc: DescMessage, request: Message): FieldValue[] {
   );
 }
 
+/** Values that no request may have: for the fields' types, their options, and what their comments promise. */
+export const wrongValues = (desc: DescMessage, request: Message) => valuesFor(desc, request, wrongOf);
+
 /** The largest values that the fields' comments allow. */
-export function largestValues(desc: DescMessage, request: Message): FieldValue[] {
-  return [...placesIn(reflect(desc, request))].flatMap(({ field, path, owner }) => {
-    const set = largestOf(field, owner(reflect(desc, request)));
-    return set ? [{ path, what: "largest", set: (other: Message) => set(owner(reflect(desc, other))) }] : [];
-  });
-}
+export const largestValues = (desc: DescMessage, request: Message) => valuesFor(desc, request, largestOf);
 
 /** Ids that nothing has; for webhooks also that of a deleted one. */
-export function unknownIds(desc: DescMessage, request: Message, deletedWebhookId: bigint): FieldValue[] {
-  return [...placesIn(reflect(desc, request))].flatMap(({ field, path, owner }) => {
-    if (!isId(field) || field.fieldKind !== "scalar" || !owner(reflect(desc, request)).isSet(field))
-      return [];
-    const values: [string, string | bigint][] =
-      field.scalar === ScalarType.STRING
-        ? [["unknown", randomUUID()]]
-        : [
-            ["unknown", 4_711n],
-            ["deleted", deletedWebhookId],
-          ];
-    return values.map(([what, value]) => ({
-      path,
-      what,
-      set: (other: Message) => owner(reflect(desc, other)).set(field, value),
-    }));
+export const unknownIds = (desc: DescMessage, request: Message, deletedWebhookId: bigint) =>
+  valuesFor(desc, request, (field, owner) => {
+    if (!isId(field) || field.fieldKind !== "scalar" || !owner.isSet(field)) return [];
+    const put = (value: string | bigint) => (message: ReflectMessage) => message.set(field, value);
+    if (field.scalar === ScalarType.STRING) return [["unknown", put(randomUUID())]];
+    return [
+      ["unknown", put(4_711n)],
+      ["deleted", put(deletedWebhookId)],
+    ];
   });
-}
-
-type Set = (owner: ReflectMessage) => void;
 
 function wrongOf(field: DescField, owner: ReflectMessage): [string, Set][] {
   const values: [string, Set][] = [];
@@ -196,7 +190,9 @@ function wrongOf(field: DescField, owner: ReflectMessage): [string, Set][] {
   } else if (field.fieldKind === "enum") {
     put("no member", 99);
   } else if (field.fieldKind === "message" && field.message.typeName === "google.protobuf.Timestamp") {
-    put("after the year 9999", reflect(field.message, timestampAfter(field)));
+    const time = reflect(field.message);
+    time.set(field.message.field.seconds as DescField, 253_402_300_800n as never);
+    put("after the year 9999", time);
   } else if (field.fieldKind === "list") {
     const [, most] = /(?:at most|to) ([\d,]+)\b/i.exec(commentOf(field) ?? "") ?? [];
     if (field.listKind === "enum") {
@@ -207,21 +203,15 @@ function wrongOf(field: DescField, owner: ReflectMessage): [string, Set][] {
   return values;
 }
 
-function timestampAfter(field: DescField & { message: DescMessage }): Message {
-  const message = reflect(field.message);
-  message.set(field.message.field.seconds as DescField, 253_402_300_800n as never);
-  return message.message;
-}
-
-function largestOf(field: DescField, owner: ReflectMessage): Set | undefined {
-  if (PAYLOADS.includes(field.parent)) return undefined;
+function largestOf(field: DescField, owner: ReflectMessage): [string, Set][] {
+  if (PAYLOADS.includes(field.parent)) return [];
   if (isText(field) && !isId(field) && field.name !== "page_token") {
     const text = padded(field, owner.get(field) as string, limitOf(field));
-    return text === undefined ? undefined : (message) => message.set(field, text);
+    return text === undefined ? [] : [["largest", (message) => message.set(field, text)]];
   }
-  const range =
-    field.fieldKind === "scalar" && field.scalar === ScalarType.INT32 ? rangeOf(field) : undefined;
-  return range && ((message) => message.set(field, range[1]));
+  const isNumber = field.fieldKind === "scalar" && field.scalar === ScalarType.INT32;
+  const range = isNumber ? rangeOf(field) : undefined;
+  return range ? [["largest", (message) => message.set(field, range[1])]] : [];
 }
 
 /** The text with a length in characters; undefined if it cannot be made longer. */

@@ -5,10 +5,11 @@ import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import type { AuditAction } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { orderEvent } from "../../../support/grpc-calls.ts";
 import { changeDelivery } from "../../../support/stored-deliveries.ts";
-import type { TestApi } from "../../../support/test-api.ts";
+import { freshUrl, type TestApi } from "../../../support/test-api.ts";
 
+type Action = keyof typeof AuditAction;
 /** Entries of the audit log by action, with the ids of what was changed. */
-type Entries = Partial<Record<keyof typeof AuditAction, string[]>>;
+type Entries = Partial<Record<Action, string[]>>;
 
 export type Request = Record<string, unknown>;
 
@@ -18,9 +19,9 @@ export interface MethodCase {
   request: () => Promise<Request>;
   /** Requests with other members of its oneofs. */
   others?: () => Promise<Request[]>;
-  /** The entries that the call leaves in the audit log. None unless given. */
+  /** The entries that the call leaves in the audit log; an action's name for one about the request's first field. None unless given. */
   // biome-ignore lint/suspicious/noExplicitAny: any method's request and answer
-  entries?: (request: any, answer: any) => Entries;
+  entries?: Action | ((request: any, answer: any) => Entries);
   /** The code with which the same call is refused the second time; `another` if it makes a second change. */
   again?: Code | "another";
   /** The code that refuses an id that nothing has, by field; NOT_FOUND unless given. `accepted` by what restricts a list. */
@@ -29,30 +30,23 @@ export interface MethodCase {
   forApps?: Code | "accepted";
 }
 
-const freshUrl = () => `https://receiver.example/${randomUUID()}`;
 const HOUR_AGO = timestampFromDate(new Date(Date.now() - 3_600_000));
 const FROM_YEAR_2000 = { seconds: 946_684_800n };
 
 /** A case of each method of the contract's services, by its name. */
 export async function methodCases(api: TestApi): Promise<Record<string, MethodCase>> {
-  const webhooks = api.webhooks;
-  const endpoints = api.endpoints;
-  const replays = api.replays;
-  const keys = api.keys;
+  const { webhooks, endpoints, replays } = api;
   const { cert, key } = await (await createLocalAuthority()).issue(["shop"], { client: true });
 
   const webhookId = () => api.register();
-  const newEndpoint = async () => {
-    const { endpoint } = await endpoints.createEndpoint({ processes: [1, 2], url: freshUrl() });
-    return endpoint as NonNullable<typeof endpoint>;
-  };
+  const endpointId = async () =>
+    (await endpoints.createEndpoint({ processes: [1, 2], url: freshUrl() })).endpoint?.id;
   const published = async (ofWebhook: bigint) => {
     const userId = randomUUID();
     const { eventId } = await api.events.publishEvent({ ...orderEvent(), userId });
-    const [delivery] = await api.context
-      .db("queue")
-      .where({ event_id: eventId, webhook_id: String(ofWebhook) });
-    return { userId, eventId, deliveryId: delivery?.id as string };
+    const of = { event_id: eventId, webhook_id: String(ofWebhook) };
+    const [deliveryId] = await api.context.db("queue").where(of).pluck("id");
+    return { userId, eventId, deliveryId: deliveryId as string };
   };
   const failed = async (ofWebhook: bigint) => {
     const event = await published(ofWebhook);
@@ -68,16 +62,8 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
   });
   const basic = { case: "basic", value: { username: "user", password: "password" } };
   const bearer = { case: "bearer", value: { token: "token" } };
-  const oauth2 = {
-    case: "oauth2",
-    value: {
-      tokenUrl: "https://login.example/token",
-      clientId: "client",
-      clientSecret: "secret",
-      scope: "scope",
-      audience: "audience",
-    },
-  };
+  const client = { tokenUrl: "https://login.example/token", clientId: "client", clientSecret: "secret" };
+  const oauth2 = { case: "oauth2", value: { ...client, scope: "scope", audience: "audience" } };
   const withSettings = (field: string) => ({
     request: async () => ({ webhookId: await webhookId(), [field]: settings(basic) }),
     async others() {
@@ -87,17 +73,9 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
   });
 
   const about = { request: async () => ({ webhookId: await webhookId() }) };
-  const ofWebhook = (action: keyof typeof AuditAction) => (request: { webhookId: bigint }) => ({
-    [action]: [String(request.webhookId)],
-  });
-  const ofReplay = (action: keyof typeof AuditAction) => (request: { replayId: string }) => ({
-    [action]: [request.replayId],
-  });
   const aboutReplay = { request: async () => ({ replayId: await replayId() }) };
   const aboutKey = { request: async () => ({ apiKeyId: (await api.key()).id }) };
-  const ofKey = (action: keyof typeof AuditAction) => (request: { apiKeyId: string }) => ({
-    [action]: [request.apiKeyId],
-  });
+  const aboutEndpoint = { request: async () => ({ endpointId: await endpointId() }) };
   /** A request of which another call has made a right one. */
   const after =
     <Made>(call: (made: Made) => Promise<unknown>, { request }: { request: () => Promise<Made> }) =>
@@ -111,10 +89,6 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     request: async () => ({ webhookId: await webhookId(), eventId: randomUUID(), process: 1 }),
     unknown: { webhook_id: "accepted", event_id: "accepted", delivery_id: "accepted" },
   } as const;
-  const filterWithPages = {
-    ...filter,
-    request: async () => ({ ...(await filter.request()), deliveryId: randomUUID() }),
-  };
   const idsOf = (made: { webhooks: { id: bigint }[] }) => made.webhooks.map(({ id }) => String(id));
 
   return {
@@ -127,68 +101,49 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     "WebhookService.UpdateWebhook": {
       request: async () => ({
         ...(await withSettings("requestSettings").request()),
-        name: "Shop",
-        url: freshUrl(),
-        rateLimit: 7,
-        paused: true,
+        ...{ name: "Shop", url: freshUrl(), rateLimit: 7, paused: true, filter: 'user_id == "u"' },
         circuitBreaker: { enabled: true },
-        filter: 'user_id == "u"',
       }),
       others: withSettings("requestSettings").others,
-      entries: ofWebhook("WEBHOOK_UPDATED"),
+      entries: "WEBHOOK_UPDATED",
     },
     "WebhookService.DeleteWebhook": {
       ...about,
-      entries: ofWebhook("WEBHOOK_DELETED"),
+      entries: "WEBHOOK_DELETED",
       again: Code.NotFound,
       forApps: "accepted",
     },
     "WebhookService.ListProcesses": nothing,
     "WebhookService.SetWebhookRateLimit": {
       request: async () => ({ webhookId: await webhookId(), rateLimit: 7 }),
-      entries: ofWebhook("WEBHOOK_UPDATED"),
+      entries: "WEBHOOK_UPDATED",
     },
-    "WebhookService.PauseWebhook": { ...about, entries: ofWebhook("WEBHOOK_PAUSED") },
+    "WebhookService.PauseWebhook": { ...about, entries: "WEBHOOK_PAUSED" },
     "WebhookService.ResumeWebhook": {
       request: after(webhooks.pauseWebhook, about),
-      entries: ofWebhook("WEBHOOK_RESUMED"),
+      entries: "WEBHOOK_RESUMED",
     },
     "WebhookService.SendTestEvent": {
       request: async () => ({ webhookId: await webhookId(), process: 2, payload: "{}" }),
-      entries: ofWebhook("TEST_EVENT_SENT"),
+      entries: "TEST_EVENT_SENT",
       again: "another",
     },
-    "WebhookService.GetWebhookSecret": {
-      ...about,
-      entries: ofWebhook("WEBHOOK_SECRET_READ"),
-      again: "another",
-    },
-    "WebhookService.RotateWebhookSecret": {
-      ...about,
-      entries: ofWebhook("WEBHOOK_SECRET_ROTATED"),
-      again: "another",
-    },
+    "WebhookService.GetWebhookSecret": { ...about, entries: "WEBHOOK_SECRET_READ", again: "another" },
+    "WebhookService.RotateWebhookSecret": { ...about, entries: "WEBHOOK_SECRET_ROTATED", again: "another" },
     "WebhookService.GetWebhookKeyPairs": about,
-    "WebhookService.RotateWebhookKeyPair": {
-      ...about,
-      entries: ofWebhook("WEBHOOK_UPDATED"),
-      again: "another",
-    },
+    "WebhookService.RotateWebhookKeyPair": { ...about, entries: "WEBHOOK_UPDATED", again: "another" },
     "WebhookService.DeleteWebhookKeyPairs": {
       request: after(webhooks.rotateWebhookKeyPair, about),
-      entries: ofWebhook("WEBHOOK_UPDATED"),
+      entries: "WEBHOOK_UPDATED",
     },
     "WebhookService.GetWebhookRequestSettings": about,
-    "WebhookService.SetWebhookRequestSettings": {
-      ...withSettings("settings"),
-      entries: ofWebhook("WEBHOOK_UPDATED"),
-    },
+    "WebhookService.SetWebhookRequestSettings": { ...withSettings("settings"), entries: "WEBHOOK_UPDATED" },
     "WebhookService.TryWebhookFilter": {
       request: async () => ({ webhookId: await webhookId(), filter: 'user_id == "u"' }),
     },
     "WebhookService.TryWebhookRequest": {
       ...withSettings("settings"),
-      entries: ofWebhook("REQUEST_TRIED"),
+      entries: "REQUEST_TRIED",
       again: "another",
     },
     "EventService.PublishEvent": { request: async () => orderEvent() },
@@ -200,12 +155,10 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       forApps: Code.PermissionDenied,
     },
     "ApiKeyService.CreateApiKey": {
-      request: async () => ({
-        name: "new",
-        permissions: [3],
-        installedApplicationId: await api.app(),
-        quotas: {},
-      }),
+      async request() {
+        const installedApplicationId = await api.app();
+        return { name: "new", permissions: [3], installedApplicationId, quotas: {} };
+      },
       entries: (_, { apiKey }) => ({ API_KEY_CREATED: [apiKey.id] }),
       forApps: Code.PermissionDenied,
       again: "another",
@@ -214,7 +167,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     "ApiKeyService.ListApiKeys": nothing,
     "ApiKeyService.SetApiKeyQuotas": {
       request: async () => ({ apiKeyId: (await api.key()).id, quotas: { webhooks: 3 } }),
-      entries: ofKey("API_KEY_QUOTAS_CHANGED"),
+      entries: "API_KEY_QUOTAS_CHANGED",
       forApps: Code.PermissionDenied,
       again: "another",
     },
@@ -226,16 +179,13 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       others: async () => [
         { apiKeyId: (await api.key()).id, webhooks: { case: "deleteWebhooks", value: {} } },
       ],
-      entries: ofKey("API_KEY_REVOKED"),
+      entries: "API_KEY_REVOKED",
       again: Code.FailedPrecondition,
     },
-    "ApiKeyService.RotateApiKey": { ...aboutKey, entries: ofKey("API_KEY_ROTATED"), again: "another" },
+    "ApiKeyService.RotateApiKey": { ...aboutKey, entries: "API_KEY_ROTATED", again: "another" },
     "ApiKeyService.DeleteApiKey": {
-      request: after(
-        (key) => keys.revokeApiKey({ ...key, webhooks: { case: "deleteWebhooks", value: {} } }),
-        aboutKey,
-      ),
-      entries: ofKey("API_KEY_DELETED"),
+      request: after(({ apiKeyId }) => api.revoke(apiKeyId), aboutKey),
+      entries: "API_KEY_DELETED",
       again: Code.NotFound,
     },
     "ApiKeyService.CreateInstalledApp": {
@@ -246,15 +196,18 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     },
     "ApiKeyService.DeleteInstalledApp": {
       request: async () => ({ installedApplicationId: await api.app() }),
-      entries: ({ installedApplicationId }) => ({ INSTALLED_APP_DELETED: [installedApplicationId] }),
+      entries: "INSTALLED_APP_DELETED",
       forApps: Code.PermissionDenied,
       again: Code.NotFound,
     },
     "ApiKeyService.ListInstalledApps": nothing,
-    "DeliveryService.ListDeliveries": filterWithPages,
+    "DeliveryService.ListDeliveries": {
+      ...filter,
+      request: async () => ({ ...(await filter.request()), deliveryId: randomUUID() }),
+    },
     "DeliveryService.SendAgain": {
       request: async () => ({ deliveryId: (await failed(await webhookId())).deliveryId }),
-      entries: ({ deliveryId }) => ({ DELIVERY_SENT_AGAIN: [deliveryId] }),
+      entries: "DELIVERY_SENT_AGAIN",
       again: Code.FailedPrecondition,
     },
     "DeliveryService.SendAgainMany": {
@@ -262,7 +215,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
         const id = await webhookId();
         return { webhookId: id, eventId: (await failed(id)).eventId, process: 1 };
       },
-      entries: ofWebhook("DELIVERIES_SENT_AGAIN"),
+      entries: "DELIVERIES_SENT_AGAIN",
       unknown: filter.unknown,
     },
     "DeliveryService.GetDelivery": {
@@ -305,27 +258,23 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       unknown: { "resend.event_id": "accepted" },
     },
     "ReplayService.GetReplay": aboutReplay,
-    "ReplayService.ListReplays": {
-      request: async () => ({ webhookId: await webhookId() }),
-      unknown: { webhook_id: "accepted" },
-    },
-    "ReplayService.PauseReplay": { ...aboutReplay, entries: ofReplay("REPLAY_PAUSED") },
+    "ReplayService.ListReplays": { ...about, unknown: { webhook_id: "accepted" } },
+    "ReplayService.PauseReplay": { ...aboutReplay, entries: "REPLAY_PAUSED" },
     "ReplayService.ResumeReplay": {
       request: after(replays.pauseReplay, aboutReplay),
-      entries: ofReplay("REPLAY_RESUMED"),
+      entries: "REPLAY_RESUMED",
     },
-    "ReplayService.CancelReplay": { ...aboutReplay, entries: ofReplay("REPLAY_CANCELLED") },
+    "ReplayService.CancelReplay": { ...aboutReplay, entries: "REPLAY_CANCELLED" },
     "EndpointService.CreateEndpoint": {
       request: async () => ({ processes: [1, 2], url: freshUrl(), name: "Shop" }),
       entries: (_, { endpoint }) => ({ ENDPOINT_CREATED: [endpoint.id], WEBHOOK_CREATED: idsOf(endpoint) }),
       again: Code.AlreadyExists,
     },
-    "EndpointService.GetEndpoint": { request: async () => ({ endpointId: (await newEndpoint()).id }) },
+    "EndpointService.GetEndpoint": aboutEndpoint,
     "EndpointService.UpdateEndpoint": {
-      request: async () => ({
-        target: { case: "endpointId", value: (await newEndpoint()).id },
-        addProcesses: [3],
-      }),
+      async request() {
+        return { target: { case: "endpointId", value: await endpointId() }, addProcesses: [3] };
+      },
       others: async () => [{ target: { case: "webhookId", value: await webhookId() }, addProcesses: [2] }],
       entries: ({ target }, { endpoint }) => ({
         ENDPOINT_UPDATED: [target.value],
@@ -333,9 +282,9 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       }),
     },
     "EndpointService.DeleteEndpoint": {
-      request: async () => ({ endpointId: (await newEndpoint()).id }),
-      entries: ({ endpointId }, answer) => ({
-        ENDPOINT_DELETED: [endpointId],
+      ...aboutEndpoint,
+      entries: (request, answer) => ({
+        ENDPOINT_DELETED: [request.endpointId],
         WEBHOOK_DELETED: idsOf(answer),
       }),
       again: Code.NotFound,

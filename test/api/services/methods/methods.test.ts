@@ -4,7 +4,7 @@ import { Code, type ConnectError } from "@connectrpc/connect";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { AuditActionSchema, AuditEntrySchema } from "../../../../gen/webhook/v1/audit_pb.ts";
 import type { PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
-import { type Permission, required_permission } from "../../../../gen/webhook/v1/options_pb.ts";
+import { required_permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
 import { ALL_PERMISSIONS } from "../../../../src/db/keys/api-keys.ts";
 import { callMethod, METHODS } from "../../../support/any-method.ts";
@@ -27,8 +27,11 @@ afterAll(() => api.stop());
 afterEach(() => api.context.db("replays").delete());
 
 const caseOf = (name: string) => cases[name] as MethodCase;
-const neededBy = (method: DescMethod) => getOption(method, required_permission);
-const keyWith = (permissions: readonly Permission[]) => api.key({ permissions });
+/** A right request, and those with other members of its oneofs. */
+async function requestsOf(name: string) {
+  const { request, others = async () => [] } = caseOf(name);
+  return [await request(), ...(await others())];
+}
 
 /** A call; its refusal, or that of the only event of several. */
 async function refusalOf(
@@ -56,9 +59,9 @@ test("every method has a case", () => {
 });
 
 test.each(METHODS)("%s needs one permission, and is refused without it", async (name, method) => {
-  const needed = neededBy(method);
+  const needed = getOption(method, required_permission);
   const request = await caseOf(name).request();
-  const others = await keyWith((ALL_PERMISSIONS as Permission[]).filter((each) => each !== needed));
+  const others = await api.key({ permissions: ALL_PERMISSIONS.filter((each) => each !== needed) });
   await changedRows();
   const refused = await refusalOf(method, others.secret, request);
   expect([refused?.code, refused?.rawMessage]).toEqual([
@@ -66,7 +69,7 @@ test.each(METHODS)("%s needs one permission, and is refused without it", async (
     `the API key lacks the permission ${permissionName(needed)}, which ${method.name} requires`,
   ]);
   expect(await changedRows()).toEqual([]);
-  const { secret } = await keyWith([needed]);
+  const { secret } = await api.key({ permissions: [needed] });
   expect(await refusalOf(method, secret, request)).toBeUndefined();
 });
 
@@ -78,18 +81,20 @@ test.each(METHODS)(
     const request = await make();
     await changedRows();
     const answer = await callMethod(api, method, secret, request);
-    const expected = Object.entries(entries(request, answer)).flatMap(([action, ids]) =>
+    const made =
+      typeof entries === "string"
+        ? { [entries]: [String(Object.values(request)[0])] }
+        : entries(request, answer);
+    const expected = Object.entries(made).flatMap(([action, ids]) =>
       (ids as string[]).map((targetId) => `${action} ${targetId}`),
     );
     const found = await entriesOf(id);
     expect(
       found.map(({ action, targetId }) => `${AuditActionSchema.value[action]?.localName} ${targetId}`).sort(),
     ).toEqual(expected.toSorted());
+    const by = { byOperator: false, actor: { apiKeyName: "caller", address: "127.0.0.1" } };
     for (const entry of found) {
-      expect(entry).toMatchObject({
-        byOperator: false,
-        actor: { apiKeyName: "caller", address: "127.0.0.1" },
-      });
+      expect(entry).toMatchObject(by);
       expect(toJsonString(AuditEntrySchema, entry)).not.toMatch(/whsec_|whk_[\w-]{9}/);
     }
     const { NO_SIDE_EFFECTS, IDEMPOTENT } = MethodOptions_IdempotencyLevel;
@@ -110,9 +115,7 @@ test.each(METHODS)(
 describe("fields", () => {
   test("every field of every request is in a case", async () => {
     for (const [name, { input }] of METHODS) {
-      const { request, others = async () => [] } = caseOf(name);
-      const requests = [await request(), ...(await others())];
-      const found = requests.flatMap((each) => fieldsIn(input, create(input, each)));
+      const found = (await requestsOf(name)).flatMap((each) => fieldsIn(input, create(input, each)));
       expect([name, [...new Set(found)].sort()]).toEqual([name, [...new Set(fieldsOf(input))].sort()]);
       await api.context.db("replays").delete();
     }
@@ -121,9 +124,8 @@ describe("fields", () => {
   test.each(METHODS)(
     "%s refuses wrong values by the field's name, and changes nothing",
     async (name, method) => {
-      const { request, others = async () => [] } = caseOf(name);
       const { secret } = await api.key();
-      for (const right of [await request(), ...(await others())]) {
+      for (const right of await requestsOf(name)) {
         const message = create(method.input, right);
         const wrong = wrongValues(method.input, message);
         await changedRows();
@@ -144,9 +146,9 @@ describe("fields", () => {
   );
 
   test.each(METHODS)("%s refuses ids that nothing has, or finds nothing by them", async (name, method) => {
-    const { request, others = async () => [], unknown = {} } = caseOf(name);
+    const { unknown = {} } = caseOf(name);
     const { secret } = await api.key();
-    for (const right of [await request(), ...(await others())]) {
+    for (const right of await requestsOf(name)) {
       const message = create(method.input, right);
       await changedRows();
       for (const { path, what, set } of unknownIds(method.input, message, deletedWebhookId)) {
@@ -161,9 +163,9 @@ describe("fields", () => {
   });
 
   test.each(METHODS)("%s answers a key of another app as if nothing had the id", async (name, method) => {
-    const { request, others = async () => [], unknown = {}, forApps } = caseOf(name);
+    const { unknown = {}, forApps } = caseOf(name);
     const { secret } = await api.key({ installedAppId: await api.app() });
-    for (const right of [await request(), ...(await others())]) {
+    for (const right of await requestsOf(name)) {
       const message = create(method.input, right);
       await changedRows();
       const refused = await refusalOf(method, secret, message);
