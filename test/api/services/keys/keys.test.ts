@@ -1,5 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
+import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { ensureAdminKey, findApiKey } from "../../../../src/db/keys/api-keys.ts";
 import { createSecretBox } from "../../../../src/db/webhooks/secret-box.ts";
@@ -37,35 +38,27 @@ test.each<[string, object, string]>([
 });
 
 describe("revoking a key", () => {
-  test("with transfer gives the webhooks to the other key, and the revoked one is refused at once", async () => {
+  test("transfers its webhooks to another key or deletes them and cancels their deliveries; it is refused at once", async () => {
     const [from, to] = [await api.key(), await api.key()];
-    const ids = [
-      await api.register({ key: from.secret }),
-      await api.register({ key: from.secret, process: 2 }),
-    ];
+    const register = (process: WebhookProcess) => api.register({ key: from.secret, process });
+    const ids = [await register(1), await register(2)] as const;
+    await storeDeliveries(db, [{ webhookId: ids[0] }]);
     const done = await transfer(from.id, to.id);
     expect(done).toMatchObject({ webhooksTransferred: 2, webhooksDeleted: 0 });
     expect(done.apiKey?.revoked).toBeDefined();
     for (const id of ids) expect((await listed(id))?.apiKeyId).toBe(to.id);
     await expectRefused(api.as(from.secret).webhooks.listWebhooks({}), Code.Unauthenticated);
-  });
-
-  test("with delete deletes the webhooks and cancels their deliveries", async () => {
-    const key = await api.key();
-    const webhookId = await api.register({ key: key.secret });
-    await storeDeliveries(db, [{ webhookId }]);
-    expect(await api.revoke(key.id)).toMatchObject({ webhooksTransferred: 0, webhooksDeleted: 1 });
-    expect(await listed(webhookId)).toBeUndefined();
-    const [delivery] = await db("all_deliveries").where("webhook_id", String(webhookId));
-    expect(delivery.state).toBe("cancelled");
+    expect(await api.revoke(to.id)).toMatchObject({ webhooksTransferred: 0, webhooksDeleted: 2 });
+    expect(await listed(ids[0])).toBeUndefined();
+    const states = await db("all_deliveries").where("webhook_id", String(ids[0])).pluck("state");
+    expect(states).toEqual(["cancelled"]);
   });
 
   test("transfers nothing to itself, to unknown or revoked keys, and to keys that may not have the events", async () => {
     const from = await api.key();
     const id = await api.register({ key: from.secret, process: 2 });
-    const revoked = await api.key();
+    const [revoked, narrow] = [await api.key(), await api.key({ allowedProcesses: [1] })];
     await api.revoke(revoked.id);
-    const narrow = await api.key({ allowedProcesses: [1] });
     const unknown = "00000000-0000-4000-8000-000000000000";
     for (const [to, code, message] of [
       [from.id, Code.InvalidArgument, "another key"],
@@ -80,15 +73,13 @@ describe("revoking a key", () => {
   });
 
   test("leaves no webhook behind that is registered with it meanwhile", async () => {
-    for (let round = 0; round < 5; round++) {
-      const [from, to] = [await api.key(), await api.key()];
-      const creates = Array.from({ length: 10 }, () => failure(api.register({ key: from.secret })));
-      const revoked = transfer(from.id, to.id);
-      const refusals = (await Promise.all(creates)).filter((error) => error !== undefined);
-      await revoked;
-      for (const { code } of refusals) expect(code).toBe(Code.Unauthenticated);
-      expect(await db("webhooks").where({ api_key_id: from.id }).whereNull("deleted")).toEqual([]);
-    }
+    const [from, to] = [await api.key(), await api.key()];
+    const creates = Array.from({ length: 30 }, () => failure(api.register({ key: from.secret })));
+    const revoked = transfer(from.id, to.id);
+    const refusals = (await Promise.all(creates)).flatMap((error) => error?.code ?? []);
+    await revoked;
+    expect(refusals).toEqual(refusals.map(() => Code.Unauthenticated));
+    expect(await db("webhooks").where({ api_key_id: from.id }).whereNull("deleted")).toEqual([]);
   });
 
   test("and another one, each transferred to the other at once, comes to an end without a deadlock", async () => {
@@ -112,9 +103,8 @@ test("the administrator's key is made once, however many processes ask for it, a
 test("of a key that an operator chose, no more than four characters are stored in clear text", async () => {
   const secret = "chosen-by-an-operator-0123456789";
   const { id } = (await ensureAdminKey(db, secret)).key;
-  const stored = async () =>
-    (await db.raw("select k::text as row from api_keys k where id = ?", [id])).rows[0].row as string;
-  expect(await stored()).toContain(",chos,");
+  const stored = async () => JSON.stringify(await db("api_keys").where({ id }).first());
+  expect(await stored()).toMatch(/"chos"/);
   expect(await stored()).not.toContain("chose");
   // As an earlier version stored it.
   await db("api_keys").where({ id }).update("prefix", secret.slice(0, 12));
