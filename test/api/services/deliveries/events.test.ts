@@ -38,48 +38,36 @@ test("an event tells its publisher, user, times and payload, and how many delive
   await changeDelivery(db, of(webhook), { state: "failed", attempts: 4 });
   const { event, payload, deliveries: counts } = await deliveries.getEvent({ eventId });
   expect(event).toMatchObject({
-    id: eventId,
-    process: 1,
-    userId: "tenant-7",
-    time: TIME,
-    subject: "SO-7",
-    idempotencyKey,
-    apiKeyId: api.adminKeyId,
-    apiKeyName: "admin",
-    erased: false,
-    test: false,
+    ...{ id: eventId, process: 1, userId: "tenant-7", time: TIME, subject: "SO-7", idempotencyKey },
+    ...{ apiKeyId: api.adminKeyId, apiKeyName: "admin", erased: false, test: false },
   });
   expect(timestampDate(event?.published as never)).toEqual(timeOfId(eventId));
   expect(payload).toContain('"OrderId":9007199254740993');
-  expect(counts).toEqual([
-    expect.objectContaining({ state: DeliveryState.PENDING, count: 1 }),
-    expect.objectContaining({ state: DeliveryState.FAILED, count: 1 }),
+  const { PENDING, FAILED } = DeliveryState;
+  expect(counts.map(({ state, count }) => [state, count])).toEqual([
+    [PENDING, 1],
+    [FAILED, 1],
   ]);
 });
 
-test.each(["Europe/Amsterdam", "America/New_York"])(
-  "an event of the year 1 has its time on its page and on that of its delivery, if the database's time zone is %s",
-  async (zone) => {
-    const database = await createTestDatabase();
-    onTestFinished(() => database.drop());
-    const settings = openDatabase(database.url, { max: 1 });
-    await settings.raw(
-      `alter database "${new URL(database.url).pathname.slice(1)}" set timezone = '${zone}'`,
-    );
-    await settings.destroy();
-    const own = await startTestApi({ databaseUrl: database.url });
-    onTestFinished(() => own.stop());
-    await own.register();
-    // What Go sends for a time that was not set.
-    const time = { seconds: BigInt(Date.parse("0001-01-01T00:00:00Z") / 1_000), nanos: 0 };
-    const { eventId } = await own.events.publishEvent(anOrder({}, { time }));
-    const client = own.deliveries;
-    expect((await client.getEvent({ eventId })).event?.time).toMatchObject(time);
-    const [listed] = (await client.listDeliveries({ eventId })).deliveries;
-    const { event } = await client.getDelivery({ deliveryId: listed?.id as string });
-    expect(event?.time).toMatchObject(time);
-  },
-);
+test("an event of the year 1 keeps its time in any time zone of the database", async () => {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const settings = openDatabase(database.url, { max: 1 });
+  const name = new URL(database.url).pathname.slice(1);
+  await settings.raw(`alter database "${name}" set timezone = 'Europe/Amsterdam'`);
+  await settings.destroy();
+  const own = await startTestApi({ databaseUrl: database.url });
+  onTestFinished(() => own.stop());
+  await own.register();
+  // What Go sends for a time that was not set.
+  const time = { seconds: BigInt(Date.parse("0001-01-01T00:00:00Z") / 1_000), nanos: 0 };
+  const { eventId } = await own.events.publishEvent(anOrder({}, { time }));
+  expect((await own.deliveries.getEvent({ eventId })).event?.time).toMatchObject(time);
+  const [listed] = (await own.deliveries.listDeliveries({ eventId })).deliveries;
+  const { event } = await own.deliveries.getDelivery({ deliveryId: listed?.id as string });
+  expect(event?.time).toMatchObject(time);
+});
 
 test("a key of an app sees an event that its webhook gets, not who published it, and counts its own deliveries", async () => {
   const { eventId, of } = await publish();
@@ -107,39 +95,20 @@ test("an event keeps its recipients and user when its payload is erased, and its
 test("listed deliveries tell what their event is about, and the result of the latest attempt", async () => {
   const { eventId, of } = await publish();
   const listed = async () => (await deliveries.listDeliveries({ eventId, webhookId: webhook })).deliveries[0];
-  expect(await listed()).toMatchObject({ subject: "SO-7" });
-  expect((await listed())?.status).toBeUndefined();
+  const untried = await listed();
+  expect([untried?.subject, untried?.status]).toEqual(["SO-7", undefined]);
   const tried = [
     { status: 500, durationMs: 20 },
     { status: null, error: "connection reset (ECONNRESET)", durationMs: 30 },
   ];
   await changeDelivery(db, of(webhook), { state: "retrying", tried, attempts: 2 });
-  expect(await listed()).toMatchObject({ error: "connection reset (ECONNRESET)", durationMs: 30 });
-  expect((await listed())?.status).toBeUndefined();
-  await db("attempts")
-    .where({ delivery_id: of(webhook) })
-    .delete();
+  const retrying = await listed();
+  expect(retrying).toMatchObject({ error: "connection reset (ECONNRESET)", durationMs: 30 });
+  expect(retrying?.status).toBeUndefined();
+  const { delivery } = await deliveries.getDelivery({ deliveryId: of(webhook) });
+  expect(delivery).toEqual(retrying);
   await changeDelivery(db, of(webhook), { state: "failed", tried: [{ status: 503 }], attempts: 1 });
   expect(await listed()).toMatchObject({ status: 503, durationMs: 5, subject: "SO-7" });
-});
-
-test("a delivery is the same in a list and by its id, tried, untried or ended without another attempt", async () => {
-  const webhookId = await api.register();
-  const tried = [{ status: 500 }, { status: 503 }];
-  await storeDeliveries(db, [
-    { webhookId },
-    { webhookId, tried },
-    { webhookId, state: "retrying", tried },
-    { webhookId, state: "failed", tried },
-    { webhookId, state: "cancelled", tried, endedUntried: true },
-    { webhookId, state: "filtered" },
-  ]);
-  const { deliveries: listed } = await deliveries.listDeliveries({ webhookId });
-  expect(listed).toHaveLength(6);
-  for (const each of listed) {
-    const { delivery } = await deliveries.getDelivery({ deliveryId: each.id });
-    expect(delivery).toEqual(each);
-  }
 });
 
 test("failures are counted by reason, the most frequent first, of failed and retrying deliveries that match", async () => {
@@ -191,20 +160,17 @@ test.each([
 test.each([
   ["what is nested too deeply", `{"OrderNumber":${DEEP}}`, undefined],
   ["half of a surrogate pair", '{"OrderNumber":"\\ud800"}', "\ufffd"],
-])(
-  "a test event with %s can be listed, exported, read and sent again by app and administrator",
-  async (_, payload, subject) => {
-    const { eventId, deliveryId } = await api.webhooks.sendTestEvent({ webhookId: appWebhook, payload });
-    const asJson = createClient(DeliveryService, connect(api, api.adminKey, false));
-    for (const client of [ofApp, deliveries, asJson]) {
-      await changeDelivery(db, deliveryId, { state: "failed", attempts: 1 });
-      const { event } = await client.getEvent({ eventId });
-      const found = [...(await client.listDeliveries({ eventId })).deliveries];
-      for await (const page of client.exportDeliveries({ eventId })) found.push(...page.deliveries);
-      for (const call of [client.getDelivery, client.sendAgain])
-        found.push((await call({ deliveryId })).delivery as never);
-      expect(found.map(({ id }) => id)).toEqual(Array(4).fill(deliveryId));
-      expect([...found, event].map((each) => each?.subject)).toEqual(Array(5).fill(subject));
-    }
-  },
-);
+])("a test event with %s can be listed, exported, read and sent again", async (_, payload, subject) => {
+  const { eventId, deliveryId } = await api.webhooks.sendTestEvent({ webhookId: appWebhook, payload });
+  const asJson = createClient(DeliveryService, connect(api, api.adminKey, false));
+  for (const client of [ofApp, asJson]) {
+    await changeDelivery(db, deliveryId, { state: "failed", attempts: 1 });
+    const { event } = await client.getEvent({ eventId });
+    const found = [...(await client.listDeliveries({ eventId })).deliveries];
+    for await (const page of client.exportDeliveries({ eventId })) found.push(...page.deliveries);
+    for (const call of [client.getDelivery, client.sendAgain])
+      found.push((await call({ deliveryId })).delivery as never);
+    expect(found.map(({ id }) => id)).toEqual(Array(4).fill(deliveryId));
+    expect([...found, event].map((each) => each?.subject)).toEqual(Array(5).fill(subject));
+  }
+});

@@ -25,19 +25,20 @@ async function claimed(eventId: string) {
   const { deliveries: found } = await claimPending(db, await freshClaimant(db), ALL);
   return found.filter((each) => each.eventId === eventId);
 }
-const record = async (answers: [Awaited<ReturnType<typeof claimed>>[0], number][]) => {
-  const states = await recordAttempts(
-    db,
-    answers.map(([delivery, status]) => result(delivery, status)),
-    SPACING,
-  );
-  return [...states.values()];
-};
+const record = async (sent: Awaited<ReturnType<typeof claimed>>, status: number) => [
+  ...(
+    await recordAttempts(
+      db,
+      sent.map((delivery) => result(delivery, status)),
+      SPACING,
+    )
+  ).values(),
+];
 
 /** Publishes an event of a user whose deliveries then succeed; answers the id of one. */
 async function publishDelivered(userId: string): Promise<string> {
   const own = await claimed(await publish(userId));
-  await record(own.map((each) => [each, 200]));
+  await record(own, 200);
   await db("workers").delete();
   return own[0]?.id as string;
 }
@@ -45,17 +46,16 @@ async function publishDelivered(userId: string): Promise<string> {
 test("a user's payloads and the responses to them are erased; ids, states and counts stay, open deliveries are cancelled", async () => {
   const arrived = await publishDelivered("anna");
   const open = await publish("anna");
-  const [failing] = await claimed(open);
-  await record(failing ? [[failing, 503]] : []);
+  await record((await claimed(open)).slice(0, 1), 503);
   await db("workers").delete();
   const other = await publish("bert");
 
   expect(await erase("anna")).toMatchObject({ erased: 2, cancelled: 2, more: false });
-  const stored = await db("events").select("user_id", db.raw("payload is null as erased")).orderBy("id");
-  expect(stored).toEqual([
-    { user_id: "anna", erased: true },
-    { user_id: "anna", erased: true },
-    { user_id: "bert", erased: false },
+  const stored = await db("events").orderBy("id");
+  expect(stored.map(({ user_id, payload }) => [user_id, payload === null])).toEqual([
+    ["anna", true],
+    ["anna", true],
+    ["bert", false],
   ]);
   expect(await rows(db, "select from all_attempts where response_start is not null")).toEqual([]);
   expect(imbalance(await readLedger(db))).toBe(0n);
@@ -75,7 +75,7 @@ test("a user's payloads and the responses to them are erased; ids, states and co
 test("a delivery that is being sent while its payload is erased keeps its claim", async () => {
   const own = await claimed(await publish("carl"));
   expect(await erase("carl")).toMatchObject({ erased: 1, cancelled: 0 });
-  expect(await record(own.map((each) => [each, 200]))).toEqual(["delivered", "delivered"]);
+  expect(await record(own, 200)).toEqual(["delivered", "delivered"]);
 });
 
 test("a delivery that is sent again while its payload is being erased is refused", async () => {

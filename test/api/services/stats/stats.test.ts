@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError } from "@connectrpc/connect";
-import { expect, onTestFinished, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
 import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
-import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
-import { readHistory, readOverview, webhookStats } from "../../../../src/db/deliveries/stats.ts";
+import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
 import { timed } from "../../../support/database-time.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
@@ -17,7 +16,7 @@ const { retrying, delivered, failed, cancelled } = CHANGE;
 
 const api = await useApi();
 const { db } = api.context;
-const { stats, deliveries } = api;
+const { stats } = api;
 const webhookId = await api.register();
 
 /** Stores what attempts changed and how long they took, as recording their results does; answers the minute. */
@@ -36,12 +35,10 @@ const foldAll = async () => {
   while ((await foldDeltas(db)) > 0);
 };
 
+const states = ["pending", "pending", "pending", "delivering", "retrying", "retrying"] as const;
 await storeDeliveries(
   db,
-  (["pending", "pending", "pending", "delivering", "retrying", "retrying"] as const).map((state) => ({
-    webhookId,
-    state,
-  })),
+  states.map((state) => ({ webhookId, state })),
 );
 await happened(25, [...times(90, delivered), ...times(10, failed)]);
 await happened(5.5, [...times(5, delivered), failed, ...times(3, retrying)]);
@@ -66,17 +63,9 @@ await db("runs").insert([
 
 test("the overview counts open deliveries by state, the log's by outcome, and what happened in the last day", async () => {
   expect((await stats.getOverview({})).overview).toMatchObject({
-    pending: 3n,
-    delivering: 1n,
-    retrying: 2n,
-    failed: 11n,
-    cancelled: 1n,
-    attemptsLastDay: 13n,
-    deliveredLastDay: 7n,
-    failedLastDay: 1n,
-    attemptsPreviousDay: 100n,
-    deliveredPreviousDay: 90n,
-    failedPreviousDay: 10n,
+    ...{ pending: 3n, delivering: 1n, retrying: 2n, failed: 11n, cancelled: 1n },
+    ...{ attemptsLastDay: 13n, deliveredLastDay: 7n, failedLastDay: 1n },
+    ...{ attemptsPreviousDay: 100n, deliveredPreviousDay: 90n, failedPreviousDay: 10n },
     failedAttemptsPreviousDay: 10n,
   });
 });
@@ -108,114 +97,56 @@ test("each webhook's success and speed are counted since the full hour 24 hours 
   expect(Number(since?.seconds) % 3_600).toBe(0);
 });
 
-test("counts are the same whether they are folded or not, and are read while they are folded", async () => {
-  // Health is judged when counts are folded.
-  const health = { healthyWebhooks: 0n, degradedWebhooks: 0n, failingWebhooks: 0n };
-  const now = new Date();
-  const read = async () => [
-    { ...(await readOverview(db, "everything")), ...health },
-    await readHistory(db, "everything", 24, now),
-    (await webhookStats(db, [webhookId])).webhooks,
-  ];
-  for (let minute = 0; minute < 600; minute += 1) await happened(minute / 60, [delivered]);
-  const before = await read();
-  for (let folded = 1; folded > 0; ) {
-    const [step, meanwhile] = await Promise.all([foldDeltas(db), read()]);
-    expect(meanwhile).toEqual(before);
-    folded = step;
-  }
-  expect(await db("rollup_deltas")).toEqual([]);
-  expect(await read()).toEqual(before);
-});
+describe("a webhook's attempts and their latency", () => {
+  let [own, quiet] = [0n, 0n];
+  let minutes: number[] = [];
+  beforeAll(async () => {
+    [own, quiet] = [await api.register(), await api.register()];
+    minutes = [
+      await happened(1 / 6, [...times(3, delivered), retrying], [3, 3, 3, 90], own),
+      await happened(5, [delivered, retrying], [3, 900], own),
+      await happened(72, [delivered], [14_000], own),
+    ];
+    await happened(9 * 24, [delivered], [1], own);
+    await foldAll();
+  });
 
-test("a webhook's last hour, day and week have counts and latencies, and no other webhook's", async () => {
-  const own = await api.register();
-  await happened(1 / 6, times(4, delivered), [3, 3, 3, 90], own);
-  await happened(5, times(4, delivered), [3, 900, 900, 900], own);
-  await happened(3 * 24, [delivered], [14_000], own);
-  await happened(9 * 24, [delivered], [1], own);
-  await foldAll();
-  const { periods } = await stats.getWebhookStats({ webhookId: own });
-  // Upper bounds of the classes: 3 ms is below 4, 90 below 91, 900 below 1,024, 14,000 below 16,384.
-  expect(periods).toMatchObject([
-    { hours: 1, attempts: 4n, delivered: 4n, failed: 0n, latencyP50Ms: 4, latencyP95Ms: 91 },
-    { hours: 24, attempts: 8n, delivered: 8n, failed: 0n, latencyP50Ms: 4, latencyP95Ms: 1_024 },
-    { hours: 168, attempts: 9n, delivered: 9n, failed: 0n, latencyP50Ms: 91, latencyP95Ms: 16_384 },
-  ]);
-  const quiet = await stats.getWebhookStats({ webhookId: await api.register() });
-  expect(quiet.periods.map(({ attempts, latencyP50Ms }) => [attempts, latencyP50Ms])).toEqual(
-    Array(3).fill([0n, undefined]),
-  );
-});
+  test("are counted over the last hour, day and week", async () => {
+    const { periods } = await stats.getWebhookStats({ webhookId: own });
+    // Upper bounds of the classes: 3 ms is below 4, 90 below 91, 900 below 1,024, 14,000 below 16,384.
+    expect(periods).toMatchObject([
+      { hours: 1, attempts: 4n, delivered: 3n, failed: 0n, latencyP50Ms: 4, latencyP95Ms: 91 },
+      { hours: 24, attempts: 6n, delivered: 4n, failed: 0n, latencyP50Ms: 4, latencyP95Ms: 1_024 },
+      { hours: 168, attempts: 7n, delivered: 5n, failed: 0n, latencyP50Ms: 4, latencyP95Ms: 16_384 },
+    ]);
+    const none = (await stats.getWebhookStats({ webhookId: quiet })).periods;
+    expect(none.map((each) => [each.attempts, each.latencyP50Ms])).toEqual(Array(3).fill([0n, undefined]));
+  });
 
-test.each([
-  { period: "an hour", hours: 1, spans: 30, seconds: 120, all: 3n, nth: 0, found: [3n, 1n, 4, 91] },
-  { period: "a day", hours: 0, spans: 24, seconds: 3_600, all: 5n, nth: 1, found: [2n, 1n, 4, 1_024] },
-  {
-    period: "a week",
-    hours: 168,
-    spans: 28,
-    seconds: 21_600,
-    all: 6n,
-    nth: 2,
-    found: [1n, 0n, 16_384, 16_384],
-  },
-])("the attempts of webhooks and their latency are read over $period, up to now", async (expected) => {
-  const [own, quiet] = [await api.register(), await api.register()];
-  const minutes = [
-    await happened(1 / 6, [delivered, delivered, retrying], [3, 3, 90], own),
-    await happened(5, [delivered, retrying], [3, 900], own),
-    await happened(72, [delivered], [14_000], own),
-  ];
-  await foldAll();
-  const webhookIds = [quiet, own, 999_999n, own];
-  const { hours } = expected;
-  const [{ webhooks, intervalSeconds }, span] = await timed(db, () =>
-    stats.listWebhookHistory({ webhookIds, hours }),
-  );
-  expect(webhooks.map((each) => each.webhookId)).toEqual([quiet, own]);
-  const none = webhooks[0]?.intervals.map((each) => [each.attempts, each.latencyP50Ms]);
-  expect(none).toEqual(Array(expected.spans).fill([0n, undefined]));
-  const { intervals: some = [], attempts, latencyP50Ms, latencyP95Ms } = webhooks[1] ?? {};
-  const starts = some.map(({ start }) => (start ? timestampDate(start).getTime() : 0));
-  const [first = 1, last = 0] = [starts[0], starts.at(-1)];
-  expect([starts.length, intervalSeconds, attempts]).toEqual([
-    expected.spans,
-    expected.seconds,
-    expected.all,
-  ]);
-  expect(starts).toEqual(starts.map((_, n) => first + n * intervalSeconds * 1_000));
-  expect(first % (intervalSeconds * 1_000)).toBe(0);
-  expect(last).toBeLessThanOrEqual(span.to.getTime());
-  expect(last + intervalSeconds * 1_000 + MINUTE).toBeGreaterThan(span.from.getTime());
-  const found = some[starts.findLastIndex((start) => start <= (minutes[expected.nth] as number))];
-  expect([found?.attempts, found?.failedAttempts, found?.latencyP50Ms, found?.latencyP95Ms]).toEqual(
-    expected.found,
-  );
-  expect(some.reduce((sum, each) => sum + each.attempts, 0n)).toBe(attempts);
-  expect((latencyP95Ms ?? 0) >= (latencyP50Ms ?? 1)).toBe(true);
-});
-
-test("attempts of one latency class in a week may exceed 32 bits", async () => {
-  const own = await api.register();
-  const attempts = 1_200_000_000;
-  // Hours of one interval of six hours, in UTC, before the current one.
-  const interval = Math.floor(Date.now() / (6 * HOUR)) * 6 * HOUR - 24 * HOUR;
-  const counts = { attempts, failed_attempts: 0, delivered: attempts, failed: 0, cancelled: 0, filtered: 0 };
-  await db("rollup_hours").insert(
-    [interval, interval + HOUR].map((start) => ({
-      webhook_id: String(own),
-      start: new Date(start),
-      ...counts,
-      total_ms: String(attempts * 3),
-      longest_ms: 3,
-      latency: [0, 0, attempts, ...Array<number>(LATENCY_BOUNDS_MS.length - 2).fill(0)],
-    })),
-  );
-  const { periods } = await stats.getWebhookStats({ webhookId: own });
-  expect(periods.at(-1)).toMatchObject({ hours: 168, attempts: 2_400_000_000n, latencyP50Ms: 4 });
-  const { webhooks } = await stats.listWebhookHistory({ webhookIds: [own], hours: 168 });
-  expect(webhooks[0]).toMatchObject({ attempts: 2_400_000_000n, latencyP50Ms: 4 });
+  test.each<[string, number, number, number, bigint, number, unknown[]]>([
+    ["an hour", 1, 30, 120, 4n, 0, [4n, 1n, 4, 91]],
+    ["a day", 0, 24, 3_600, 6n, 1, [2n, 1n, 4, 1_024]],
+    ["a week", 168, 28, 21_600, 7n, 2, [1n, 0n, 16_384, 16_384]],
+  ])("are read in intervals over %s, up to now", async (_, hours, intervals, seconds, all, nth, expected) => {
+    const webhookIds = [quiet, own, 999_999n, own];
+    const [history, span] = await timed(db, () => stats.listWebhookHistory({ webhookIds, hours }));
+    expect(history.intervalSeconds).toBe(seconds);
+    const [none, found, ...more] = history.webhooks;
+    expect([none?.webhookId, found?.webhookId, more]).toEqual([quiet, own, []]);
+    const counts = none?.intervals.map((each) => [each.attempts, each.latencyP50Ms]);
+    expect(counts).toEqual(Array(intervals).fill([0n, undefined]));
+    const starts = (found?.intervals ?? []).map(({ start }) => Number(start?.seconds));
+    const [first = 1, last = 0] = [starts[0], starts.at(-1)];
+    expect(starts).toEqual(Array.from({ length: intervals }, (__, n) => first + n * seconds));
+    expect(first % seconds).toBe(0);
+    expect(last * 1_000).toBeLessThanOrEqual(span.to.getTime());
+    expect((last + seconds + 60) * 1_000).toBeGreaterThan(span.from.getTime());
+    const at = starts.findLastIndex((start) => start * 1_000 <= (minutes[nth] as number));
+    const { attempts, failedAttempts, latencyP50Ms, latencyP95Ms } = found?.intervals[at] ?? {};
+    expect([attempts, failedAttempts, latencyP50Ms, latencyP95Ms]).toEqual(expected);
+    expect(found?.attempts).toBe(all);
+    expect(found?.intervals.reduce((sum, each) => sum + each.attempts, 0n)).toBe(all);
+  });
 });
 
 test("the last runs are listed newest first", async () => {
@@ -228,44 +159,34 @@ test("the last runs are listed newest first", async () => {
   expect([runs[0]?.closed === undefined, runs[1]?.closed === undefined]).toEqual([true, false]);
 });
 
-test("whoever watches is told now and whenever something has changed", async () => {
+test("whoever watches is told now, whenever something has changed, and again before a proxy takes the stream for dead", async () => {
   const { pending = 0n } = (await stats.getOverview({})).overview ?? {};
-  const told: bigint[] = [];
-  for await (const { overview } of stats.watchOverview({})) {
-    told.push(overview?.pending ?? 0n);
-    if (told.length === 2) break;
-    await storeDeliveries(db, [{ webhookId }]);
-  }
-  expect(told).toEqual([pending, pending + 1n]);
-});
-
-test("whoever watches is told again what has not changed, so that no proxy takes the stream for dead", async () => {
+  const watched = async (client: typeof stats, meanwhile: () => Promise<unknown>) => {
+    const told: bigint[] = [];
+    for await (const { overview } of client.watchOverview({})) {
+      told.push(overview?.pending ?? 0n);
+      if (told.length === 2) break;
+      await meanwhile();
+    }
+    return told;
+  };
+  const changed = await watched(stats, () => storeDeliveries(db, [{ webhookId }]));
+  expect(changed).toEqual([pending, pending + 1n]);
   const other = await startTestApi({ databaseUrl: api.databaseUrl, overviewSilenceMs: 1 });
   onTestFinished(() => other.stop());
-  const told: unknown[] = [];
-  for await (const { overview } of other.stats.watchOverview({})) {
-    told.push(overview);
-    if (told.length === 2) break;
-  }
-  expect(told[1]).toEqual(told[0]);
+  expect(await watched(other.stats, async () => {})).toEqual([pending + 1n, pending + 1n]);
 });
 
 test("a watch ends when its key is revoked, and when the service stops", async () => {
   const other = await startTestApi({ databaseUrl: api.databaseUrl });
   const { id, secret } = await api.key({ permissions: ONLY.read });
-  const ending = async (watch: AsyncIterable<unknown>, started: () => Promise<unknown>) => {
-    try {
-      for await (const _ of watch) await started();
-      return undefined;
-    } catch (error) {
-      return ConnectError.from(error).code;
-    }
+  const ending = async (client: typeof stats, started: () => unknown) => {
+    for await (const _ of client.watchOverview({})) await started();
   };
-  const watch = api.as(secret).stats.watchOverview({});
   const revoke = () => db("api_keys").where({ id }).update({ revoked: new Date() });
-  expect(await ending(watch, revoke)).toBe(Code.Unauthenticated);
-  const stopped = other.stats.watchOverview({});
-  expect(await ending(stopped, async () => void other.stop())).toBe(Code.Unavailable);
+  await expectRefused(ending(api.as(secret).stats, revoke), Code.Unauthenticated);
+  const stopped = ending(other.stats, () => void other.stop());
+  await expectRefused(stopped, Code.Unavailable);
 });
 
 test("many readers share one reading while it is fresh, and a reading that failed is not kept", async () => {
@@ -279,23 +200,6 @@ test("many readers share one reading while it is fresh, and a reading that faile
   expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   expect(await Promise.all([shared(), shared()])).toEqual([2, 2]);
   expect(await shared()).toBe(2);
-});
-
-test("a delivery that is sent again counts as failed no more, and its attempts still count", async () => {
-  const [deliveryId = ""] = await storeDeliveries(db, [
-    { webhookId, state: "failed", tried: [{ status: 500 }] },
-  ]);
-  const before = await readOverview(db, "everything");
-  await deliveries.sendAgain({ deliveryId });
-  const expected = {
-    ...before,
-    pending: before.pending + 1n,
-    failed: before.failed - 1n,
-    failedLastDay: before.failedLastDay - 1n,
-  };
-  expect(await readOverview(db, "everything")).toEqual(expected);
-  await foldAll();
-  expect(await readOverview(db, "everything")).toEqual(expected);
 });
 
 test("a process that knows no Temporal says so when it is to dispatch", async () => {
