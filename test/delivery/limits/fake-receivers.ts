@@ -1,10 +1,14 @@
 import { expect } from "vitest";
 import { Scheduler, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
-import type { Kind, Task, WindowKey } from "../../../src/delivery/limits/task.ts";
+import type { Kind, Task } from "../../../src/delivery/limits/task.ts";
 
-/** A task that the test can tell from all others. */
-export interface Numbered extends Task {
-  readonly number: number;
+/** A task, and what the model knows of it. */
+interface ModelTask extends Task {
+  role: "waiting" | "usual" | "host probe" | "webhook probe";
+  /** How often `exemptSlow` was called since it started; 2 if the task is exempt. */
+  calls: number;
+  /** Whether it counts as a request to a slow host. */
+  isSlow: boolean;
 }
 
 /** Limits of a scheduler. */
@@ -17,40 +21,24 @@ export interface Limits {
 }
 
 const KINDS = ["first", "retry"] as const;
+/** A part of a limit: at least one request. */
+const partOf = (limit: number, part: number) => Math.max(1, Math.floor(limit * part));
+const isProbe = ({ role }: ModelTask) => role === "host probe" || role === "webhook probe";
+const isRetry = ({ kind }: Task) => kind === "retry";
 
-const hostOf = (webhook: number, hosts: number) => `host-${webhook % hosts}`;
-
-/** The webhooks of a host are put together, so many to an endpoint. */
-function windowOf(webhook: number, hosts: number, perEndpoint: number): WindowKey {
-  if (perEndpoint === 1) return BigInt(webhook);
-  return `endpoint-${webhook % hosts}-${Math.floor(webhook / hosts / perEndpoint)}`;
-}
-
-/**
- * A scheduler with receivers that answer when the test says so. Keeps its own account of what waits and of what is in
- * flight, and holds each answer of the scheduler against it.
- */
+/** A scheduler, receivers that answer when the test says so, and a model that each answer of the scheduler is compared with. */
 export class FakeReceivers {
-  readonly scheduler: Scheduler<Numbered>;
+  readonly scheduler: Scheduler<ModelTask>;
   readonly #limits: Required<Limits>;
   readonly #hosts: number;
   readonly #perEndpoint: number;
-  #waiting: Numbered[] = [];
-  /** The webhooks of each kind and window with waiting tasks, in the order of their turns. */
-  readonly #turns = new Map<string, bigint[]>();
-  /** In flight, with what the task was when it started. */
-  readonly #inFlight = new Map<Numbered, "usual" | "host probe" | "webhook probe">();
-  /** How often `exemptSlow` was called since a task in flight started, or 2 if the task is exempt. */
-  readonly #calls = new Map<Numbered, number>();
-  /** Hosts of which a request was exempt, and none that started since was answered before it was. */
+  /** Queued, oldest first, and in flight. */
+  #waiting: ModelTask[] = [];
+  readonly #inFlight = new Set<ModelTask>();
+  /** Hosts with an exempt request, unless a request that is not has been answered since. */
   readonly #slowHosts = new Set<string>();
-  /** Tasks in flight that started when their hosts were slow, or are exempt. */
-  readonly #slow = new Set<Numbered>();
-  readonly #started = new Set<Numbered>();
-  #removed = 0;
-  #pushed = 0;
 
-  /** @param perEndpoint the number of webhooks that share a window */
+  /** @param perEndpoint the number of webhooks of a host that share a window */
   constructor(limits: Limits, hosts: number, perEndpoint = 1) {
     this.#limits = { max: Number.POSITIVE_INFINITY, ...limits };
     this.scheduler = new Scheduler(this.#limits);
@@ -58,23 +46,24 @@ export class FakeReceivers {
     this.#perEndpoint = perEndpoint;
   }
 
-  get inFlight(): Numbered[] {
-    return [...this.#inFlight.keys()];
+  get inFlight(): ModelTask[] {
+    return [...this.#inFlight];
   }
 
-  push(kind: Kind, webhook: number, tasks = 1): void {
+  push(kind: Kind, webhook: number, tasks: number): void {
+    const host = webhook % this.#hosts;
+    const endpoint = Math.floor(webhook / this.#hosts / this.#perEndpoint);
     for (let n = 0; n < tasks; n += 1) {
-      const task = {
+      const task: ModelTask = {
         kind,
         webhookId: BigInt(webhook),
-        window: windowOf(webhook, this.#hosts, this.#perEndpoint),
-        host: hostOf(webhook, this.#hosts),
-        number: this.#pushed,
+        window: this.#perEndpoint === 1 ? BigInt(webhook) : `endpoint-${host}-${endpoint}`,
+        host: `host-${host}`,
+        role: "waiting",
+        calls: 0,
+        isSlow: false,
       };
-      this.#pushed += 1;
       this.#waiting.push(task);
-      const turns = this.#turnsOf(task);
-      if (!turns.includes(task.webhookId)) turns.push(task.webhookId);
       this.scheduler.push(task);
     }
   }
@@ -85,212 +74,71 @@ export class FakeReceivers {
   }
 
   exemptSlow(): void {
-    for (const [task, calls] of this.#calls) {
-      const isExempt = this.#slow.has(task) || calls > 0;
-      this.#calls.set(task, isExempt ? 2 : 1);
-      if (!isExempt) continue;
-      if (calls < 2) this.#slowHosts.add(task.host);
-      this.#slow.add(task);
+    for (const task of this.#inFlight) {
+      const isExempt = task.isSlow || task.calls > 0;
+      if (isExempt && task.calls < 2) this.#slowHosts.add(task.host);
+      task.isSlow = isExempt;
+      task.calls = isExempt ? 2 : 1;
     }
     this.scheduler.exemptSlow();
   }
 
-  /** Tasks in flight that count in the budget. */
-  get counted(): Numbered[] {
-    return this.inFlight.filter((task) => (this.#calls.get(task) ?? 0) < 2);
-  }
-
-  /** Starts at most so many tasks, each of which must be the right one; answers those that started. */
-  start(most = Number.POSITIVE_INFINITY): Numbered[] {
-    const started: Numbered[] = [];
+  /** Starts at most so many tasks, each of which must be the right one. Answers those that started. */
+  start(most = Number.POSITIVE_INFINITY): ModelTask[] {
+    const started: ModelTask[] = [];
     while (started.length < most) {
-      const startable = KINDS.map((kind) => this.#startable(kind));
+      const startable = this.#startable();
       const task = this.scheduler.next();
       if (!task) {
-        expect(startable.flat()).toEqual([]);
+        expect(startable).toEqual([]);
         break;
       }
-      this.#expectRight(task, startable as [Numbered[], Numbered[]]);
-      this.#waiting = this.#waiting.filter((other) => other !== task);
-      this.#takeTurn(task);
-      this.#inFlight.set(task, this.#roleOf(task));
-      this.#calls.set(task, 0);
-      if (this.#inFlight.get(task) === "usual" && this.#slowHosts.has(task.host)) this.#slow.add(task);
-      this.#started.add(task);
+      expect(startable).toContain(task);
+      this.#expectFair(task, startable);
+      this.#waiting.splice(this.#waiting.indexOf(task), 1);
+      task.isSlow = this.#isToSlow(task);
+      task.role = this.#roleOf(task);
+      this.#inFlight.add(task);
       started.push(task);
     }
     return started;
   }
 
-  end(task: Numbered, verdict: Verdict): void {
+  end(task: ModelTask, verdict: Verdict): void {
     this.scheduler.end(task, verdict);
-    const hasEvidence = verdict.webhook !== "none" || verdict.host !== "none";
-    if (hasEvidence && this.counted.includes(task)) this.#slowHosts.delete(task.host);
+    const wasAnswered = verdict.webhook !== "none" || verdict.host !== "none";
+    if (wasAnswered && task.calls < 2) this.#slowHosts.delete(task.host);
     this.#inFlight.delete(task);
-    this.#slow.delete(task);
-    this.#calls.delete(task);
   }
 
-  remove(wanted: (task: Numbered) => boolean): void {
-    const removed = this.scheduler.remove(wanted);
-    const byNumber = (a: Numbered, b: Numbered) => a.number - b.number;
-    expect(removed.sort(byNumber)).toEqual(this.#waiting.filter(wanted));
-    this.#waiting = this.#waiting.filter((task) => !wanted(task));
-    for (const task of removed) {
-      const turns = this.#turnsOf(task);
-      const index = turns.indexOf(task.webhookId);
-      if (index >= 0 && !this.#isWaiting(task)) turns.splice(index, 1);
-    }
-    this.#removed += removed.length;
+  remove(webhook: number): void {
+    const isOfWebhook = ({ webhookId }: Task) => webhookId === BigInt(webhook);
+    const removed = this.scheduler.remove(isOfWebhook);
+    expect(new Set(removed)).toEqual(new Set(this.#waiting.filter(isOfWebhook)));
+    this.#waiting = this.#waiting.filter((task) => !isOfWebhook(task));
   }
 
-  #turnsOf({ kind, window }: Task): bigint[] {
-    const key = `${kind} ${window}`;
-    const known = this.#turns.get(key) ?? [];
-    this.#turns.set(key, known);
-    return known;
-  }
-
-  /** Whether another task of its webhook and kind waits. */
-  #isWaiting({ kind, webhookId }: Task): boolean {
-    return this.#waiting.some((other) => other.kind === kind && other.webhookId === webhookId);
-  }
-
-  /** The webhooks of an endpoint take turns. */
-  #takeTurn(task: Numbered): void {
-    const turns = this.#turnsOf(task);
-    expect(turns.shift()).toBe(task.webhookId);
-    if (this.#isWaiting(task)) turns.push(task.webhookId);
-  }
-
-  /** Has every receiver answer until nothing is left: what was pushed has started once, or was removed. */
+  /** Has every receiver answer until nothing is left. */
   drain(): void {
-    for (;;) {
-      this.start();
-      const [task] = this.#inFlight.keys();
-      if (!task) break;
-      this.end(task, { webhook: "success", host: "success" });
+    for (this.start(); this.#inFlight.size > 0; this.start()) {
+      const [task] = this.#inFlight;
+      if (task) this.end(task, { webhook: "success", host: "success" });
     }
     expect(this.#waiting).toEqual([]);
-    expect(this.#started.size + this.#removed).toBe(this.#pushed);
   }
 
-  get probes(): number {
-    return [...this.#inFlight.values()].filter((role) => role !== "usual").length;
-  }
-
-  #roleOf({ window, host }: Task): "usual" | "host probe" | "webhook probe" {
+  #roleOf({ window, host }: Task): Exclude<ModelTask["role"], "waiting"> {
     if (this.scheduler.hosts.of(host).timedOut) return "host probe";
     return this.scheduler.webhooks.of(window).timedOut ? "webhook probe" : "usual";
   }
 
-  /** The oldest task of each webhook that may start now. */
-  #startable(kind: Kind): Numbered[] {
-    const { budget, max } = this.#limits;
-    if (this.#inFlight.size >= max) return [];
-    const partOf = (requests: number) => Math.max(1, Math.floor(requests / 4));
-    const [, usual] = this.#countedByPace();
-    const hasSlowRoom = this.#hasSlowRoom();
-    const hasUsualRoom = usual.length < budget;
-    const countedProbes = usual.filter((task) => this.#inFlight.get(task) !== "usual").length;
-    const mayProbe = hasUsualRoom && countedProbes < partOf(budget) && this.probes < partOf(max);
-    const oldest = new Map<bigint, Numbered>();
-    for (const task of this.#waiting) {
-      if (task.kind === kind && !oldest.has(task.webhookId)) oldest.set(task.webhookId, task);
-    }
-    return [...oldest.values()].filter((task) => {
-      const role = this.#roleOf(task);
-      return (
-        this.#toWindow(task) < this.scheduler.webhooks.of(task.window).allowed &&
-        (role === "webhook probe" || this.#toHost(task) < this.scheduler.hosts.of(task.host).allowed) &&
-        (role !== "usual" ? mayProbe : this.#slowHosts.has(task.host) ? hasSlowRoom : hasUsualRoom)
-      );
-    });
-  }
-
-  /** Whether the limits have room for another request to a slow host. */
-  #hasSlowRoom(): boolean {
-    const { budget, max } = this.#limits;
-    const [slow] = this.#countedByPace();
-    if (this.#inFlight.size >= max || slow.length >= budget) return false;
-    return this.#slow.size < Math.max(1, Math.floor((max * 3) / 4));
-  }
-
-  /** Whether a waiting task waits for nothing but the limits of hosts that are not slow. */
-  #isSendable(task: Numbered): boolean {
-    const { hosts, webhooks } = this.scheduler;
-    return (
-      this.#roleOf(task) === "usual" &&
-      this.#toWindow(task) < webhooks.of(task.window).allowed &&
-      this.#toHost(task) < hosts.of(task.host).allowed &&
-      (!this.#slowHosts.has(task.host) || this.#hasSlowRoom())
-    );
-  }
-
-  /** Tasks in flight that count in the budget of slow hosts, and in that of the others. */
-  #countedByPace(): [Numbered[], Numbered[]] {
-    const { counted } = this;
-    return [counted.filter((task) => this.#slow.has(task)), counted.filter((task) => !this.#slow.has(task))];
-  }
-
-  #isSlow(task: Numbered): boolean {
+  #isToSlow(task: Task): boolean {
     return this.#roleOf(task) === "usual" && this.#slowHosts.has(task.host);
   }
 
-  #expectRight(task: Numbered, [first, retry]: [Numbered[], Numbered[]]): void {
-    expect(this.#started.has(task)).toBe(false);
-    expect(task.kind === "first" ? first : retry).toContain(task);
-    // Slow hosts have room of their own, and come last.
-    const isSlow = this.#isSlow(task);
-    if (isSlow) expect([...first, ...retry].filter((rival) => !this.#isSlow(rival))).toEqual([]);
-    const ofPace = (rivals: Numbered[]) => rivals.filter((rival) => this.#isSlow(rival) === isSlow);
-    const rivals = ofPace(task.kind === "first" ? first : retry);
-    // Retries have a fifth, and no more while first attempts can start. Of a smaller budget they have each fifth turn.
-    const isRetry = ({ kind }: Task) => kind === "retry";
-    const belowPart =
-      this.#countedByPace()[isSlow ? 0 : 1].filter(isRetry).length < Math.floor(this.#limits.budget / 5) &&
-      this.inFlight.filter(isRetry).length < Math.max(1, Math.floor(this.#limits.max / 5));
-    if (belowPart && task.kind === "first") expect(ofPace(retry)).toEqual([]);
-    if (!belowPart && this.#limits.budget >= 5 && task.kind === "retry") expect(ofPace(first)).toEqual([]);
-    // Probes go before all others of their kind; then the fewest in flight.
-    if (this.#roleOf(task) !== "usual") return;
-    for (const rival of rivals) {
-      expect(this.#roleOf(rival)).toBe("usual");
-      expect(this.#toHost(rival)).toBeGreaterThanOrEqual(this.#toHost(task));
-      if (rival.host === task.host)
-        expect(this.#toWindow(rival)).toBeGreaterThanOrEqual(this.#toWindow(task));
-    }
-  }
-
-  /** Holds what the scheduler counts against the account. */
-  expectCounts(): void {
-    const { scheduler } = this;
-    expect(scheduler.inFlight).toBe(this.#inFlight.size);
-    for (const kind of KINDS) {
-      const waiting = this.#waiting.filter((task) => task.kind === kind);
-      expect(scheduler.waiting(kind)).toBe(waiting.length);
-      const queues = [...scheduler.queues(kind)].map((queue) => [queue.webhookId, queue.waiting]);
-      expect(new Map(queues as [bigint, number][])).toEqual(
-        new Map([...Map.groupBy(waiting, ({ webhookId }) => webhookId)].map(([id, all]) => [id, all.length])),
-      );
-      const sendable = waiting.filter((task) => this.#isSendable(task));
-      for (const [host, toHost] of Map.groupBy(waiting, (task) => task.host))
-        expect(new Set(scheduler.sendable(kind, [host]))).toEqual(
-          new Set(toHost.filter((task) => sendable.includes(task))),
-        );
-      expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
-      expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
-    }
-    for (const task of this.#waiting.concat(this.inFlight)) {
-      const { kind, host, window } = task;
-      expect(scheduler.waitingForHost(kind, host)).toBe(
-        this.#waiting.filter((other) => other.kind === kind && other.host === host).length,
-      );
-      expect(scheduler.hosts.of(host).inFlight).toBe(this.#toHost(task));
-      expect(scheduler.webhooks.of(window).inFlight).toBe(this.#toWindow(task));
-      expect(this.#toHost(task)).toBeLessThanOrEqual(this.#limits.perHost);
-      expect(this.#toWindow(task)).toBeLessThanOrEqual(this.#limits.perWebhook);
-    }
+  /** Tasks in flight that count in the budget of slow hosts, or in that of the others. */
+  #counted(isSlow: boolean): ModelTask[] {
+    return this.inFlight.filter((task) => task.calls < 2 && task.isSlow === isSlow);
   }
 
   #toWindow({ window }: Task): number {
@@ -299,9 +147,88 @@ export class FakeReceivers {
 
   /** A probe of a webhook does not count: it must not take the place of its neighbours. */
   #toHost({ host }: Task): number {
-    let inFlight = 0;
-    for (const [other, role] of this.#inFlight)
-      if (other.host === host && role !== "webhook probe") inFlight += 1;
-    return inFlight;
+    return this.inFlight.filter((other) => other.host === host && other.role !== "webhook probe").length;
+  }
+
+  #hasSlowRoom(): boolean {
+    const { budget, max } = this.#limits;
+    const slow = this.inFlight.filter(({ isSlow }) => isSlow).length;
+    return this.#inFlight.size < max && this.#counted(true).length < budget && slow < partOf(max, 3 / 4);
+  }
+
+  /** The oldest task of each webhook and kind that may start now. */
+  #startable(): ModelTask[] {
+    const { budget, max } = this.#limits;
+    if (this.#inFlight.size >= max) return [];
+    const usual = this.#counted(false);
+    const hasSlowRoom = this.#hasSlowRoom();
+    const hasUsualRoom = usual.length < budget;
+    const mayProbe =
+      hasUsualRoom &&
+      usual.filter(isProbe).length < partOf(budget, 1 / 4) &&
+      this.inFlight.filter(isProbe).length < partOf(max, 1 / 4);
+    const queues = Map.groupBy(this.#waiting, ({ kind, webhookId }) => `${kind} ${webhookId}`);
+    return [...queues.values()].flatMap(([task]) => {
+      if (!task) return [];
+      const role = this.#roleOf(task);
+      const hasRoom = role !== "usual" ? mayProbe : this.#isToSlow(task) ? hasSlowRoom : hasUsualRoom;
+      return hasRoom && this.#hasWindows(task) ? [task] : [];
+    });
+  }
+
+  #hasWindows(task: ModelTask): boolean {
+    const { webhooks, hosts } = this.scheduler;
+    if (this.#toWindow(task) >= webhooks.of(task.window).allowed) return false;
+    return this.#roleOf(task) === "webhook probe" || this.#toHost(task) < hosts.of(task.host).allowed;
+  }
+
+  #expectFair(task: ModelTask, startable: readonly ModelTask[]): void {
+    const { budget, max } = this.#limits;
+    const isSlow = this.#isToSlow(task);
+    // Slow hosts come last.
+    const rivals = startable.filter((rival) => this.#isToSlow(rival) === isSlow);
+    if (isSlow) expect(rivals).toEqual(startable);
+    const ofKind = rivals.filter(({ kind }) => kind === task.kind);
+    // Retries have a fifth, and no more while first attempts can start. Of a smaller budget they have each fifth turn.
+    const hasRetryShare =
+      this.#counted(isSlow).filter(isRetry).length < Math.floor(budget / 5) &&
+      this.inFlight.filter(isRetry).length < partOf(max, 1 / 5);
+    if (hasRetryShare ? task.kind === "first" : budget >= 5 && task.kind === "retry")
+      expect(ofKind).toEqual(rivals);
+    // Probes go before all others of their kind; then the fewest in flight.
+    if (this.#roleOf(task) !== "usual") return;
+    for (const rival of ofKind) {
+      expect(this.#roleOf(rival)).toBe("usual");
+      expect(this.#toHost(rival)).toBeGreaterThanOrEqual(this.#toHost(task));
+      if (rival.host === task.host)
+        expect(this.#toWindow(rival)).toBeGreaterThanOrEqual(this.#toWindow(task));
+    }
+  }
+
+  /** Compares what the scheduler counts with the model. */
+  expectCounts(): void {
+    const { scheduler } = this;
+    expect(scheduler.inFlight).toBe(this.#inFlight.size);
+    for (const kind of KINDS) {
+      const waiting = this.#waiting.filter((task) => task.kind === kind);
+      expect(scheduler.waiting(kind)).toBe(waiting.length);
+      // These wait for nothing but the limits of hosts that are not slow.
+      const sendable = waiting.filter(
+        (task) =>
+          this.#roleOf(task) === "usual" &&
+          this.#hasWindows(task) &&
+          (!this.#slowHosts.has(task.host) || this.#hasSlowRoom()),
+      );
+      const hosts = new Set(waiting.map(({ host }) => host));
+      expect(new Set(scheduler.sendable(kind, hosts))).toEqual(new Set(sendable));
+      expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
+      expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
+    }
+    for (const task of [...this.#waiting, ...this.#inFlight]) {
+      expect(scheduler.hosts.of(task.host).inFlight).toBe(this.#toHost(task));
+      expect(scheduler.webhooks.of(task.window).inFlight).toBe(this.#toWindow(task));
+      expect(this.#toHost(task)).toBeLessThanOrEqual(this.#limits.perHost);
+      expect(this.#toWindow(task)).toBeLessThanOrEqual(this.#limits.perWebhook);
+    }
   }
 }

@@ -1,17 +1,10 @@
 import { expect, test } from "vitest";
 import { type Evidence, Windows } from "../../../src/delivery/limits/windows.ts";
 
-/** Starts as many as there is room for; answers how many. */
-function fill<Key>(windows: Windows<Key>, key: Key): number {
-  let started = 0;
-  for (; windows.hasRoom(key); started += 1) windows.start(key);
-  return started;
-}
-
 /** A full window. */
 function full(max = 100): Windows<string> {
   const windows = new Windows<string>(max);
-  fill(windows, "a");
+  while (windows.hasRoom("a")) windows.start("a");
   return windows;
 }
 
@@ -47,28 +40,20 @@ test("a window that is not full does not grow", () => {
   expect(windows.of("a").allowed).toBe(4);
 });
 
-test("failures are counted until a success, beyond timeouts", () => {
-  const windows = new Windows<string>(100);
-  const failures = (["failure", "failure", "timeout", "none", "failure", "success"] as const).map(
-    (evidence) => {
-      windows.learn("a", evidence);
-      return windows.of("a").failures;
-    },
-  );
-  expect(failures).toEqual([1, 2, 2, 2, 3, 0]);
-});
-
-test("an attempt that is not counted in a window changes what is allowed, not what is in flight", () => {
+test("attempts that are not counted in a window change what is allowed and the failures since the last success, beyond timeouts", () => {
   const windows = full();
-  windows.learn("a", "failure");
-  expect(windows.of("a")).toMatchObject({ allowed: 2, inFlight: 4, timedOut: false });
-});
-
-test("the window of one key is independent of the others", () => {
-  const windows = full();
-  windows.end("a", "timeout");
-  expect(windows.hasRoom("a")).toBe(false);
-  expect(fill(windows, "b")).toBe(4);
+  const learnt = (["failure", "timeout", "none", "failure", "success"] as const).map((evidence) => {
+    windows.learn("a", evidence);
+    const { allowed, inFlight, failures } = windows.of("a");
+    return `${allowed} allowed, ${inFlight} in flight, ${failures} failures`;
+  });
+  expect(learnt).toEqual([
+    "2 allowed, 4 in flight, 1 failures",
+    "1 allowed, 4 in flight, 1 failures",
+    "1 allowed, 4 in flight, 1 failures",
+    "1 allowed, 4 in flight, 2 failures",
+    "2 allowed, 4 in flight, 0 failures",
+  ]);
 });
 
 test("at most 20,000 idle windows are remembered, and every window with an attempt in flight", () => {
