@@ -18,12 +18,6 @@ function start(status = 200, statementMs = 1): Scenario {
   return scenario;
 }
 
-const byRun = (scenario: Scenario, runs: readonly number[]) =>
-  runs.map((run) => {
-    scenario.retries.assignOneGroup(run);
-    return scenario.retries.status(run, 1).open;
-  });
-
 test("the pump of a later run takes over what waits, and the earlier one ends with its last response", async () => {
   const scenario = start();
   const earlier = scenario.pump(1, { lingers: true });
@@ -37,24 +31,29 @@ test("a delivery that a later pump took over and that fails is retried by the la
   const scenario = start(500);
   void scenario.pump(1, { lingers: true });
   await scenario.run(100);
-  void scenario.pump(2);
-  await scenario.run(LATE_MS);
-  expect(byRun(scenario, [1, 2])).toEqual([4, 0]);
-  await scenario.run(LATE_MS);
-  const [first, second] = byRun(scenario, [1, 2]);
-  expect([first, second]).toEqual([4, scenario.started.length - 4 - 1]);
+  const later = scenario.pump(2);
+  await scenario.until(later, 600_000);
+  const retries = [1, 2].map((run) => {
+    scenario.retries.assignOneGroup(run);
+    return scenario.retries.status(run, 1).open;
+  });
+  expect(retries).toEqual([4, 46]);
 });
 
-test("the pump of a later run takes over what an earlier one is claiming, which ends at once", async () => {
+test.each([
+  ["is taken over by the pump of a later run", false, 4],
+  ["is given back if the pump of a later run has been stopped", true, 0],
+])("what an earlier pump is claiming %s, and the earlier one ends", async (_what, isStopped, sent) => {
   const scenario = start(200, 1_000);
   const stop = new AbortController();
-  const earlier = scenario.pump(1, { lingers: true, stop: stop.signal });
+  const earlier = scenario.pump(1, { lingers: true });
   await scenario.run(500);
   const later = scenario.pump(2, { lingers: true, stop: stop.signal });
+  if (isStopped) stop.abort();
   expect(await scenario.until(earlier)).toMatchObject({ sent: 0, end: "superseded" });
-  expect(scenario.started).toHaveLength(4);
   stop.abort();
-  expect(await scenario.until(later)).toMatchObject({ sent: 4, end: "stopped" });
+  expect(await scenario.until(later)).toMatchObject({ sent, end: "stopped" });
+  expect([scenario.started.length, scenario.queue.unclaimed]).toEqual([sent, 50 - sent]);
 });
 
 test("a pump that an earlier run starts again ends at once, and the later run's pump goes on", async () => {
@@ -63,18 +62,6 @@ test("a pump that an earlier run starts again ends at once, and the later run's 
   await scenario.run(100);
   expect(await scenario.pump(1, { lingers: true })).toMatchObject({ sent: 0, end: "superseded" });
   expect(await scenario.until(later)).toMatchObject({ sent: 50, delivered: 50, end: "done" });
-});
-
-test("what an earlier pump is claiming is given back if the later one is stopped meanwhile", async () => {
-  const scenario = start(200, 1_000);
-  const earlier = scenario.pump(1, { lingers: true });
-  await scenario.run(500);
-  const stop = new AbortController();
-  const later = scenario.pump(2, { lingers: true, stop: stop.signal });
-  stop.abort();
-  expect(await scenario.until(later)).toMatchObject({ sent: 0, end: "stopped" });
-  expect(await scenario.until(earlier)).toMatchObject({ sent: 0, end: "superseded" });
-  expect([scenario.started.length, scenario.queue.unclaimed]).toEqual([0, 50]);
 });
 
 test("a pump that is stopped records what is in flight and gives back the rest, which another one sends", async () => {

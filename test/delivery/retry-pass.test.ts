@@ -1,5 +1,4 @@
 import { expect, test } from "vitest";
-import type { GroupStatus } from "../../src/db/queue/retry-groups.ts";
 import { RetryPasses } from "../../src/delivery/retry-pass.ts";
 import { answerOf } from "../support/simulation/receivers.ts";
 import { type Group, Scenario, type ScenarioOptions } from "../support/simulation/scenario.ts";
@@ -19,13 +18,8 @@ test("a pass waits for the retries that fall due within its horizon, sends each 
   const passed = scenario.pass();
   await scenario.run(DELAY_MS - 1);
   expect(scenario.started).toEqual([]);
-  expect(await scenario.until(passed, 3_000)).toMatchObject({
-    sent: 60,
-    delivered: 60,
-    status: { open: 0 },
-    lastFailure: null,
-    complete: true,
-  });
+  const all = { sent: 60, delivered: 60, status: { open: 0 }, lastFailure: null, complete: true };
+  expect(await scenario.until(passed, 3_000)).toMatchObject(all);
 });
 
 test("a pass leaves what falls due after its horizon, and tells the last failure and when the next retry is due", async () => {
@@ -42,27 +36,21 @@ test("a pass leaves what falls due after its horizon, and tells the last failure
   expect(status.delayMs).toBeGreaterThan(99 * DELAY_MS);
 });
 
-test("a pass that is stopped records what is in flight and gives back the rest, which another worker sends", async () => {
-  const scenario = start({ one: { answer: () => answerOf(200, 100) } }, { workers: 2 });
+test.each([
+  ["records what is in flight and gives back the rest", 1, 4],
+  ["amid its claim gives back what it gets", 100, 0],
+])("a pass that is stopped %s, which another worker sends", async (_does, statementMs, sent) => {
+  const scenario = start({ one: { answer: () => answerOf(200, 100) } }, { workers: 2, statementMs });
   scenario.addFailed("one", 30, 1);
   await scenario.run(DELAY_MS);
   const stop = new AbortController();
   const stopped = scenario.pass(1, { stop: stop.signal });
   await scenario.run(50);
   stop.abort();
-  const status = { open: 26 };
-  expect(await scenario.until(stopped, 200)).toMatchObject({
-    sent: 4,
-    delivered: 4,
-    status,
-    complete: false,
-  });
-  expect(await scenario.until(scenario.pass(1, { worker: 1 }))).toMatchObject({
-    sent: 26,
-    delivered: 26,
-    status: { open: 0 },
-    complete: true,
-  });
+  const made = { sent, delivered: sent, status: { open: 30 - sent }, complete: false };
+  expect(await scenario.until(stopped, 1_000)).toMatchObject(made);
+  const rest = { sent: 30 - sent, delivered: 30 - sent, status: { open: 0 }, complete: true };
+  expect(await scenario.until(scenario.pass(1, { worker: 1 }))).toMatchObject(rest);
   expect(scenario.started).toHaveLength(30);
 });
 
@@ -93,57 +81,27 @@ test("a pass claims what has fallen due meanwhile after a tenth of its horizon, 
   expect(scenario.startedOf("late")).toHaveLength(2);
 });
 
-/** A pass with answers of the database that the test gives; `asked` are the statements, in order. */
-function scripted(
-  status: (asked: readonly string[]) => Partial<GroupStatus>,
-  { limited = false, statusMs = 1 } = {},
-) {
+test("a pass that waits for a rate limit asks for tokens four times a second, and does not count its retries", async () => {
   const time = new SimulatedTime();
-  const { clock } = time;
   const asked: string[] = [];
-  const sender = startSender(clock, { post: () => {} });
-  const answer = async <T>(what: string, ms: number, known: T): Promise<T> => {
+  const answer = async <T>(what: string, known: T): Promise<T> => {
     asked.push(what);
-    await clock.wait(ms);
+    await time.clock.wait(1);
     return known;
   };
   const passes = new RetryPasses({
-    clock,
-    claim: () => answer("claim", 1, { deliveries: [], touched: 0, limited }),
+    clock: time.clock,
+    claim: () => answer("claim", { deliveries: [], touched: 0, limited: true }),
     lease: { claim: (work) => work(1) },
-    sender,
-    statements: {
-      groupStatus: () =>
-        answer("status", statusMs, { open: 0, delayMs: 0, hasPaused: false, ...status(asked) }),
-    },
-    leavePaused: (runId) => answer(`leave ${runId}`, 1, undefined),
+    sender: startSender(time.clock, { post: () => {} }),
+    statements: { groupStatus: () => answer("status", { open: 20, delayMs: 0, hasPaused: false }) },
+    leavePaused: async () => {},
   });
   const stop = new AbortController();
-  const options = { horizonMs: 30_000, forMs: 60_000 };
-  const passed = passes.run({ runId: 7, group: 1 }, options, stop.signal);
-  return { time, asked, stop, passed };
-}
-
-test("a pass that waits for a rate limit asks for tokens four times a second, and does not count its retries", async () => {
-  const { time, asked, stop, passed } = scripted(() => ({ open: 20 }), { limited: true });
+  const passed = passes.run({ runId: 7, group: 1 }, { horizonMs: 30_000, forMs: 60_000 }, stop.signal);
   await time.run(2_000);
   expect(asked).toEqual(Array(8).fill("claim"));
   stop.abort();
   await time.run(3_000);
   expect(await passed).toMatchObject({ sent: 0, status: { open: 20 } });
-});
-
-test("a pass whose webhook hangs in another run counts its retries rarely: about a tenth of the time", async () => {
-  const { time, asked, stop } = scripted(() => ({ open: 20 }), { statusMs: 300 });
-  await time.run(20_000);
-  const claims = asked.filter((each) => each === "claim").length;
-  expect([claims, asked.length - claims]).toEqual([19, 7]);
-  stop.abort();
-});
-
-test("retries of webhooks that are paused when they are due leave their run, and the pass ends", async () => {
-  const { time, asked, passed } = scripted((before) => ({ hasPaused: !before.includes("leave 7") }));
-  await time.run(1_000);
-  expect(asked.slice(-3)).toEqual(["status", "leave 7", "status"]);
-  expect(await passed).toMatchObject({ status: { open: 0, hasPaused: false }, complete: true });
 });

@@ -9,7 +9,6 @@ import { answerOf, type Host, webhookAt } from "../support/simulation/receivers.
 
 /** What tests of the sender alone give it, without a database or receivers. */
 export const DELIVERED: Outcome = answerOf(200, 1).outcome;
-export const FAILED: Outcome = answerOf(503, 1).outcome;
 export const OWNER: Owner = { runId: 1, recorded: () => {}, returned: () => {} };
 
 /** Claimed deliveries of the webhook with this id, which has a host of its own. */

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import type { Kind } from "../../src/delivery/limits/task.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
-import { FAILING_MS } from "../../src/delivery/sender.ts";
+import { BUSY_FAILING_MS, FAILING_MS, MANY_FAILURES } from "../../src/delivery/sender.ts";
 import { answerOf, faultOf, silenceOf } from "../support/simulation/receivers.ts";
 import { type Group, Scenario, type ScenarioOptions } from "../support/simulation/scenario.ts";
 
@@ -9,22 +10,14 @@ const SETTINGS = { DELIVERY_TIMEOUT: "1s", RETRY_INITIAL_DELAY: "10s", RETRY_BAC
 const hangs = () => silenceOf(TIMEOUT_MS);
 const closes = () => faultOf("webhook", 1);
 const refuses = () => faultOf("host", 1);
-/** As where the name of the host is not found in time. */
 const isUnreachable = () => faultOf("host timeout", TIMEOUT_MS);
 const after =
   (ms: number, status = 200) =>
   () =>
     answerOf(status, ms);
 
-/** What each scenario must keep to. */
 function start(groups: Record<string, Group>, options: ScenarioOptions = {}): Scenario {
   return new Scenario(groups, { ...options, settings: { ...SETTINGS, ...options.settings } });
-}
-
-/** The most attempts to a group in flight at once, if each takes so long, in milliseconds. */
-function mostAtOnce(scenario: Scenario, group: string, ms: number): number {
-  const times = scenario.startedOf(group).map(({ at }) => at);
-  return Math.max(...times.map((at) => times.filter((other) => other > at - ms && other <= at).length));
 }
 
 test("the many webhooks of a host that never answers hold up no other host's, however much waits for them", async () => {
@@ -50,29 +43,26 @@ test("in a busy process, slow receivers that have all requests in flight leave s
   expect(scenario.startedOf("well")).toHaveLength(20);
 });
 
-test("a webhook that answers after more than a second is healthy: its window grows with its responses", async () => {
-  const scenario = start({ slow: { answer: after(1_200) } }, { settings: { DELIVERY_TIMEOUT: "60s" } });
-  scenario.add("slow", 60);
-  const pumped = scenario.pump();
-  expect(await scenario.until(pumped)).toMatchObject({ delivered: 60, retrying: 0 });
-  expect(mostAtOnce(scenario, "slow", 1_200)).toBeGreaterThan(16);
-});
-
-test("one response after more than a second among fast ones leaves its webhook as many requests in flight as before", async () => {
-  let ms = 10;
+test("responses after more than a second are healthy: a webhook's window grows with them, and is kept among fast ones", async () => {
+  let ms = 1_200;
   const settings = { DELIVERY_MAX_PER_WEBHOOK: "50", DELIVERY_TIMEOUT: "60s" };
   const scenario = start({ one: { answer: () => answerOf(200, ms) } }, { settings });
-  scenario.add("one", 400);
+  scenario.add("one", 60);
   void scenario.pump(1, { lingers: true });
-  await scenario.run(1_000);
+  // Four and eight, then twice as many as before.
+  await scenario.run(3 * 1_300);
+  expect(scenario.started).toHaveLength(4 + 8 + 16 + 32);
+  ms = 10;
+  scenario.add("one", 400);
+  await scenario.run(3_000);
   ms = 1_200;
   scenario.add("one", 1);
   await scenario.run(2_000);
-  expect(scenario.started).toHaveLength(401);
+  expect(scenario.started).toHaveLength(461);
   ms = 5_000;
   scenario.add("one", 100);
   await scenario.run(2_000);
-  expect(scenario.started).toHaveLength(401 + 50);
+  expect(scenario.started).toHaveLength(461 + 50);
 });
 
 /** The paths of one host. */
@@ -82,7 +72,6 @@ const SHARED_HOST: Record<string, Group> = {
   fail: { host: "shared", answer: after(1, 500) },
   well: { host: "shared", webhooks: 8 },
 };
-const LONG_AFTER_MS = 20 * TIMEOUT_MS;
 
 test("of one host, a path that hangs, one that closes the connection and one that fails hold up neither eight healthy ones nor each other", async () => {
   const scenario = start(SHARED_HOST);
@@ -96,7 +85,7 @@ test("of one host, a path that hangs, one that closes the connection and one tha
   for (const group of ["close", "fail"]) expect(scenario.startedOf(group)).toHaveLength(20);
   // One at a time, each until its timeout.
   expect(scenario.startedOf("hang").length).toBeLessThan(8);
-  await scenario.run(LONG_AFTER_MS);
+  await scenario.run(20 * TIMEOUT_MS);
   expect(scenario.startedOf("hang")).toHaveLength(20);
 });
 
@@ -178,29 +167,59 @@ test.each([
   expect(Math.min(...pauses)).toBeGreaterThanOrEqual(FAILING_MS);
 });
 
+/** The response time of the other receivers, which is the longest wait for the limit, in milliseconds. */
+const OTHERS_MS = 40;
+test.each<[string, Kind, boolean, boolean, number]>([
+  ["longer while others wait for the limit of requests in flight", "first", true, false, BUSY_FAILING_MS],
+  ["as usual if its failures are of retries", "retry", true, false, FAILING_MS],
+  ["as usual if no other delivery waits for the limit", "first", false, false, FAILING_MS],
+  ["as usual if some of its attempts succeed", "first", true, true, FAILING_MS],
+])("a webhook whose attempts fail one after another pauses %s", async (...row) => {
+  const [, kind, isBusy, succeedsAtTimes, pauseMs] = row;
+  let attempts = 0;
+  const answer = () => {
+    attempts += 1;
+    return answerOf(succeedsAtTimes && attempts % (MANY_FAILURES - 1) === 1 ? 200 : 503, 1);
+  };
+  // Fewer others than the limit, so that the next slot is that of the one which fails.
+  const others = { webhooks: 5, hosts: 5, answer: after(OTHERS_MS) };
+  const settings = { DELIVERY_MAX_IN_FLIGHT: "8" };
+  const scenario = start({ failing: { answer }, others }, { settings, isBusy: true });
+  if (kind === "retry") scenario.addFailed("failing", 16, 1);
+  await scenario.run(10_000);
+  if (isBusy) scenario.add("others", 300);
+  if (kind === "first") scenario.add("failing", 16);
+  void scenario.pump(2);
+  if (kind === "retry") void scenario.pass();
+  await scenario.run(9_000);
+  const times = scenario.startedOf("failing").map(({ at }) => at);
+  expect(times).toHaveLength(16);
+  const pauses = times.slice(1).map((at, n) => at - (times[n] as number));
+  const longest = Math.max(...pauses);
+  expect(longest).toBeGreaterThanOrEqual(pauseMs);
+  expect(longest).toBeLessThanOrEqual(pauseMs + OTHERS_MS + 1);
+});
+
 test.each<[string, Group, number]>([
   ["webhook", { answer: hangs }, 1_000],
   ["host", { webhooks: 20, answer: isUnreachable }, 50],
-])(
-  "a %s that hangs soon leaves a worker's payload memory to others, and few of its deliveries stay claimed",
-  async (_what, hanging, each) => {
-    // More deliveries than fit into the memory.
-    const options = { settings: { DELIVERY_MEMORY: "1MiB" }, payloadBytes: 5_000 };
-    const scenario = start({ hanging, well: {} }, options);
-    const [worker] = scenario.workers;
-    scenario.add("hanging", each);
-    void scenario.pump(1, { lingers: true });
-    await scenario.run(100);
-    expect(worker?.held).toBeGreaterThan(100);
-    scenario.add("well", 20);
-    await scenario.run(2 * TIMEOUT_MS);
-    expect(scenario.startedOf("well")).toHaveLength(20);
-    for (let n = 0; n < 100; n += 1) {
-      await scenario.run(TIMEOUT_MS / 10);
-      expect(worker?.held).toBeLessThanOrEqual(10);
-    }
-  },
-);
+])("few deliveries to a %s that hangs stay in memory", async (_what, hanging, each) => {
+  // More deliveries than fit into the memory.
+  const options = { settings: { DELIVERY_MEMORY: "1MiB" }, payloadBytes: 5_000 };
+  const scenario = start({ hanging, well: {} }, options);
+  const [worker] = scenario.workers;
+  scenario.add("hanging", each);
+  void scenario.pump(1, { lingers: true });
+  await scenario.run(100);
+  expect(worker?.held).toBeGreaterThan(100);
+  scenario.add("well", 20);
+  await scenario.run(2 * TIMEOUT_MS);
+  expect(scenario.startedOf("well")).toHaveLength(20);
+  for (let n = 0; n < 100; n += 1) {
+    await scenario.run(TIMEOUT_MS / 10);
+    expect(worker?.held).toBeLessThanOrEqual(10);
+  }
+});
 
 test("a webhook that hung gets all of its deliveries once it responds again", async () => {
   const answer = (_attempt: number, at: number) => (at < 10_000 ? hangs() : answerOf(200, 10));

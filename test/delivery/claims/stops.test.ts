@@ -55,6 +55,8 @@ async function tell(told: Partial<Story>) {
   const of = (webhook: number, kind: "pause" | "replace") =>
     changes.filter((change) => change.webhook === webhook && change.kind === kind);
   const revisionOf = (webhook: number) => BigInt(1 + of(webhook, "replace").length);
+  const isStopped = ({ id, revision }: { id: bigint; revision: bigint }) =>
+    of(Number(id), "pause").length > 0 || revision !== revisionOf(Number(id));
   /** A statement sees the database as it is at some moment between its start and its answer. */
   const answer = async <T>(look: () => T, mayFail = true): Promise<T> => {
     const ms = random() * story.databaseMs;
@@ -89,14 +91,7 @@ async function tell(told: Partial<Story>) {
     clock,
     log,
     openFeed: async () => ({ revision: () => answer(() => BigInt(changes.length)), close: async () => {} }),
-    loadStopped: (some) =>
-      answer(
-        () =>
-          some.flatMap(({ id, revision }) =>
-            of(Number(id), "pause").length > 0 || revision !== revisionOf(Number(id)) ? [id] : [],
-          ),
-        false,
-      ),
+    loadStopped: (some) => answer(() => some.filter(isStopped).map(({ id }) => id), false),
     listener: { queued: () => {}, held: () => sender.held(), stopped: (ids) => sender.stop(ids) },
   });
   const starts: Start[] = [];
@@ -141,14 +136,14 @@ async function tell(told: Partial<Story>) {
   watch.start();
   const never = new AbortController().signal;
   for (const { at, webhook, deliveries } of story.claims) {
+    const claim = (workerId: number) =>
+      answer(() => {
+        const isClaimable = of(webhook, "pause").length === 0 && leases.has(workerId);
+        const claimed = claimsOf(webhook, deliveries, { revision: revisionOf(webhook), workerId });
+        return { deliveries: isClaimable ? claimed : [] };
+      }, false);
     clock.after(at, async () => {
       const { revision } = sender;
-      const claim = (workerId: number) =>
-        answer(() => {
-          const isPaused = of(webhook, "pause").length > 0;
-          const claimed = claimsOf(webhook, deliveries, { revision: revisionOf(webhook), workerId });
-          return { deliveries: isPaused || !leases.has(workerId) ? [] : claimed };
-        }, false);
       const claimed = await lease.claim(claim, never);
       await sender.take(claimed.deliveries, "first", OWNER, revision);
     });
@@ -188,16 +183,12 @@ const QUIET: Story = {
 const at = fc.integer({ min: 0, max: 5_000 });
 const webhook = fc.integer({ min: 1, max: WEBHOOKS });
 const period = fc.record({ at, ms: fc.constantFrom(300, 1_500, 5_000, 3_600_000) });
+const claim = fc.record({ at, webhook, deliveries: fc.integer({ min: 1, max: 200 }) });
+const change = fc.record({ at, webhook, kind: fc.constantFrom("pause" as const, "replace" as const) });
 const stories: fc.Arbitrary<Story> = fc.record({
   seed: fc.integer(),
-  claims: fc.array(fc.record({ at, webhook, deliveries: fc.integer({ min: 1, max: 200 }) }), {
-    minLength: 1,
-    maxLength: 8,
-  }),
-  changes: fc.array(fc.record({ at, webhook, kind: fc.constantFrom("pause" as const, "replace" as const) }), {
-    minLength: 1,
-    maxLength: WEBHOOKS,
-  }),
+  claims: fc.array(claim, { minLength: 1, maxLength: 8 }),
+  changes: fc.array(change, { minLength: 1, maxLength: WEBHOOKS }),
   outages: fc.array(fc.record({ at, ms: fc.constantFrom(300, 1_500, 5_000) }), { maxLength: 1 }),
   suspensions: fc.array(period, { maxLength: 1 }),
   databaseMs: fc.constantFrom(1, 50, 400, 1_000, 2_000),

@@ -17,25 +17,15 @@ export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
   readonly attempts: number;
   /** The number of the arrival, from 0. */
   readonly number: number;
-  /** The arrival time, in milliseconds. */
-  readonly arrived: number;
   /** The earliest time of the attempt; for a first attempt, the arrival time. */
   readonly due: number;
 
-  constructor(
-    of: SimulatedWebhook,
-    claimant: Claimant,
-    attempts: number,
-    number: number,
-    arrived: number,
-    due: number,
-  ) {
+  constructor(of: SimulatedWebhook, claimant: Claimant, attempts: number, number: number, due: number) {
     this.of = of;
     this.workerId = claimant.workerId;
     this.runId = claimant.runId;
     this.attempts = attempts;
     this.number = number;
-    this.arrived = arrived;
     this.due = due;
   }
 
@@ -110,8 +100,6 @@ export class QueueTable {
   protected readonly free: readonly Rows[];
   /** The number of rows per webhook, including claimed ones. */
   readonly #rows: Int32Array;
-  /** One bit per webhook that has rows. */
-  readonly #present: Uint32Array;
   #arrived = 0;
 
   constructor(webhooks: readonly SimulatedWebhook[], database: SimulatedDatabase, measurements: Measuring) {
@@ -120,7 +108,6 @@ export class QueueTable {
     this.#measurements = measurements;
     this.free = webhooks.map(() => new Rows());
     this.#rows = new Int32Array(webhooks.length);
-    this.#present = new Uint32Array(Math.ceil(webhooks.length / 32) + 1);
   }
 
   /** The number of deliveries that have arrived. */
@@ -136,7 +123,7 @@ export class QueueTable {
   /** Adds a delivery of a webhook that arrives at a time, by default now. */
   add(number: number, time = this.database.now): void {
     (this.free[number] as Rows).push(time, this.#arrived);
-    this.#addRow(number);
+    this.#rows[number] = (this.#rows[number] as number) + 1;
     this.#measurements.arrived(time, this.webhooks[number] as SimulatedWebhook);
     this.#arrived += 1;
   }
@@ -149,36 +136,31 @@ export class QueueTable {
     const excluded = new Set(options.excluded.map((id) => Number(id) - 1));
     const eligible: number[] = [];
     const most = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
-    let [visited, last] = [0, -1];
+    let visited = 0;
     // Ids start at 1, so an id is the index of the next webhook.
-    for (
-      let n = this.#nextPresent(Number(options.after));
-      n >= 0 && visited < most;
-      n = this.#nextPresent(n + 1)
-    ) {
+    let n = Number(options.after);
+    for (; n < this.#rows.length && visited < most; n += 1) {
+      if (this.#rows[n] === 0) continue;
       visited += 1;
-      last = n;
       if ((this.free[n] as Rows).size > 0 && !excluded.has(n)) eligible.push(n);
     }
-    const next = visited === most ? BigInt(last + 1) : null;
+    const next = visited === most ? BigInt(n) : null;
     const share = Math.max(1, Math.floor(limit / Math.max(1, eligible.length)));
     const deliveries: SimulatedDelivery[] = [];
-    for (const n of eligible) this.#take(n, Math.min(share, limit - deliveries.length), claimant, deliveries);
+    for (const each of eligible)
+      this.#take(each, Math.min(share, limit - deliveries.length), claimant, deliveries);
     const touched = deliveries.length;
     return this.database.claimed(visited, { deliveries, touched, limited: false, next });
   }
 
   /** Releases a claim. */
-  release({ of, arrived, number }: SimulatedDelivery): void {
-    (this.free[of.number] as Rows).restore(arrived, number);
+  release({ of, due, number }: SimulatedDelivery): void {
+    (this.free[of.number] as Rows).restore(due, number);
   }
 
   /** Removes a row whose first attempt is recorded. */
   remove({ of: { number } }: SimulatedDelivery): void {
-    const left = (this.#rows[number] as number) - 1;
-    this.#rows[number] = left;
-    if (left === 0)
-      this.#present[number >> 5] = (this.#present[number >> 5] as number) & ~(1 << (number & 31));
+    this.#rows[number] = (this.#rows[number] as number) - 1;
   }
 
   #take(number: number, most: number, claimant: Claimant, into: SimulatedDelivery[]): void {
@@ -187,25 +169,7 @@ export class QueueTable {
       const { firstTime, firstNumber } = rows;
       rows.shift();
       const of = this.webhooks[number] as SimulatedWebhook;
-      into.push(new SimulatedDelivery(of, claimant, 0, firstNumber, firstTime, firstTime));
+      into.push(new SimulatedDelivery(of, claimant, 0, firstNumber, firstTime));
     }
-  }
-
-  #addRow(number: number): void {
-    this.#rows[number] = (this.#rows[number] as number) + 1;
-    this.#present[number >> 5] = (this.#present[number >> 5] as number) | (1 << (number & 31));
-  }
-
-  /** The first webhook with rows from an index on; -1 if none. */
-  #nextPresent(from: number): number {
-    let word = from >> 5;
-    if (word >= this.#present.length) return -1;
-    let bits = (this.#present[word] as number) & (-1 << (from & 31));
-    while (bits === 0) {
-      word += 1;
-      if (word >= this.#present.length) return -1;
-      bits = this.#present[word] as number;
-    }
-    return word * 32 + 31 - Math.clz32(bits & -bits);
   }
 }

@@ -40,14 +40,8 @@ export interface SimulatedWebhook {
 /** A webhook of a host. @param number from 0 */
 export function webhookAt(host: Host, number: number, weight = 1): SimulatedWebhook {
   const target = parseTarget(`https://host-${host.number}.example/webhooks/${number + 1}`);
-  const webhook = {
-    id: BigInt(number + 1),
-    revision: 1n,
-    process: 1,
-    target,
-    secrets: [],
-    installedAppId: null,
-  };
+  const id = BigInt(number + 1);
+  const webhook = { id, revision: 1n, process: 1, target, secrets: [], installedAppId: null };
   return { number, host, weight, webhook };
 }
 

@@ -55,9 +55,7 @@ export class RetryTable {
 
   /** Removes a row whose attempt is recorded. */
   remove({ runId, of }: SimulatedDelivery): void {
-    const run = this.run(runId);
-    const waiting = run.webhooks.get(of.number) as Waiting;
-    waiting.claimed -= 1;
+    (this.run(runId).webhooks.get(of.number) as Waiting).claimed -= 1;
   }
 
   /** Releases a claim. */
@@ -150,5 +148,5 @@ function take(waiting: Waiting, claimant: Claimant): SimulatedDelivery {
   const { firstNumber } = rows;
   rows.shift();
   waiting.claimed += 1;
-  return new SimulatedDelivery(waiting.of, claimant, attempts + 1, firstNumber, Number.NaN, due);
+  return new SimulatedDelivery(waiting.of, claimant, attempts + 1, firstNumber, due);
 }

@@ -1,5 +1,5 @@
 import { readConfig } from "../../../src/config/config.ts";
-import type { PassOptions, PassResult } from "../../../src/delivery/retry-pass.ts";
+import type { PassResult } from "../../../src/delivery/retry-pass.ts";
 import type { PumpResult } from "../../../workflows/activities.ts";
 import { QueueTable, SimulatedDelivery } from "./queue-table.ts";
 import {
@@ -16,24 +16,21 @@ import { SimulatedDatabase } from "./simulated-database.ts";
 import { SimulatedTime } from "./simulated-time.ts";
 import { SimulatedWorker } from "./simulated-worker.ts";
 
-/** Webhooks that behave alike. */
+/** Webhooks that behave alike. Defaults to one webhook on one host of the group's name that answers 200 after 10 ms. */
 export interface Group {
-  /** The number of webhooks. Defaults to 1. */
   webhooks?: number;
-  /** The number of hosts that they are spread over. Defaults to 1. */
+  /** The number of hosts that the webhooks are spread over. */
   hosts?: number;
-  /** Groups with the same name share a host. Defaults to the group's name. */
+  /** Groups with the same name share a host. */
   host?: string;
-  /** The outcome of an attempt, by its number from 1, that starts at a time. Defaults to 200 after 10 ms. */
+  /** The outcome of an attempt, by its number from 1, that starts at a time. */
   answer?: (attempt: number, at: number) => Answer;
 }
 
-/** An attempt that started. */
+/** An attempt that started, by its number from 1, and the time of its start in milliseconds. */
 export interface StartedAttempt {
   group: string;
-  /** The number of the attempt of its delivery, from 1. */
   attempt: number;
-  /** The time of its start, in milliseconds. */
   at: number;
 }
 
@@ -69,19 +66,14 @@ export class Scenario {
     const { settings = {}, workers = 1, statementMs = 1, isBusy = false, payloadBytes = 1_000 } = options;
     const { delivery, dispatch } = readConfig(settings);
     this.#addWebhooks(groups);
-    const statements = {
-      processors: 8,
-      roundTripMs: statementMs,
-      visitUs: 8,
-      claimRowUs: 12,
-      recordRowUs: 13,
-    };
+    const costs = { visitUs: 8, claimRowUs: 12, recordRowUs: 13 };
     const measuring: Measuring = {
       arrived: () => {},
-      started: (delivery, time) => this.#start(delivery, time),
+      started: ({ of, attempts }, at) =>
+        void this.started.push({ group: this.#groups.get(of) as string, attempt: attempts + 1, at }),
       recorded: stateAfter,
     };
-    this.#database = new SimulatedDatabase(this.time, statements);
+    this.#database = new SimulatedDatabase(this.time, { processors: 8, roundTripMs: statementMs, ...costs });
     this.queue = new QueueTable(this.#webhooks, this.#database, measuring);
     this.retries = new RetryTable(this.#database, {
       initialDelayMs: dispatch.retryInitialDelayMs,
@@ -117,7 +109,7 @@ export class Scenario {
     const claimant = { workerId: 0, runId };
     for (const webhook of this.#of(group)) {
       for (let n = 0; n < deliveries; n += 1)
-        this.retries.add(new SimulatedDelivery(webhook, claimant, 0, n, this.time.now, this.time.now), runId);
+        this.retries.add(new SimulatedDelivery(webhook, claimant, 0, n, this.time.now), runId);
     }
     this.retries.assignOneGroup(runId);
   }
@@ -128,20 +120,9 @@ export class Scenario {
   }
 
   /** Makes one pass over the retries of a run. */
-  pass(
-    runId = 1,
-    {
-      worker = 0,
-      horizonMs = 30_000,
-      forMs = 60_000,
-      stop = NEVER,
-    }: Partial<PassOptions> & {
-      worker?: number;
-      stop?: AbortSignal;
-    } = {},
-  ): Promise<PassResult> {
+  pass(runId = 1, { worker = 0, horizonMs = 30_000, stop = NEVER } = {}): Promise<PassResult> {
     const { retries } = this.workers[worker] as SimulatedWorker;
-    return retries.run({ runId, group: 1 }, { horizonMs, forMs }, stop);
+    return retries.run({ runId, group: 1 }, { horizonMs, forMs: 60_000 }, stop);
   }
 
   /** Lets time pass, in milliseconds. */
@@ -184,10 +165,5 @@ export class Scenario {
         this.#groups.set(webhook, name);
       }
     }
-  }
-
-  #start({ of, attempts }: SimulatedDelivery, at: number): void {
-    const group = this.#groups.get(of) as string;
-    this.started.push({ group, attempt: attempts + 1, at });
   }
 }

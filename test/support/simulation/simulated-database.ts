@@ -61,7 +61,7 @@ export class SimulatedDatabase {
   record(rows: number, recorded: () => void): void {
     const work = (rows * this.#costs.recordRowUs) / 1_000;
     this.recordingMs += work;
-    this.#time.plan(this.#work(work), { happen: recorded });
+    this.#time.plan(this.#work(work), recorded);
   }
 
   /** Occupies a processor. @returns the time of the response */

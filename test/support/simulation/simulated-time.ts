@@ -1,10 +1,5 @@
 import type { Clock } from "../../../src/process/clock.ts";
 
-/** A scheduled event. */
-export interface Occurrence {
-  happen(): void;
-}
-
 /** The maximum simulated time between settling promises, in milliseconds. */
 const MAX_SETTLE_INTERVAL_MS = 1;
 
@@ -12,7 +7,7 @@ const MAX_SETTLE_INTERVAL_MS = 1;
 interface Planned {
   time: number;
   order: number;
-  occurrence: Occurrence;
+  call: () => void;
 }
 
 /**
@@ -38,12 +33,11 @@ export class SimulatedTime {
     wall: () => this.#now + this.#suspendedMs,
     after: (ms, call) => {
       let pending: typeof call | undefined = call;
-      const happen = () => {
+      this.plan(this.#now + ms, () => {
         // Promises may wait for the call.
         if (pending) this.#mustSettle = true;
         pending?.();
-      };
-      this.plan(this.#now + ms, { happen });
+      });
       return () => {
         pending = undefined;
       };
@@ -61,15 +55,13 @@ export class SimulatedTime {
     wait: (ms, { signal } = {}) =>
       new Promise((resolve) => {
         if (signal?.aborted) return resolve();
-        const cancel = this.clock.after(ms, () => {
+        const end = () => {
+          cancel();
           signal?.removeEventListener("abort", end);
           resolve();
-        });
-        function end(): void {
-          cancel();
-          resolve();
-        }
-        signal?.addEventListener("abort", end, { once: true });
+        };
+        const cancel = this.clock.after(ms, end);
+        signal?.addEventListener("abort", end);
       }),
   };
 
@@ -78,7 +70,7 @@ export class SimulatedTime {
     this.#suspendedMs += ms;
   }
 
-  plan(time: number, occurrence: Occurrence): void {
+  plan(time: number, call: () => void): void {
     const order = this.#planned;
     this.#planned += 1;
     let place = this.#heap.length;
@@ -89,7 +81,7 @@ export class SimulatedTime {
       this.#heap[place] = above;
       place = parent;
     }
-    this.#heap[place] = { time, order, occurrence };
+    this.#heap[place] = { time, order, call };
   }
 
   /** Runs all events up to a time. */
@@ -99,7 +91,7 @@ export class SimulatedTime {
     for (let first = this.#heap[0]; first && first.time <= until; first = this.#heap[0]) {
       this.#now = first.time;
       this.#removeFirst();
-      first.occurrence.happen();
+      first.call();
       this.#callSoon();
       if (!this.#mustSettle && this.#now - settled < MAX_SETTLE_INTERVAL_MS) continue;
       settled = this.#now;
@@ -109,7 +101,7 @@ export class SimulatedTime {
   }
 
   #callSoon(): void {
-    for (let n = 0; n < this.#soon.length; n += 1) (this.#soon[n] as () => void)();
+    for (const call of this.#soon) call();
     this.#soon.length = 0;
   }
 

@@ -50,10 +50,7 @@ export interface WorkerSurroundings {
   utilization?: () => number;
 }
 
-/**
- * A worker process: the service's scheduler, sender, pumps and retry passes, on simulated sockets and a simulated
- * database.
- */
+/** A worker process: the service's scheduler, sender, pumps and retry passes, on simulated sockets and a simulated database. */
 export class SimulatedWorker {
   readonly pumps: Pumps;
   readonly retries: RetryPasses;
@@ -67,8 +64,9 @@ export class SimulatedWorker {
   readonly #backlog: (() => void)[] = [];
   /** The time at which the thread becomes free. */
   #freeAt = 0;
-  /** The total work in milliseconds, and its value and the time at the last sample. */
-  #work = 0;
+  /** The total work of the thread, in milliseconds. */
+  work = 0;
+  /** The time and the work done at the last sample. */
   #looked = { at: 0, done: 0 };
 
   constructor(around: WorkerSurroundings, workerId: number) {
@@ -159,20 +157,15 @@ export class SimulatedWorker {
   /** The thread utilization since the previous call. */
   #utilization(): number {
     const { now } = this.#around.time;
-    const done = this.#work - Math.max(0, this.#freeAt - now);
+    const done = this.work - Math.max(0, this.#freeAt - now);
     const utilization = (done - this.#looked.done) / Math.max(1, now - this.#looked.at);
     this.#looked = { at: now, done };
     return Math.min(1, Math.max(0, utilization));
   }
 
-  /** The total work of the thread, in milliseconds. */
-  get work(): number {
-    return this.#work;
-  }
-
   /** Adds half a delivery's work. @returns the time at which it is done */
   #workHalf(): number {
-    this.#work += this.#halfMs;
+    this.work += this.#halfMs;
     this.#freeAt = Math.max(this.#freeAt, this.#around.time.now) + this.#halfMs;
     return this.#freeAt;
   }
@@ -193,7 +186,7 @@ export class SimulatedWorker {
       outcome(answer.outcome);
     };
     if (answer.durationMs < Number.POSITIVE_INFINITY)
-      time.plan(started + answer.durationMs, { happen: () => this.#respond(end) });
+      time.plan(started + answer.durationMs, () => this.#respond(end));
   }
 
   /** A response arrives, or the timeout expires. */
@@ -207,11 +200,9 @@ export class SimulatedWorker {
   }
 
   #planBacklog(): void {
-    this.#around.time.plan(this.#freeAt, {
-      happen: () => {
-        this.#backlog.shift()?.();
-        if (this.#backlog.length > 0) this.#planBacklog();
-      },
+    this.#around.time.plan(this.#freeAt, () => {
+      this.#backlog.shift()?.();
+      if (this.#backlog.length > 0) this.#planBacklog();
     });
   }
 }
@@ -219,7 +210,7 @@ export class SimulatedWorker {
 /** Records results in batches, as `Recorder` does. */
 class SimulatedRecorder implements Pick<Recorder, "unrecorded" | "record"> {
   readonly #around: WorkerSurroundings;
-  #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
+  readonly #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
   #writers = 0;
   #writing = 0;
 
@@ -247,11 +238,7 @@ class SimulatedRecorder implements Pick<Recorder, "unrecorded" | "record"> {
       this.#writers -= 1;
       return;
     }
-    const batch =
-      this.#waiting.length <= MAX_RESULTS_PER_STATEMENT
-        ? this.#waiting
-        : this.#waiting.splice(0, MAX_RESULTS_PER_STATEMENT);
-    if (batch === this.#waiting) this.#waiting = [];
+    const batch = this.#waiting.splice(0, MAX_RESULTS_PER_STATEMENT);
     this.#writing += batch.length;
     this.#around.database.record(batch.length, () => {
       this.#writing -= batch.length;
