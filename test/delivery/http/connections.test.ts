@@ -1,7 +1,7 @@
 import { type Duplex, duplexPair } from "node:stream";
 import fc from "fast-check";
 import type { buildConnector } from "undici";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { Connections } from "../../../src/delivery/http/connections.ts";
 import { until } from "../../support/wait.ts";
 import { deliver, send } from "../http-parts.ts";
@@ -12,12 +12,10 @@ const OK = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const END_OF_REQUEST = "\r\n\r\n{}";
 const ORIGIN = "https://receiver.example";
 
-/** A request as its receiver sees it. */
+/** A request as its receiver sees it, with the numbers of its connection, and of the request on that, from 1. */
 interface Seen {
   host: string;
-  /** Which connection it came over, from 1. */
   connection: number;
-  /** Which request of its connection it is, from 1. */
   request: number;
   /** The age of its connection, in milliseconds. */
   ageMs: number;
@@ -46,13 +44,9 @@ function start(
     connect({ hostname }, callback) {
       opened += 1;
       const [ours, theirs] = duplexPair();
-      const methods = {
-        setNoDelay: () => ours,
-        setKeepAlive: () => ours,
-        ref: () => ours,
-        unref: () => ours,
-      };
+      const same = () => ours;
       // The client calls what sockets have beside streams.
+      const methods = { setNoDelay: same, setKeepAlive: same, ref: same, unref: same };
       const socket = Object.assign(ours, methods) as unknown as Parameters<buildConnector.Callback>[1];
       serve(hostname, theirs, opened, (code) => ours.destroy(Object.assign(new Error(code), { code })));
       if (connects) queueMicrotask(() => (callback as (error: null, socket: unknown) => void)(null, socket));
@@ -77,26 +71,14 @@ function start(
       reply(one);
     });
   }
-  return {
-    connections,
-    seen,
-    time,
-    open,
-    cancelled: () => cancelled,
-    places: () => seen.map(({ connection, request }) => [connection, request]),
-  };
-}
-
-/** The same, until the end of the test. */
-function startHere(...given: Parameters<typeof start>) {
-  const started = start(...given);
-  onTestFinished(() => started.connections.destroy());
-  return started;
+  onTestFinished(() => connections.destroy());
+  const places = () => seen.map(({ connection, request }) => `${connection} ${request}`);
+  return { connections, seen, time, open, places, cancelled: () => cancelled };
 }
 
 /** Connections of which one has carried a request, whose receiver does this with the next one. */
 async function startReused(next: (seen: Seen) => void) {
-  const started = startHere((one) => (one.request === 1 ? answer(one) : next(one)));
+  const started = start((one) => (one.request === 1 ? answer(one) : next(one)));
   await send(started.connections, ORIGIN);
   return started;
 }
@@ -142,7 +124,6 @@ test("no request begins on a connection older than five minutes, and one is repe
         reused += now.filter(({ request }) => request > 1).length;
         repeated += again;
       }
-      await connections.destroy();
     }),
     { numRuns: 60 },
   );
@@ -151,7 +132,7 @@ test("no request begins on a connection older than five minutes, and one is repe
 });
 
 test("a connection carries one request at a time, and a request goes over the one that was used last", async () => {
-  const { connections, seen } = startHere((one) => seen.length > 2 && answer(one));
+  const { connections, seen } = start((one) => seen.length > 2 && answer(one));
   const sent = [1, 2].map(() => send(connections, ORIGIN));
   await until(() => seen.length === 2);
   expect(connections.size).toEqual({ connections: 2, idleHosts: 0 });
@@ -165,43 +146,31 @@ test("a connection carries one request at a time, and a request goes over the on
   expect(connections.size).toEqual({ connections: 2, idleHosts: 1 });
 });
 
-const RESENT = [
-  [1, 1],
-  [1, 2],
-  [2, 1],
-];
+/** The places of a request, and of another one that is sent twice. */
+const RESENT = ["1 1", "1 2", "2 1"];
 test.each<[string, (seen: Seen) => void]>([
   ["closed", ({ socket }) => void socket.end()],
   ["reset", ({ breakWith }) => breakWith("ECONNRESET")],
   ["broken", ({ breakWith }) => breakWith("EPIPE")],
-])(
-  "a request whose reused connection is %s before its response is sent once more, over a new one",
-  async (_what, end) => {
-    const { connections, places } = await startReused(end);
-    expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true, status: 200, error: null });
-    expect(places()).toEqual(RESENT);
-  },
-);
+])("a request whose reused connection is %s without a response is sent once more", async (_what, end) => {
+  const { connections, places } = await startReused(end);
+  expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true, status: 200, error: null });
+  expect(places()).toEqual(RESENT);
+});
 
 test("a request is not sent once more if it may no longer be sent then", async () => {
   const { connections, places } = await startReused(({ socket }) => void socket.end());
-  let asked = 0;
-  const maySend = () => {
-    asked += 1;
-    return asked === 1;
-  };
+  const maySend = vi.fn().mockReturnValueOnce(true).mockReturnValue(false);
   expect(await deliver(connections, ORIGIN, { maySend })).toBe("withdrawn");
-  expect([asked, places()]).toEqual([2, RESENT.slice(0, 2)]);
+  expect([maySend.mock.calls.length, places()]).toEqual([2, RESENT.slice(0, 2)]);
 });
 
-test.each(["H", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\ncontent-le"])(
-  "a request is not repeated when the reused connection is closed after %j of the response",
-  async (part) => {
-    const { connections, places } = await startReused(({ socket }) => void socket.end(part));
-    expect(await send(connections, ORIGIN)).toMatchObject({ delivered: false, status: null });
-    expect(places()).toEqual(RESENT.slice(0, 2));
-  },
-);
+const PARTS = ["H", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\ncontent-le"];
+test.each(PARTS)("a request is not sent once more after %j of its response", async (part) => {
+  const { connections, places } = await startReused(({ socket }) => void socket.end(part));
+  expect(await send(connections, ORIGIN)).toMatchObject({ delivered: false, status: null });
+  expect(places()).toEqual(RESENT.slice(0, 2));
+});
 
 test("a request that times out on a reused connection is not repeated, and the connection is closed", async () => {
   const { connections, places, open } = await startReused(() => {});
@@ -211,38 +180,27 @@ test("a request that times out on a reused connection is not repeated, and the c
 });
 
 test("idle connections are closed after a while, and their hosts are forgotten", async () => {
-  const { connections, open } = startHere(answer, { keepAliveTimeout: 50 });
+  const { connections, open } = start(answer, { keepAliveTimeout: 50 });
   for (const n of [1, 2]) await send(connections, `https://${n}.example`);
   await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
   await until(() => open.size === 0);
 });
 
-test("an idle connection that the receiver closes is forgotten, and the next request goes over a new one", async () => {
-  const { connections, open, places } = startHere(answer);
-  await send(connections, ORIGIN);
-  for (const socket of open) socket.end();
-  await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
-  expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true });
-  expect(places()).toEqual([
-    [1, 1],
-    [2, 1],
-  ]);
-});
-
-test("a connection that the receiver closes with its response is not used again", async () => {
-  const { connections, places } = startHere(
-    ({ socket }) => void socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
-  );
-  for (let n = 1; n <= 2; n += 1) expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true });
-  expect(places()).toEqual([
-    [1, 1],
-    [2, 1],
-  ]);
-  await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
+test.each<[string, string]>([
+  ["while it is idle", OK],
+  ["by a header of its response", OK.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n")],
+])("a connection that the receiver closes %s is forgotten, and another one made", async (_when, response) => {
+  const { connections, open, places } = start(({ socket }) => void socket.write(response));
+  for (let n = 1; n <= 2; n += 1) {
+    expect(await send(connections, ORIGIN)).toMatchObject({ delivered: true });
+    for (const socket of open) socket.end();
+    await until(() => connections.size.connections === 0 && connections.size.idleHosts === 0);
+  }
+  expect(places()).toEqual(["1 1", "2 1"]);
 });
 
 test("beyond the limit of connections, the one that is idle for longest is closed for another", async () => {
-  const { connections, seen, open } = startHere((one) => one.host === "first.example" && answer(one), {
+  const { connections, seen, open } = start((one) => one.host === "first.example" && answer(one), {
     maxConnections: 3,
   });
   await send(connections, "https://first.example");
@@ -261,7 +219,7 @@ test("beyond the limit of connections, the one that is idle for longest is close
 });
 
 test("the connection of a request that is given up while it connects is closed at once", async () => {
-  const { connections, cancelled } = startHere(answer, { connects: false });
+  const { connections, cancelled } = start(answer, { connects: false });
   expect(await send(connections, ORIGIN, { timeoutMs: 50 })).toMatchObject({
     failure: "host timeout",
     error: expect.stringMatching(/^no connection/),

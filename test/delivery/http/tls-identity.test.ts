@@ -1,10 +1,9 @@
 import { expect, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
-import type { TlsSettings } from "../../../src/contract/target-rules.ts";
 import { IdentityCache, tlsIdentity } from "../../../src/delivery/http/tls-identity.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { localCertificate } from "../../support/receivers.ts";
-import { aClient, noting, send } from "../http-parts.ts";
+import { aClient, type Differences, noting, send } from "../http-parts.ts";
 
 const [serverAuthority, clientAuthority] = [await createLocalAuthority(), await createLocalAuthority()];
 const [alice, bob] = [
@@ -16,41 +15,31 @@ const ofServer = (name: string) => serverAuthority.issue([name]);
 const receiver = (certificate: Certificate, demands = true) =>
   noting(certificate, { authority: clientAuthority.cert, demands });
 
-const as = (
-  certificate: Certificate | undefined,
-  authorities: string | null = serverAuthority.cert,
-): { tls: TlsSettings } => ({
-  tls: {
-    client: certificate ? { certificate: certificate.cert, key: certificate.key } : null,
-    authorities,
+function as(certificate?: Certificate, authorities: string | null = serverAuthority.cert): Differences {
+  const client = certificate ? { certificate: certificate.cert, key: certificate.key } : null;
+  return { tls: { client, authorities } };
+}
+
+test.each<[string, Certificate, boolean, Differences[], (string | undefined)[]]>([
+  ["identity", await ofServer("localhost"), true, [as(alice), as(bob)], ["alice", "bob"]],
+  ["client without a certificate", await localCertificate(), false, [as(alice, null), {}], []],
+])(
+  "each %s uses its own connections, again and again, and no other's",
+  async (_who, certificate, demands, differences, names) => {
+    const client = aClient();
+    const { origin, seen } = await receiver(certificate, demands);
+    for (const each of [...differences, ...differences])
+      expect(await send(client, origin, each)).toMatchObject({ status: 200 });
+    if (demands) expect(seen.map(({ client: name }) => name)).toEqual([...names, ...names]);
+    const [first, second, ...again] = seen.map(({ port }) => port);
+    expect(first).not.toBe(second);
+    expect(again).toEqual([first, second]);
   },
-});
-
-test("each identity authenticates with its certificate, over connections that no other identity uses", async () => {
-  const client = aClient();
-  const { origin, seen } = await receiver(await ofServer("localhost"));
-  for (const each of [alice, bob, alice, bob])
-    expect(await send(client, origin, as(each))).toMatchObject({ status: 200 });
-  expect(seen.map(({ client: name }) => name)).toEqual(["alice", "bob", "alice", "bob"]);
-  const [first, second, ...again] = seen.map(({ port }) => port);
-  expect(first).not.toBe(second);
-  // Reused by their own.
-  expect(again).toEqual([first, second]);
-});
-
-test("requests without a certificate share no connection or session with those that have one", async () => {
-  const client = aClient();
-  const { origin, seen } = await receiver(await localCertificate(), false);
-  for (const each of [as(alice, null), {}, as(alice, null), {}])
-    expect(await send(client, origin, each)).toMatchObject({ status: 200 });
-  const [first, second, ...again] = seen.map(({ port }) => port);
-  expect(first).not.toBe(second);
-  expect(again).toEqual([first, second]);
-});
+);
 
 test("without a certificate that the receiver accepts, nothing is delivered", async () => {
   const { origin, seen } = await receiver(await ofServer("localhost"));
-  const none = await send(aClient(), origin, as(undefined));
+  const none = await send(aClient(), origin, as());
   expect(none).toMatchObject({ status: null, delivered: false });
   // A server on Node closes the connection without an alert; OpenSSL's would say that it demands a certificate.
   expect(none.error).toMatch(/demands a client certificate|connection (closed|reset)/);
@@ -64,14 +53,14 @@ test("private authorities replace the public ones, and nothing else: the host na
   const ours = await receiver(await ofServer("localhost"), false);
   const theirs = await receiver(await localCertificate(), false);
   const misnamed = await receiver(await ofServer("other.example"), false);
-  expect(await send(client, ours.origin, as(undefined))).toMatchObject({ status: 200 });
+  expect(await send(client, ours.origin, as())).toMatchObject({ status: 200 });
   expect((await send(client, ours.origin)).error).toContain("unknown authority");
   // A wrong authority of one webhook says nothing about the host.
-  const wrong = await send(client, theirs.origin, as(undefined));
+  const wrong = await send(client, theirs.origin, as());
   expect([wrong.failure, verdictOf(wrong)]).toEqual(["tls", { webhook: "failure", host: "none" }]);
   expect(wrong.error).toContain("unknown authority");
   expect(await send(client, theirs.origin)).toMatchObject({ status: 200 });
-  expect((await send(client, misnamed.origin, as(undefined))).error).toContain("is for another host");
+  expect((await send(client, misnamed.origin, as())).error).toContain("is for another host");
 });
 
 test("a certificate that cannot be used fails its attempts, and no others", async () => {
@@ -85,14 +74,9 @@ test("a certificate that cannot be used fails its attempts, and no others", asyn
 test("what is kept for identities is bounded: the oldest are forgotten", () => {
   const made: string[] = [];
   const cache = new IdentityCache(3, ({ id }) => made.push(id));
-  const counts = [1, 2, 3, 4, 4, 1].map((n) => {
-    const identity = tlsIdentity({ client: null, authorities: `${n}` });
+  for (const authorities of ["1", "2", "3", "4", "4", "1"]) {
+    const identity = tlsIdentity({ client: null, authorities });
     if (identity) cache.of(identity);
-    return [cache.size, made.length];
-  });
-  expect(counts.slice(3)).toEqual([
-    [3, 4],
-    [3, 4],
-    [3, 5],
-  ]);
+  }
+  expect([cache.size, made.length]).toEqual([3, 5]);
 });

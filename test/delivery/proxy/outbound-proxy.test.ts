@@ -3,7 +3,6 @@ import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { Network } from "../../../src/config/values.ts";
-import type { TlsSettings } from "../../../src/contract/target-rules.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { createOutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
@@ -18,7 +17,7 @@ import {
   noting,
   send as sendUngated,
 } from "../http-parts.ts";
-import { startConnectProxy, startSocksProxy, type TestProxy } from "./proxies.ts";
+import { startConnectProxy, startSocksProxy, type TestProxy, type TestProxyOptions } from "./proxies.ts";
 
 const NONE = { webhook: "none", host: "none" };
 /** A receiver that no test reaches. */
@@ -43,7 +42,16 @@ function client(url: string, { networks = [LOOPBACK] as Network[], timeoutMs = 3
   const connections = aClient({ networks, proxy });
   const send = (origin: string, more: Differences = {}) =>
     deliver(connections, origin, more) as Promise<Outcome>;
-  return { send, connections, state, logged, proxy };
+  return { send, connections, state, logged, tunnels: proxy };
+}
+
+const START = { http: startConnectProxy, socks5: startSocksProxy };
+const KINDS = ["http", "socks5"] as const;
+
+/** A proxy until the end of the test, and a client of it. */
+async function proxied(kind: keyof typeof START, options: TestProxyOptions = {}, networks = [LOOPBACK]) {
+  const proxy = await closing(START[kind](options));
+  return { proxy, ...client(`${kind}://127.0.0.1:${proxy.port}`, { networks }) };
 }
 
 async function closing(proxy: Promise<TestProxy>): Promise<TestProxy> {
@@ -52,24 +60,16 @@ async function closing(proxy: Promise<TestProxy>): Promise<TestProxy> {
   return started;
 }
 
-const KINDS = [
-  ["http", startConnectProxy],
-  ["socks5", startSocksProxy],
-] as const;
-
-test.each(KINDS)(
-  "%s: requests go through the proxy, by checked address, over reused tunnels",
-  async (scheme, start) => {
-    const proxy = await closing(start({ credentials: "us er:p@ss:word" }));
-    const { origin, target, seen } = await receiver();
-    const { send } = client(`${scheme}://us%20er:p%40ss%3Aword@localhost:${proxy.port}`);
-    for (let n = 0; n < 3; n += 1)
-      expect(await send(origin)).toMatchObject({ status: 200, responseStart: "noted" });
-    expect(proxy.targets).toEqual([target]);
-    expect(new Set(seen.map(({ port }) => port)).size).toBe(1);
-    expect(seen[0]?.host).toBe(new URL(origin).host);
-  },
-);
+test.each(KINDS)("%s: requests go through reused tunnels, by checked address", async (kind) => {
+  const proxy = await closing(START[kind]({ credentials: "us er:p@ss:word" }));
+  const { origin, target, seen } = await receiver();
+  const { send } = client(`${kind}://us%20er:p%40ss%3Aword@localhost:${proxy.port}`);
+  for (let n = 0; n < 3; n += 1)
+    expect(await send(origin)).toMatchObject({ status: 200, responseStart: "noted" });
+  expect(proxy.targets).toEqual([target]);
+  expect(new Set(seen.map(({ port }) => port)).size).toBe(1);
+  expect(seen[0]?.host).toBe(new URL(origin).host);
+});
 
 test("a proxy over TLS is authenticated", async () => {
   const { origin } = await receiver();
@@ -81,179 +81,143 @@ test("a proxy over TLS is authenticated", async () => {
   expect(other.targets).toEqual([]);
 });
 
-test.each(KINDS)(
-  "%s: certificates are checked, and client certificates and private authorities hold, in tunnels of their own",
-  async (scheme, start) => {
-    const proxy = await closing(start());
-    const { send } = client(`${scheme}://127.0.0.1:${proxy.port}`);
-    const misnamed = await receiver(await authority.issue(["other.example"]));
-    const outcome = await send(misnamed.origin);
-    expect(outcome.error).toContain("certificate is for another host");
-    expect(verdictOf(outcome)).toMatchObject({ host: "failure" });
-    expect(misnamed.seen).toEqual([]);
-    const { origin, seen } = await receiver(await privateAuthority.issue(["localhost"]), true);
-    expect((await send(origin)).error).toContain("unknown authority");
-    proxy.targets.length = 0;
-    const [alice, bob] = await Promise.all(
-      ["alice", "bob"].map(async (name) => {
-        const { cert, key } = await privateAuthority.issue([name], { client: true });
-        return { client: { certificate: cert, key }, authorities: privateAuthority.cert };
-      }),
-    );
-    for (const tls of [alice, bob, alice, bob] as TlsSettings[])
-      expect(await send(origin, { tls })).toMatchObject({ status: 200 });
-    expect(seen.map(({ client: name }) => name)).toEqual(["alice", "bob", "alice", "bob"]);
-    expect(proxy.targets).toHaveLength(2);
-  },
-);
+test.each(KINDS)("%s: certificates of receivers and clients are checked in tunnels", async (kind) => {
+  const { proxy, send } = await proxied(kind);
+  const misnamed = await receiver(await authority.issue(["other.example"]));
+  const outcome = await send(misnamed.origin);
+  expect(outcome.error).toContain("certificate is for another host");
+  expect(verdictOf(outcome)).toMatchObject({ host: "failure" });
+  expect(misnamed.seen).toEqual([]);
+  const { origin, seen } = await receiver(await privateAuthority.issue(["localhost"]), true);
+  expect((await send(origin)).error).toContain("unknown authority");
+  proxy.targets.length = 0;
+  const names = ["alice", "bob"];
+  const certificates = await Promise.all(
+    names.map((name) => privateAuthority.issue([name], { client: true })),
+  );
+  for (const { cert, key } of [...certificates, ...certificates]) {
+    const tls = { client: { certificate: cert, key }, authorities: privateAuthority.cert };
+    expect(await send(origin, { tls })).toMatchObject({ status: 200 });
+  }
+  expect(seen.map(({ client: name }) => name)).toEqual([...names, ...names]);
+  expect(proxy.targets).toHaveLength(2);
+});
 
-test.each(KINDS)("%s: the proxy is not asked for refused addresses and ports", async (scheme, start) => {
-  const proxy = await closing(start());
-  const strict = client(`${scheme}://127.0.0.1:${proxy.port}`, { networks: [] });
+test.each(KINDS)("%s: the proxy is not asked for refused addresses and ports", async (kind) => {
+  const { proxy, send } = await proxied(kind, {}, []);
   for (const origin of [ELSEWHERE, "https://10.0.0.1", "https://[::1]", "https://8.8.8.8:22"])
-    expect((await strict.send(origin)).error).toContain("address refused");
+    expect((await send(origin)).error).toContain("address refused");
   expect(proxy.targets).toEqual([]);
 });
 
 const UNREACHED = { webhook: "none", host: "failure" };
-test.each<[string, string, typeof startConnectProxy, number, object]>([
-  ["http", "it refuses connections to this receiver (403)", startConnectProxy, 403, NONE],
-  ["http", "it refuses connections to this receiver (407)", startConnectProxy, 407, NONE],
-  ["http", "it opened no connection (503)", startConnectProxy, 503, NONE],
-  ["http", "it cannot reach the receiver (502)", startConnectProxy, 502, UNREACHED],
-  ["socks5", "it opened no connection (SOCKS reply 1, general failure)", startSocksProxy, 1, NONE],
-  [
-    "socks5",
-    "it refuses connections to this receiver (SOCKS reply 2, not allowed)",
-    startSocksProxy,
-    2,
-    NONE,
-  ],
-  [
-    "socks5",
-    "it cannot reach the receiver (SOCKS reply 5, connection refused)",
-    startSocksProxy,
-    5,
-    UNREACHED,
-  ],
-  ["socks5", "it opened no connection (SOCKS reply 99)", startSocksProxy, 99, NONE],
-])(
-  "%s: an answer other than yes is an attempt with the error: %s",
-  async (scheme, error, start, reply, verdict) => {
-    const proxy = await closing(start({ refuse: () => reply }));
-    const { send, state } = client(`${scheme}://127.0.0.1:${proxy.port}`);
-    const outcome = await send(ELSEWHERE);
-    expect(outcome).toMatchObject({ status: null, delivered: false, error: `outbound proxy: ${error}` });
-    expect(verdictOf(outcome)).toEqual(verdict);
-    expect(state.mayStart()).toBe(true);
-  },
-);
+test.each<["http" | "socks5", string, number, object]>([
+  ["http", "it refuses connections to this receiver (403)", 403, NONE],
+  ["http", "it refuses connections to this receiver (407)", 407, NONE],
+  ["http", "it opened no connection (503)", 503, NONE],
+  ["http", "it cannot reach the receiver (502)", 502, UNREACHED],
+  ["socks5", "it opened no connection (SOCKS reply 1, general failure)", 1, NONE],
+  ["socks5", "it refuses connections to this receiver (SOCKS reply 2, not allowed)", 2, NONE],
+  ["socks5", "it cannot reach the receiver (SOCKS reply 5, connection refused)", 5, UNREACHED],
+  ["socks5", "it opened no connection (SOCKS reply 99)", 99, NONE],
+])("%s: an answer other than yes is an attempt with the error: %s", async (kind, error, reply, verdict) => {
+  const { send, state } = await proxied(kind, { refuse: () => reply });
+  const outcome = await send(ELSEWHERE);
+  expect(outcome).toMatchObject({ status: null, delivered: false, error: `outbound proxy: ${error}` });
+  expect(verdictOf(outcome)).toEqual(verdict);
+  expect(state.mayStart()).toBe(true);
+});
 
-test.each(KINDS)(
-  "%s: a receiver that the proxy cannot reach in time is late itself",
-  async (scheme, start) => {
-    const { pass } = holdTime();
-    const proxy = await closing(
-      start({
-        refuse() {
-          pass(5_000);
-          return "silent";
-        },
-      }),
-    );
-    const { send, state } = client(`${scheme}://127.0.0.1:${proxy.port}`);
-    const outcome = await send(ELSEWHERE);
-    expect(outcome.error).toBe("outbound proxy: it did not reach the receiver in time");
-    expect(verdictOf(outcome)).toEqual({ webhook: "none", host: "timeout" });
-    expect(state.mayStart()).toBe(true);
-  },
-);
+test.each(KINDS)("%s: a receiver that the proxy cannot reach in time is late itself", async (kind) => {
+  const { pass } = holdTime();
+  const refuse = () => {
+    pass(5_000);
+    return "silent" as const;
+  };
+  const { send, state } = await proxied(kind, { refuse });
+  const outcome = await send(ELSEWHERE);
+  expect(outcome.error).toBe("outbound proxy: it did not reach the receiver in time");
+  expect(verdictOf(outcome)).toEqual({ webhook: "none", host: "timeout" });
+  expect(state.mayStart()).toBe(true);
+});
 
-test.each(KINDS)(
-  "%s: without the proxy a delivery is withdrawn, and the next ones wait until it is back",
-  async (scheme, start) => {
-    const { origin, seen } = await receiver();
-    const first = await start();
-    const { send, state, logged } = client(`${scheme}://127.0.0.1:${first.port}`);
-    const { pass } = holdTime();
-    expect(await send(origin)).toMatchObject({ status: 200 });
-    await first.close();
-    await expect.poll(() => send(origin)).toBe("withdrawn");
-    expect(state.mayStart()).toBe(false);
-    // One request a second tries.
-    pass(1_000);
-    expect([state.mayStart(), state.mayStart()]).toEqual([true, false]);
-    expect(await send(origin)).toBe("withdrawn");
-    await closing(start({ port: first.port }));
-    pass(1_000);
-    await expect.poll(() => send(origin)).toMatchObject({ status: 200 });
-    expect([state.mayStart(), state.mayStart()]).toEqual([true, true]);
-    expect(seen).toHaveLength(2);
-    expect(logged).toEqual([
-      { reason: expect.stringMatching(/connection (refused|reset|closed)|closed the connection/) },
-      { awayMs: 2_000 },
-    ]);
-  },
-);
+test.each(KINDS)("%s: without the proxy, deliveries wait until it is back", async (kind) => {
+  const { origin, seen } = await receiver();
+  const { proxy: first, send, state, logged } = await proxied(kind);
+  const { pass } = holdTime();
+  expect(await send(origin)).toMatchObject({ status: 200 });
+  await first.close();
+  await expect.poll(() => send(origin)).toBe("withdrawn");
+  expect(state.mayStart()).toBe(false);
+  // One request a second tries.
+  pass(1_000);
+  expect([state.mayStart(), state.mayStart()]).toEqual([true, false]);
+  expect(await send(origin)).toBe("withdrawn");
+  await closing(START[kind]({ port: first.port }));
+  pass(1_000);
+  await expect.poll(() => send(origin)).toMatchObject({ status: 200 });
+  expect([state.mayStart(), state.mayStart()]).toEqual([true, true]);
+  expect(seen).toHaveLength(2);
+  expect(logged).toEqual([
+    { reason: expect.stringMatching(/connection (refused|reset|closed)|closed the connection/) },
+    { awayMs: 2_000 },
+  ]);
+});
 
 test.each([
-  ["http", startConnectProxy, "demands other credentials (407)"],
-  ["socks5", startSocksProxy, "demands other credentials (SOCKS5)"],
-] as const)(
-  "%s: refused credentials withdraw deliveries, and are repeated nowhere",
-  async (scheme, start, words) => {
-    const proxy = await closing(start({ credentials: "user:right" }));
-    const { send, connections, logged, state } = client(`${scheme}://user:wr0ng@127.0.0.1:${proxy.port}`);
-    expect(await send(ELSEWHERE)).toBe("withdrawn");
-    expect(state.mayStart()).toBe(false);
-    const { error, failure } = await sendUngated(connections, ELSEWHERE);
-    expect([error, failure]).toEqual([expect.stringContaining(words), "ours"]);
-    expect(logged).toEqual([{ reason: expect.stringContaining(words) }]);
-    expect(JSON.stringify([logged, error])).not.toContain("wr0ng");
-    expect(proxy.targets).toEqual([]);
-  },
-);
+  ["http", "demands other credentials (407)"],
+  ["socks5", "demands other credentials (SOCKS5)"],
+] as const)("%s: refused credentials withdraw deliveries, and are repeated nowhere", async (kind, words) => {
+  const proxy = await closing(START[kind]({ credentials: "user:right" }));
+  const { send, connections, logged, state } = client(`${kind}://user:wr0ng@127.0.0.1:${proxy.port}`);
+  expect(await send(ELSEWHERE)).toBe("withdrawn");
+  expect(state.mayStart()).toBe(false);
+  const { error, failure } = await sendUngated(connections, ELSEWHERE);
+  expect([error, failure]).toEqual([expect.stringContaining(words), "ours"]);
+  expect(logged).toEqual([{ reason: expect.stringContaining(words) }]);
+  expect(JSON.stringify([logged, error])).not.toContain("wr0ng");
+  expect(proxy.targets).toEqual([]);
+});
 
 test("a proxy that closes one receiver's tunnels does not stop those of others", async () => {
   const [bad, good] = [await receiver(), await receiver()];
-  const proxy = await closing(
-    startConnectProxy({ refuse: (target) => (target === bad.target ? "closed" : undefined) }),
-  );
-  const { send, state } = client(`http://127.0.0.1:${proxy.port}`);
+  const refuse = (target: string) => (target === bad.target ? "closed" : undefined);
+  const { send, state } = await proxied("http", { refuse });
   expect(await send(bad.origin)).toBe("withdrawn");
   await expect.poll(() => send(good.origin)).toMatchObject({ status: 200 });
   expect(state.mayStart()).toBe(true);
 });
 
-test.each([
-  ["http", "not HTTP"],
-  ["socks5", "not SOCKS5"],
-  ["https", "does not speak TLS"],
-])("%s: a server of another protocol is no proxy", async (scheme, words) => {
-  const { port } = await listening(createTcpServer((socket) => socket.end("220 smtp.example ESMTP\r\n")));
-  const { send, logged } = client(`${scheme}://127.0.0.1:${port}`);
+const smtp = async () => {
+  const server = createTcpServer((socket) => socket.end("220 smtp.example ESMTP\r\n"));
+  return `127.0.0.1:${(await listening(server)).port}`;
+};
+test.each<[string, string, () => Promise<string>, string]>([
+  ["speaks another protocol", "http", smtp, "not HTTP"],
+  ["speaks another protocol", "socks5", smtp, "not SOCKS5"],
+  ["speaks another protocol", "https", smtp, "does not speak TLS"],
+  ["has no address", "http", async () => "proxy.invalid:3128", "the DNS lookup of its name failed"],
+  [
+    "does not answer",
+    "socks5",
+    async () => `127.0.0.1:${(await listening(createTcpServer())).port}`,
+    "no connection within 0.25 s",
+  ],
+])("deliveries are withdrawn if the proxy %s: %s", async (_what, scheme, address, words) => {
+  const { send, logged } = client(`${scheme}://${await address()}`, { timeoutMs: 500 });
   expect(await send(ELSEWHERE)).toBe("withdrawn");
   expect(logged).toEqual([{ reason: expect.stringContaining(words) }]);
-});
-
-test("a proxy's name that does not resolve, and a proxy that does not answer, withdraw deliveries", async () => {
-  const unknown = client("http://proxy.invalid:3128");
-  expect(await unknown.send(ELSEWHERE)).toBe("withdrawn");
-  expect(unknown.logged).toEqual([{ reason: "the DNS lookup of its name failed" }]);
-  const { port } = await listening(createTcpServer());
-  const silent = client(`socks5://127.0.0.1:${port}`, { timeoutMs: 500 });
-  expect(await silent.send(ELSEWHERE)).toBe("withdrawn");
-  expect(silent.logged).toEqual([{ reason: "no connection within 0.25 s" }]);
 });
 
 const NEVER = new AbortController().signal;
 
 test("a receiver's next address is tried if the proxy cannot reach one, IPv4 first, but not if it refuses", async () => {
-  const { port, targets } = await closing(
-    startConnectProxy({ refuse: (target) => (target.startsWith("127.0.0.2:") ? 403 : 502) }),
-  );
-  const { proxy } = client(`http://127.0.0.1:${port}`);
-  const open = (...addresses: string[]) => proxy.open({ addresses, port: 1 }, 5_000, NEVER);
+  const refuse = (target: string) => (target.startsWith("127.0.0.2:") ? 403 : 502);
+  const {
+    proxy: { targets },
+    tunnels,
+  } = await proxied("http", { refuse });
+  const open = (...addresses: string[]) => tunnels.open({ addresses, port: 1 }, 5_000, NEVER);
   await expect(open("::1", "127.0.0.1", "127.0.0.3")).rejects.toThrow("it cannot reach the receiver (502)");
   await expect(open("127.0.0.2", "127.0.0.3")).rejects.toThrow(/refuses .* \(403\)/);
   expect(targets).toEqual(["127.0.0.1:1", "127.0.0.3:1", "[::1]:1", "127.0.0.2:1"]);
@@ -261,11 +225,9 @@ test("a receiver's next address is tried if the proxy cannot reach one, IPv4 fir
 
 test("a receiver that used up the time does not make the proxy unavailable", async () => {
   const { port } = await listening(createTcpServer());
-  const { proxy, state, logged } = client(`socks5://127.0.0.1:${port}`);
+  const { tunnels, state, logged } = client(`socks5://127.0.0.1:${port}`);
+  const late = { code: "PROXY_REFUSED", failure: "host timeout" };
   const target = { addresses: ["127.0.0.1"], port: 443 };
-  await expect(proxy.open(target, 100, NEVER)).rejects.toMatchObject({
-    code: "PROXY_REFUSED",
-    failure: "host timeout",
-  });
+  await expect(tunnels.open(target, 100, NEVER)).rejects.toMatchObject(late);
   expect([state.mayStart(), logged]).toEqual([true, []]);
 });

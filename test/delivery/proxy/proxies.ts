@@ -53,63 +53,52 @@ export async function startConnectProxy(
 }
 
 /** Starts a SOCKS5 proxy (RFC 1928, RFC 1929). */
-export async function startSocksProxy({
-  credentials,
-  port,
-  refuse,
-}: TestProxyOptions = {}): Promise<TestProxy> {
+export async function startSocksProxy(options: TestProxyOptions = {}): Promise<TestProxy> {
+  const { credentials, port, refuse } = options;
   const targets: string[] = [];
   const server = createServer((socket) => {
     socket.on("error", () => socket.destroy());
     void converse(socket).catch(() => socket.destroy());
   });
-  async function converse(socket: Socket): Promise<void> {
-    const read = reader(socket);
-    const [, methods = 0] = await read(2);
-    const offered = await read(methods);
+  async function converse(socket: Socket): Promise<unknown> {
+    const next = (bytes: number) => read(socket, bytes);
+    const [, methods = 0] = await next(2);
+    const offered = await next(methods);
     const wanted = credentials ? 2 : 0;
-    if (!offered.includes(wanted)) {
-      socket.end(Buffer.from([5, 255]));
-      return;
-    }
+    if (!offered.includes(wanted)) return socket.end(Buffer.from([5, 255]));
     socket.write(Buffer.from([5, wanted]));
     if (credentials) {
-      const [, length = 0] = await read(2);
-      const user = await read(length);
-      const [passwordLength = 0] = await read(1);
-      const isRight = `${user}:${await read(passwordLength)}` === credentials;
-      if (!isRight) {
-        socket.end(Buffer.from([1, 1]));
-        return;
-      }
+      const [, length = 0] = await next(2);
+      const user = await next(length);
+      const [passwordLength = 0] = await next(1);
+      if (`${user}:${await next(passwordLength)}` !== credentials) return socket.end(Buffer.from([1, 1]));
       socket.write(Buffer.from([1, 0]));
     }
-    const [, , , type] = await read(4);
+    const [, , , type] = await next(4);
     if (type === 3) throw new Error("a name");
-    const address = type === 1 ? (await read(4)).join(".") : (await read(16)).toString("hex");
-    const target = `${address}:${(await read(2)).readUInt16BE()}`;
+    const address = type === 1 ? (await next(4)).join(".") : (await next(16)).toString("hex");
+    const target = `${address}:${(await next(2)).readUInt16BE()}`;
     targets.push(target);
     const reply = (code: number) => socket.write(Buffer.from([5, code, 0, 1, 127, 0, 0, 1, 0, 0]));
     const refused = refuse?.(target);
     if (refused === "closed") socket.destroy();
     else if (typeof refused === "number") reply(refused);
     else if (refused === undefined) tunnel(socket, target, (isOpen) => reply(isOpen ? 0 : 5));
+    return undefined;
   }
   return listen(server, targets, port);
 }
 
-/** A function that reads so many bytes. */
-function reader(socket: Socket): (bytes: number) => Promise<Buffer> {
-  return async (bytes) => {
-    for (;;) {
-      const found: Buffer | null = bytes === 0 ? Buffer.alloc(0) : socket.read(bytes);
-      if (found) return found;
-      if (socket.readableEnded || socket.destroyed) throw new Error("closed");
-      await new Promise((resolve) => {
-        socket.once("readable", resolve).once("close", resolve);
-      });
-    }
-  };
+/** Reads so many bytes. */
+async function read(socket: Socket, bytes: number): Promise<Buffer> {
+  for (;;) {
+    const found: Buffer | null = bytes === 0 ? Buffer.alloc(0) : socket.read(bytes);
+    if (found) return found;
+    if (socket.readableEnded || socket.destroyed) throw new Error("closed");
+    await new Promise((resolve) => {
+      socket.once("readable", resolve).once("close", resolve);
+    });
+  }
 }
 
 function tunnel(socket: Duplex, target: string, opened: (isOpen: boolean) => void): void {

@@ -7,12 +7,10 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import type { Reply } from "../../../demo/receiver.ts";
 import { lookupError } from "../../../src/delivery/http/lookup-error.ts";
-import { NameResolver } from "../../../src/delivery/http/name-resolver.ts";
 import { Pacer } from "../../../src/delivery/http/pacer.ts";
 import { describeFault, parseRetryAfter } from "../../../src/delivery/request/outcome.ts";
 import { setTrapOnBlockedPort } from "../../faults/trap.ts";
 import { anyPort } from "../../support/any-port.ts";
-import { startNameServer } from "../../support/name-server.ts";
 import { aReceiver, localCertificate, trustedAuthority } from "../../support/receivers.ts";
 import { SimulatedTime } from "../../support/simulation/simulated-time.ts";
 import { until } from "../../support/wait.ts";
@@ -22,27 +20,14 @@ const certificate = await localCertificate();
 const authority = await trustedAuthority();
 const aStranger = async () => (await createLocalAuthority()).issue(["localhost"]);
 
-test("the path, the body and the names of headers reach the receiver as given", async () => {
-  const { url, received } = await aReceiver();
-  const headers = ["X-Service-Webhook-Id", "id-1"];
-  await send(aClient(), url, { path: "/hooks?a=1", headers, body: '{"A":1}' });
-  expect(received).toMatchObject([{ path: "/hooks?a=1", body: '{"A":1}' }]);
-  expect(received[0]?.rawHeaders).toContain("X-Service-Webhook-Id");
-});
-
 test.each([
   [200, { "retry-after": "120" }, null],
-  [201, {}, null],
-  [204, {}, null],
   [299, {}, null],
   [302, { location: "/elsewhere" }, "redirects are not followed"],
   [308, { location: "/elsewhere", "retry-after": "9" }, "redirects are not followed"],
-  [400, {}, null],
   [404, {}, null],
-  [410, {}, null],
   [429, { "retry-after": "120" }, "Retry-After: 120 s"],
   [429, { "retry-after": "soon" }, null],
-  [500, {}, null],
   [503, { "retry-after": "999999" }, "Retry-After: 3600 s, the maximum"],
 ])("status %i with %o is recorded with what it does not say itself: %s", async (status, headers, error) => {
   const { url, received } = await aReceiver((_request, response) => {
@@ -51,12 +36,6 @@ test.each([
   });
   expect(await send(aClient(), url)).toMatchObject({ delivered: status < 300, status, error, failure: null });
   expect(received).toHaveLength(1);
-});
-
-test("a request that may no longer be sent once it has its connection is withdrawn", async () => {
-  const { url, received } = await aReceiver();
-  expect(await deliver(aClient(), url, { maySend: () => false })).toBe("withdrawn");
-  expect(received).toEqual([]);
 });
 
 test("the first 1 KiB of a response is kept, and what is over 64 KiB cut off; the status decides", async () => {
@@ -98,30 +77,27 @@ test("an attempt without a response is charged to the webhook when its time is o
   });
   const sent = send(aClient(), url, { timeoutMs: 1_000 });
   await has((received) => received.length === 1);
-  expect(await sent).toMatchObject({
-    delivered: false,
-    status: null,
-    error: "no response within 1 s",
-    failure: "webhook timeout",
-  });
+  const late = { delivered: false, error: "no response within 1 s", failure: "webhook timeout" };
+  expect(await sent).toMatchObject({ status: null, ...late });
 });
 
-const half = (headers: Record<string, string> = {}) => ({ "content-length": "100", ...headers });
-const hangs: Reply = ({ path }, response) => {
-  response.writeHead(Number(path.slice(1)), half()).write("half");
+const half: Reply = ({ path }, response) => {
+  const headers = { "content-length": "100", "retry-after": "7" };
+  response.writeHead(Number(path.slice(1)), headers).write("half");
   return undefined;
 };
-const breaksOff: Reply = ({ path }, response) => {
-  response.writeHead(Number(path.slice(1)), half({ "retry-after": "7" })).write("half");
+const breaksOff: Reply = (request, response) => {
+  half(request, response);
   setImmediate(() => response.socket?.destroy());
   return undefined;
 };
+const HALF = [
+  [200, { delivered: true, error: null }],
+  [429, { delivered: false, error: "Retry-After: 7 s" }],
+] as const;
 
-test.each([
-  [200, true],
-  [500, false],
-])("status %i decides when the body does not end in time", async (status, delivered) => {
-  const { url } = await aReceiver(hangs);
+test.each(HALF)("status %i decides when the body does not end in time", async (status, expected) => {
+  const { url } = await aReceiver(half);
   const { url: other } = await aReceiver();
   const client = aClient();
   const { pass } = holdTime();
@@ -129,16 +105,13 @@ test.each([
   // By the second of these, what came before has been read.
   for (let n = 0; n < 2; n += 1) await send(client, other);
   pass(1_000);
-  expect(await sent).toMatchObject({ delivered, status, error: null, responseStart: "half", failure: null });
+  expect(await sent).toMatchObject({ ...expected, status, responseStart: "half", failure: null });
 });
 
-test.each([
-  [201, true, null],
-  [429, false, "Retry-After: 7 s"],
-])("status %i decides when the connection breaks off amid the body", async (status, delivered, error) => {
+test.each(HALF)("status %i decides when the body breaks off", async (status, expected) => {
   const { url } = await aReceiver(breaksOff);
   const outcome = await send(aClient(), url, { path: `/${status}` });
-  expect(outcome).toMatchObject({ delivered, status, error, retryAfterMs: 7_000, failure: null });
+  expect(outcome).toMatchObject({ ...expected, status, retryAfterMs: 7_000, failure: null });
 });
 
 /** Nothing runs in this thread meanwhile, as in a process that is stopped. */
@@ -181,11 +154,11 @@ const answering = (bytes: Buffer | string) =>
 const answeringOverTls = (bytes: string) =>
   tls.createServer(certificate, (socket) => socket.once("data", () => socket.write(bytes)));
 
-/** The ServerHello of a server from before TLS 1.3, which chooses its own highest version. */
-function serverHello(minor: number): Buffer {
-  const hello = Buffer.concat([Buffer.from([3, minor]), Buffer.alloc(32), Buffer.from([0, 0, 0x2f, 0])]);
+/** The ServerHello of a server that chooses TLS 1.0. */
+function serverHello(): Buffer {
+  const hello = Buffer.concat([Buffer.from([3, 1]), Buffer.alloc(32), Buffer.from([0, 0, 0x2f, 0])]);
   const handshake = Buffer.concat([Buffer.from([2, 0, 0, hello.length]), hello]);
-  return Buffer.concat([Buffer.from([22, 3, minor, 0, handshake.length]), handshake]);
+  return Buffer.concat([Buffer.from([22, 3, 1, 0, handshake.length]), handshake]);
 }
 
 const alert = (description: number) => Buffer.from([21, 3, 3, 0, 2, 2, description]);
@@ -196,82 +169,28 @@ const expired = {
   notBefore: new Date(Date.now() - 3 * 86_400_000),
   notAfter: new Date(Date.now() - 86_400_000),
 };
-const NOT_TLS = "this port does not speak TLS; it may speak plain HTTP (ERR_SSL_WRONG_VERSION_NUMBER)";
-const OLD_TLS = "the receiver only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required";
+const hangsUp = () => createServer((socket) => socket.once("data", () => socket.end()));
+const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
-test.each<[string, () => Server | Promise<Server>, string]>([
-  ["a port that speaks plain HTTP", () => createHttpServer((_, response) => response.end()), NOT_TLS],
+test.each<[string, () => Server | Promise<Server>]>([
+  ["this port does not speak TLS; it may speak plain HTTP", () => createHttpServer()],
+  ["only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required (ERR_SSL_TLSV1_ALERT", old],
+  ["only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required", () => answering(serverHello())],
   [
-    "a port that speaks another protocol",
-    () => createServer((socket) => socket.end("220 mail\r\n")),
-    NOT_TLS,
-  ],
-  ["a receiver with TLS 1.1 only", old, `${OLD_TLS} (ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION)`],
-  [
-    "a receiver that chooses TLS 1.0",
-    () => answering(serverHello(1)),
-    `${OLD_TLS} (ERR_SSL_UNSUPPORTED_PROTOCOL)`,
-  ],
-  [
-    "a receiver without a common cipher suite",
+    "shares no cipher suite with this service, or demands a client certificate",
     () => of({ maxVersion: "TLSv1.2", ciphers: "NULL-SHA:@SECLEVEL=0" }),
-    "TLS handshake refused: the receiver shares no cipher suite with this service, or demands a client certificate (ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE)",
   ],
-  [
-    "a receiver that demands a client certificate",
-    () => answering(alert(116)),
-    "the receiver demands a client certificate, or refuses the webhook's; set it with SetWebhookRequestSettings (ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED)",
-  ],
-  [
-    "a receiver without a certificate for the name",
-    () => answering(alert(112)),
-    "TLS handshake refused: the receiver has no certificate for this host name (ERR_SSL_TLSV1_UNRECOGNIZED_NAME)",
-  ],
-  [
-    "another TLS error",
-    () => answering(alert(50)),
-    "TLS error: tlsv1 alert decode error (ERR_SSL_TLSV1_ALERT_DECODE_ERROR)",
-  ],
-  [
-    "a receiver that hangs up amid the handshake",
-    () => createServer((socket) => socket.once("data", () => socket.end())),
-    "the receiver closed the connection during the TLS handshake (ECONNRESET)",
-  ],
-  [
-    "an expired certificate",
-    async () => of(await authority.issue(["localhost"], expired)),
-    "certificate has expired (CERT_HAS_EXPIRED)",
-  ],
-  [
-    "a certificate for another host",
-    async () => of(await authority.issue(["other.example"])),
-    "certificate is for another host (ERR_TLS_CERT_ALTNAME_INVALID)",
-  ],
-  [
-    "a certificate of an unknown authority",
-    async () => of(await aStranger()),
-    "certificate is from an unknown authority, or the receiver does not send the intermediate certificates (UNABLE_TO_VERIFY_LEAF_SIGNATURE)",
-  ],
-  [
-    "a receiver that does not speak HTTP",
-    () => answeringOverTls("220 mail.example ESMTP\r\n"),
-    "response is not HTTP (HTTPParserError)",
-  ],
-  [
-    "a receiver that sends an unrequested 100 Continue",
-    () => answeringOverTls("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-    "the receiver sent 100 Continue, which the request did not ask for (UND_ERR_SOCKET)",
-  ],
-  [
-    "a receiver that switches to another protocol",
-    () =>
-      answeringOverTls(
-        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-      ),
-    "the receiver sent 101 Switching Protocols, which the request did not ask for (UND_ERR_SOCKET)",
-  ],
-])("an attempt says what is wrong with %s", async (_, server, error) => {
+  ["demands a client certificate, or refuses the webhook's; set it with", () => answering(alert(116))],
+  ["has no certificate for this host name (ERR_SSL_TLSV1_UNRECOGNIZED_NAME)", () => answering(alert(112))],
+  ["the receiver closed the connection during the TLS handshake (ECONNRESET)", hangsUp],
+  ["certificate has expired", async () => of(await authority.issue(["localhost"], expired))],
+  ["certificate is for another host", async () => of(await authority.issue(["other.example"]))],
+  ["an unknown authority, or the receiver does not send the intermediate", async () => of(await aStranger())],
+  ["response is not HTTP (HTTPParserError)", () => answeringOverTls("220 mail.example ESMTP\r\n")],
+  ["sent 100 Continue, which the request did not ask for", () => answeringOverTls(CONTINUE)],
+])("an attempt says what is wrong with its receiver: %s", async (words, server) => {
   const { origin } = await listening(await server());
+  const error = expect.stringContaining(words);
   expect(await send(aClient(), origin)).toMatchObject({ delivered: false, status: null, error });
 });
 
@@ -283,10 +202,8 @@ test("a connection that ends without a response is charged to the webhook, and o
   const error = expect.stringMatching(/connection/);
   expect(await send(aClient(), url)).toMatchObject({ status: null, error, failure: "webhook" });
   expect(received).toHaveLength(1);
-  expect(await send(aClient(), `https://127.0.0.1:${await anyPort()}`)).toMatchObject({
-    error: "connection refused (ECONNREFUSED)",
-    failure: "host",
-  });
+  const refused = { error: "connection refused (ECONNREFUSED)", failure: "host" };
+  expect(await send(aClient(), `https://127.0.0.1:${await anyPort()}`)).toMatchObject(refused);
 });
 
 test("certificates are verified whatever NODE_TLS_REJECT_UNAUTHORIZED says", async () => {
@@ -299,17 +216,11 @@ test("certificates are verified whatever NODE_TLS_REJECT_UNAUTHORIZED says", asy
   }
 });
 
-test("nothing is sent to a private address, by literal or by name", async () => {
-  const { url, port, received } = await aReceiver();
-  const strict = aClient({ networks: [] });
-  for (const origin of [url, `https://127.0.0.1:${port}`])
-    expect((await send(strict, origin)).error).toMatch(/address refused/);
-  expect(received).toEqual([]);
-});
-
-test.each(["localhost", "127.0.0.1"])("no socket is opened to a blocked port of %s", async (host) => {
+test.each(["localhost", "127.0.0.1"])("no private address or blocked port is dialled: %s", async (host) => {
   const { port, connections, close } = await setTrapOnBlockedPort();
   onTestFinished(close);
+  const strict = aClient({ networks: [], allowedPorts: [port] });
+  expect((await send(strict, `https://${host}:${port}`)).error).toMatch(/^address refused: (?!port)/);
   expect(await send(aClient(), `https://${host}:${port}`)).toMatchObject({
     error: expect.stringMatching(new RegExp(`^address refused: port ${port} .*DELIVERY_ALLOWED_PORTS`)),
     failure: "host",
@@ -330,10 +241,8 @@ test("the next address of a name is tried where the first one refuses, and the r
 });
 
 test("an error tells of an address that could be tried, not of one without a route", () => {
-  const coded = (code: string) => Object.assign(new Error(code), { code });
-  const all = new AggregateError([coded("ENETUNREACH"), coded("ECONNREFUSED")]);
-  expect(describeFault(all)).toBe("connection refused (ECONNREFUSED)");
-  expect(describeFault(new AggregateError([coded("ENETUNREACH")]))).toMatch(/^network unreachable/);
+  const errors = ["ENETUNREACH", "ECONNREFUSED"].map((code) => Object.assign(new Error(code), { code }));
+  expect(describeFault(new AggregateError(errors))).toBe("connection refused (ECONNREFUSED)");
 });
 
 test("the timeout of a connection begins after the lookup of its name and its turn", async () => {
@@ -359,16 +268,6 @@ test("the timeout of a connection begins after the lookup of its name and its tu
   expect(await sent).toMatchObject({ delivered: true, status: 200 });
 });
 
-test("an attempt that is late ends its lookup, and says so", async () => {
-  const nameServer = await startNameServer(() => undefined);
-  onTestFinished(nameServer.close);
-  const resolver = new NameResolver({ servers: [nameServer.address], timeoutMs: 200 });
-  const outcome = await send(aClient({ resolver }), "https://slow.example", { timeoutMs: 10_000 });
-  expect(outcome).toMatchObject({ failure: "host timeout" });
-  expect(outcome.error).toMatch(/^DNS lookup of slow\.example timed out/);
-  await until(() => resolver.size.running === 0);
-});
-
 test("connections take turns at a limited rate, and requests whose names do not exist take none", async () => {
   const time = new SimulatedTime();
   const opened: number[] = [];
@@ -381,8 +280,8 @@ test("connections take turns at a limited rate, and requests whose names do not 
   const handshakes = new Pacer({ atOnce: 2, perSecond: 1 }, time.clock);
   const client = aClient({ resolver: { resolve, close() {} }, handshakes });
   for (let n = 0; n < 5; n += 1) {
-    const { error } = await send(client, `https://${n}.missing.example:${port}`);
-    expect(error).toContain("does not exist (NXDOMAIN)");
+    const { error, failure } = await send(client, `https://${n}.missing.example:${port}`);
+    expect([error, failure]).toEqual([expect.stringContaining("does not exist (NXDOMAIN)"), "host timeout"]);
   }
   for (let n = 0; n < 4; n += 1) void send(client, `https://${n}.example:${port}`);
   await until(() => opened.length === 2);
@@ -396,14 +295,12 @@ test("connections take turns at a limited rate, and requests whose names do not 
 test.each([
   ["120", 120_000],
   ["35.9", 35_900],
-  ["1.5", 1_500],
   ["40.12", 40_120],
   ["40;", null],
   ["Thu, 01 Jan 2026 00:02:00 GMT", 120_000],
   ["999999", 3_600_000],
   ["Fri, 01 Jan 2027 00:00:00 GMT", 3_600_000],
   ["0", null],
-  ["-5", null],
   ["soon", null],
   ["Wed, 31 Dec 2025 00:00:00 GMT", null],
   [undefined, null],

@@ -32,39 +32,24 @@ function keyPair(expires: Date | null = null) {
     sealed: box.seal(privateKey.export({ format: "der", type: "pkcs8" }), keyPairContext(1n)),
     expires,
     keyPair: true as const,
-    accepts: (headers: ReturnType<typeof sign>, body: string) =>
-      signaturesOf(headers)
-        .filter((each) => each.startsWith("v1a,"))
-        .some((each) => {
-          const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
-          return verify(null, Buffer.from(signed), publicKey, Buffer.from(each.slice(4), "base64"));
-        }),
+    accepts(headers: ReturnType<typeof sign>, body: string) {
+      const signed = Buffer.from(`${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`);
+      const all = signaturesOf(headers).filter((each) => each.startsWith("v1a,"));
+      return all.some((each) => verify(null, signed, publicKey, Buffer.from(each.slice(4), "base64")));
+    },
   };
 }
 
 const signaturesOf = (headers: { "webhook-signature": string }) => headers["webhook-signature"].split(" ");
 
 const soon = () => new Date(Date.now() + 60_000);
-const isVerified = (
-  { receiver }: ReturnType<typeof secret>,
-  headers: ReturnType<typeof sign>,
-  body = BODY,
-) => {
+function isVerified({ receiver }: ReturnType<typeof secret>, headers: ReturnType<typeof sign>): boolean {
   try {
-    return receiver.verify(body, headers) !== undefined;
+    return receiver.verify(BODY, headers) !== undefined;
   } catch {
     return false;
   }
-};
-
-test("a signature is one of Standard Webhooks, over this id and this body", () => {
-  const one = secret();
-  const headers = sign([one], randomUUID(), new Date(), BODY);
-  expect(isVerified(one, headers)).toBe(true);
-  expect(isVerified(one, headers, `${BODY} `)).toBe(false);
-  expect(isVerified(one, { ...headers, "webhook-id": randomUUID() })).toBe(false);
-  expect(isVerified(secret(), headers)).toBe(false);
-});
+}
 
 test("a signature is made with every secret that is valid at the moment of the attempt, the newest first", () => {
   const end = new Date();
