@@ -6,7 +6,7 @@ import { readConfig } from "../../src/config/config.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { openRuns } from "../../src/db/queue/runs.ts";
-import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
+import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import type { PassResult } from "../../src/delivery/retry-pass.ts";
@@ -15,14 +15,7 @@ import { queueMany } from "../db/queue/queue.ts";
 import { useDatabase } from "../support/database.ts";
 
 /** A delivery engine on the database that the files of a worker share. */
-export interface EngineParts {
-  db: Db;
-  engine: DeliveryEngine;
-  secrets: SecretBox;
-  /** An engine as another process on the same database has it; closed with the first. */
-  another(): DeliveryEngine;
-  end(): Promise<void>;
-}
+export type EngineParts = Awaited<ReturnType<typeof startEngine>>;
 
 /** How the engines of a test reach what they need. */
 export interface EngineOptions {
@@ -30,8 +23,6 @@ export interface EngineOptions {
   resolver?: Resolver;
   /** The database as the engines see it, faults included; by their number, from 0. Defaults to the database as it is. */
   wrap?: (db: Db, engine: number) => Db;
-  /** The address over which the engines read changes of webhooks. Defaults to the database's own address. */
-  changesUrl?: (databaseUrl: string) => Promise<string>;
   /** Aborted when the first engine's process stops. Defaults to never. */
   stopping?: AbortSignal;
 }
@@ -41,23 +32,20 @@ const NEVER = new AbortController().signal;
 /** Starts an engine on empty tables. @param settings over the defaults, beside leave to deliver to this machine */
 export async function startEngine(
   settings: Record<string, string> = {},
-  { resolver, wrap = (db) => db, changesUrl = async (url) => url, stopping = NEVER }: EngineOptions = {},
-): Promise<EngineParts> {
+  { resolver, wrap = (db) => db, stopping = NEVER }: EngineOptions = {},
+) {
   const db = await useDatabase();
   const { connectionString } = db.client.config.connection as { connectionString: string };
-  const directUrl = await changesUrl(connectionString);
   const secrets = createSecretBox(randomBytes(32));
-  const config = readConfig({
-    DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
-    DELIVERY_TIMEOUT: "60s",
-    ...settings,
-  });
+  const defaults = { DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", DELIVERY_TIMEOUT: "60s" };
+  const config = readConfig({ ...defaults, ...settings });
   const engines: DeliveryEngine[] = [];
+  /** An engine as another process on the same database has it; closed with the first. */
   function another(): DeliveryEngine {
     const engine = createDeliveryEngine({
       db: wrap(db, engines.length),
       directDb: db,
-      directUrl,
+      directUrl: connectionString,
       secrets,
       log: pino({ level: "silent" }),
       ...config,
@@ -138,24 +126,17 @@ export const RELEASE = /^update queue set claims = claims - 1/;
 /** What becomes of a statement: it is not run, or it is run and its answer is lost. */
 export type Fault = "refused" | "answer lost";
 
-/**
- * A database whose statements are answered by what `answer` returns for them; as usual where that is undefined. A statement runs when
- * its query is awaited.
- */
-export function intercepted(
+/** A database whose statements are answered as `answer` says. A statement runs when its query is awaited. */
+function intercepted(
   db: Db,
-  answer: (
-    sql: string,
-    bindings: readonly unknown[],
-    query: Knex.Raw<{ rows: unknown[] }>,
-  ) => Promise<unknown> | undefined,
+  answer: (sql: string, query: Knex.Raw<{ rows: unknown[] }>) => Promise<unknown> | undefined,
 ): Db {
   return new Proxy(db, {
     get(target, property) {
       if (property !== "raw") return Reflect.get(target, property);
       return (sql: string, bindings: readonly unknown[]) => {
         const query = target.raw<{ rows: unknown[] }>(sql, bindings as never);
-        const answered = answer(sql, bindings, query);
+        const answered = answer(sql, query);
         // Prepared statements are run by way of `options`.
         return answered ? Object.assign(answered, { options: () => answered }) : query;
       };
@@ -165,7 +146,7 @@ export function intercepted(
 
 /** A database that tells each of its statements once it has been answered, and before anybody has the answer. */
 export function observed(db: Db, answered: (sql: string) => void | Promise<void>): Db {
-  return intercepted(db, async (sql, _bindings, query) => {
+  return intercepted(db, async (sql, query) => {
     const answer = await query;
     await answered(sql);
     return answer;
@@ -174,12 +155,11 @@ export function observed(db: Db, answered: (sql: string) => void | Promise<void>
 
 /** A database whose statements fail where `faultOf` says so, as when the connection ends. */
 export function faulty(db: Db, faultOf: (sql: string) => Fault | undefined): Db {
-  const failing = async (fault: Fault, query: PromiseLike<unknown>) => {
-    if (fault === "answer lost") await query;
-    throw new Error("Connection terminated unexpectedly");
-  };
-  return intercepted(db, (sql, _bindings, query) => {
+  return intercepted(db, (sql, query) => {
     const fault = faultOf(sql);
-    return fault && failing(fault, query);
+    if (!fault) return undefined;
+    return Promise.resolve(fault === "answer lost" ? query : undefined).then(() => {
+      throw new Error("Connection terminated unexpectedly");
+    });
   });
 }

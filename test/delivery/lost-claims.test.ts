@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { DeliveryEngine } from "../../src/delivery/engine.ts";
 import { aReceiver, heldReplies } from "../support/receivers.ts";
 import { until } from "../support/wait.ts";
 import {
@@ -42,17 +43,15 @@ async function pumpUntil(parts: EngineParts, runId: number, wanted: Record<strin
   });
 }
 
-const CASES: [string, RegExp, Fault][] = [
-  ["the claim's answer is lost", FIRST_CLAIM, "answer lost"],
-  ["the claim does not come through", FIRST_CLAIM, "refused"],
-  ["the webhooks of what was claimed cannot be read", WEBHOOKS, "refused"],
-  ["the events of what was claimed cannot be read", CONTENTS, "refused"],
-];
-const faultOf = ([, statement, fault]: (typeof CASES)[number]): [RegExp, Fault] => [statement, fault];
+const LOST: [RegExp, Fault] = [FIRST_CLAIM, "answer lost"];
+const WEBHOOKS_REFUSED: [RegExp, Fault] = [WEBHOOKS, "refused"];
+const CONTENTS_REFUSED: [RegExp, Fault] = [CONTENTS, "refused"];
 
 test.each<[string, [RegExp, Fault][]]>([
-  ...CASES.map((each): [string, [RegExp, Fault][]] => [each[0], [faultOf(each)]]),
-  ["many claims fail, in one way and another", [...CASES, ...CASES].map(faultOf)],
+  ["the claim's answer is lost", [LOST]],
+  ["the webhooks of what was claimed cannot be read", [WEBHOOKS_REFUSED]],
+  ["the events of what was claimed cannot be read", [CONTENTS_REFUSED]],
+  ["many claims fail", [LOST, [FIRST_CLAIM, "refused"], WEBHOOKS_REFUSED, CONTENTS_REFUSED, LOST]],
 ])("each delivery is sent, and once, when %s", async (_what, next) => {
   const { faults, options } = faultsToCome();
   const parts = await useEngine({}, options);
@@ -86,56 +85,35 @@ test("each delivery is sent, and once, when the worker claims again what it has 
   expect(received).toHaveLength(OF_ONE);
 });
 
-/** Has the first engine stop with the answer to its next claim, which it gets or loses. */
-function stopping(claim: RegExp, isLost: boolean) {
+test.each([
+  ["pump", FIRST_CLAIM],
+  ["retry pass", RETRY_CLAIM],
+])("a %s whose process ends amid a claim frees what it claimed", async (what, statement) => {
+  const isRetry = what === "retry pass";
   const stop = new AbortController();
   const arm = { isArmed: false };
   const atClaim = (sql: string): Fault | undefined => {
-    if (!arm.isArmed || stop.signal.aborted || !claim.test(sql)) return undefined;
+    if (!arm.isArmed || stop.signal.aborted || !statement.test(sql)) return undefined;
     stop.abort();
-    return isLost ? "answer lost" : undefined;
+    return "answer lost";
   };
-  const options: EngineOptions = {
-    ...(isLost ? { stopping: stop.signal } : {}),
-    wrap: (db, engine) => (engine === 0 ? faulty(db, atClaim) : db),
-  };
-  return { stop, arm, options };
-}
-
-test.each([
-  ["pump", "is told to stop gives back", false],
-  ["pump", "is lost with its process ends without an error and frees", true],
-  ["retry pass", "is told to stop gives back", false],
-  ["retry pass", "is lost with its process ends without an error and frees", true],
-])(
-  "a %s whose claim is answered as it %s what it had claimed, and another worker sends it",
-  async (what, _does, isLost) => {
-    const isRetry = what === "retry pass";
-    const { stop, arm, options } = stopping(isRetry ? RETRY_CLAIM : FIRST_CLAIM, isLost);
-    const parts = await useEngine({ RETRY_INITIAL_DELAY: "1m" }, options);
-    const { db, engine } = parts;
-    const { url, received } = await aReceiver(({ attempt }) => (isRetry && attempt === 1 ? 500 : 200));
-    await queueFor(parts, url, { webhooks: 1, events: DELIVERIES });
-    const runId = await freshRun(db);
-    if (isRetry) await pump(engine, runId);
-    arm.isArmed = true;
-    const { sent, ...result } = await (isRetry
-      ? passDue(db, engine, runId, stop.signal)
-      : pump(engine, runId, stop.signal));
-    expect(result).toMatchObject(isRetry ? { complete: false } : { end: "stopped" });
-    if (isLost) {
-      expect(sent).toBe(0);
-      // Before the lease expires.
-      await until(async () => (await db("workers")).length === 0);
-    } else {
-      expect(await claimed(parts)).toBe(0);
-    }
-    const other = parts.another();
-    const rest = isRetry ? passDue(db, other, runId) : pump(other, runId);
-    expect(await rest).toMatchObject({ delivered: DELIVERIES - sent });
-    expect(received).toHaveLength(isRetry ? 2 * DELIVERIES : DELIVERIES);
-  },
-);
+  const wrap: EngineOptions["wrap"] = (db, engine) => (engine === 0 ? faulty(db, atClaim) : db);
+  const parts = await useEngine({ RETRY_INITIAL_DELAY: "1m" }, { wrap, stopping: stop.signal });
+  const { db, engine } = parts;
+  const { url, received } = await aReceiver(({ attempt }) => (isRetry && attempt === 1 ? 500 : 200));
+  await queueFor(parts, url, { webhooks: 1, events: DELIVERIES });
+  const runId = await freshRun(db);
+  if (isRetry) await pump(engine, runId);
+  const run = (of: DeliveryEngine, signal?: AbortSignal) =>
+    isRetry ? passDue(db, of, runId, signal) : pump(of, runId, signal);
+  arm.isArmed = true;
+  const ended = isRetry ? { complete: false } : { end: "stopped" };
+  expect(await run(engine, stop.signal)).toMatchObject({ sent: 0, ...ended });
+  // Before the lease expires.
+  await until(async () => (await db("workers")).length === 0);
+  expect(await run(parts.another())).toMatchObject({ delivered: DELIVERIES });
+  expect(received).toHaveLength(isRetry ? 2 * DELIVERIES : DELIVERIES);
+});
 
 test("an attempt that cannot be recorded holds up no other, and its delivery is tried again until it is given up", async () => {
   const parts = await useEngine({ HEARTBEAT_TIMEOUT: "2s" });

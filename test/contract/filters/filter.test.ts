@@ -105,8 +105,6 @@ test.each(
     "event.carrier == 7": /does not take string and int/,
     "event.carrier == null":
       /^at character 15: == does not take string and null; an unset field has its default value: use has, such as has\(event\.carrier\)/,
-    "event.carrier != null": /!= does not take string and null; an unset field/,
-    "event.lines[0] == null": /== does not take OrderLine and null; an unset field/,
     "event.carrier in [null]": /in does not take string and list of null; an unset field/,
     "event.order_id + 'x' == 'y'": /\+ does not take int and string/,
     "event.lines.exists(line, line.price > 1)":
@@ -119,14 +117,9 @@ test.each(
     'event.carrier.matches("(?:a?b?c?d?e?){1000}$")':
       /^the regular expressions are too large: [\d,]+ instructions, of 2,000 allowed; repeat less/,
     'event.carrier.matches("^[0-9]{1000}$")': /regular expressions are too large/,
-    'event.carrier.matches("(?:(?:abcde){20}(?i)){50}")': /regular expressions are too large/,
-    'event.carrier.matches("(?:ab){500}\\\\Q\\\\E{2}")': /regular expressions are too large/,
-    [`event.carrier.matches("${"\\\\pL".repeat(40)}")`]: /regular expressions are too large/,
     'event.carrier.matches("(?i)[b-\u{1e942}][b-\\\\x{1e942}]")': /regular expressions are too large/,
     'event.order_number.matches("^(?!TEST-).*$")':
       /^the regular expression \^\(\?!TEST-\)\.\*\$ is not valid: .*; use the syntax of RE2, which has no lookahead/,
-    'event.carrier == "DHL" || event.carrier.matches("(a)\\\\1")': /\(a\)\\1 is not valid: invalid escape/,
-    'event.lines.exists(line, line.sku.matches("["))': /\[ is not valid: missing closing \]/,
     'event.dispatched_at > timestamp("2026-11-21")':
       /^at character 23: timestamp does not take "2026-11-21"; allowed: a time such as "2026-11-21T09:30:00Z"$/,
     'event.dispatched_at + duration("1 h") > timestamp(0)':
