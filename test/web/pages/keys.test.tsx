@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { ApiKey } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
-import { ADMINISTRATOR, ALL, ago, aKey, aWebhook, HOUR, signedIn, webhooks } from "./answers.ts";
+import { ADMINISTRATOR, ALL, aKey, aWebhook, signedIn, webhooks } from "./answers.ts";
 import {
   all,
   click,
@@ -10,6 +10,7 @@ import {
   field,
   fill,
   find,
+  goTo,
   isDisabled,
   later,
   open,
@@ -40,15 +41,6 @@ function openKeys(keys: ApiKey[], answers: Parameters<typeof open>[1] = {}, at =
   });
 }
 
-test("a key without a name or a permission is not made, and the form says what is missing", async () => {
-  const { calls } = await openKeys([ADMINISTRATOR]);
-  await click("New key");
-  await click("Create key");
-  sees("Enter a name, so that people know");
-  sees("Choose at least one");
-  expect(calls.createApiKey).toEqual([]);
-});
-
 test("a key is made by keyboard alone, its secret is closed by its button only, and the focus is back where it was", async () => {
   const { calls } = await openKeys([ADMINISTRATOR]);
   find("button", "New key").focus();
@@ -71,7 +63,7 @@ test("a key is made by keyboard alone, its secret is closed by its button only, 
 });
 
 test("keys are found by name, prefix and app, and the address keeps what is sought, but no secret", async () => {
-  await openKeys([ADMINISTRATOR, aKey({ prefix: SECRET.slice(0, 12), created: ago(47 * HOUR) })]);
+  await openKeys([ADMINISTRATOR, aKey({ prefix: SECRET.slice(0, 12) })]);
   await fill("Search keys", "Shop");
   await later(200);
   expect(path()).toBe("/keys?search=Shop");
@@ -79,29 +71,20 @@ test("keys are found by name, prefix and app, and the address keeps what is soug
   await fill("Search keys", SECRET);
   await later(200);
   expect(path()).toBe(`/keys?search=${SECRET.slice(0, 12)}`);
-  expect(value("Search keys")).toBe(SECRET.slice(0, 12));
-  // Not "yesterday", which it was until midnight.
-  sees("1 day ago", row("Shop"));
-  await fill("Search keys", "nothing is called this");
-  await later(200);
-  await click("Clear the filters");
-  row("Administrator");
-  expect(path()).toBe("/keys");
-});
-
-test("an app in the address that does not exist is shown as a filter that can be cleared", async () => {
-  await openKeys([ADMINISTRATOR], {}, "/keys?app=no-such-app");
+  row("Shop");
+  await goTo("/keys?app=no-such-app");
   sees("No key matches");
-  expect(value("Installed app")).toBe("no-such-app");
   await click("Any installed app");
   row("Administrator");
 });
 
-test("quotas that somebody else has changed meanwhile are not written over", async () => {
-  const key = aKey({ quotas: { webhooks: 20 } });
-  const { calls, answers } = await openKeys([ADMINISTRATOR, key]);
+test("quotas of 0 are refused, and those that somebody else has changed meanwhile are not written over", async () => {
+  const { calls, answers } = await openKeys([ADMINISTRATOR, aKey({ quotas: { webhooks: 20 } })]);
   await click("Change the quotas of Shop");
   expect(value("Webhooks")).toBe("20");
+  await fill("Webhooks", "0");
+  await press("{Enter}");
+  sees("From 1. Leave it empty for no quota.");
   await fill("Webhooks", "30");
   const changed = aKey({ quotas: { webhooks: 20, eventsPerSecond: 7 } });
   answers.listApiKeys = { apiKeys: [ADMINISTRATOR, changed] };
@@ -111,28 +94,11 @@ test("quotas that somebody else has changed meanwhile are not written over", asy
   expect(calls.setApiKeyQuotas).toEqual([]);
   await click("Load the current values");
   expect(value("Events per second")).toBe("7");
-  await fill("Webhooks", "");
-  await fill("Events per second", "");
+  for (const quota of ["Webhooks", "Events per second"]) await fill(quota, "");
   await click("Save quotas");
   expect(calls.setApiKeyQuotas).toMatchObject([
     { apiKeyId: "shop", quotas: { webhooks: 0, eventsPerSecond: 0 } },
   ]);
-});
-
-test("a quota of 0 is refused in its form, not saved as no limit", async () => {
-  const { calls } = await openKeys([ADMINISTRATOR, aKey({ quotas: { webhooks: 20 } })]);
-  await click("Change the quotas of Shop");
-  await fill("Webhooks", "0");
-  await press("{Enter}");
-  sees("From 1. Leave it empty for no quota.");
-  await press("{Escape}");
-  await click("New key");
-  await fill("Name", "No quota of 0");
-  await click(/^Publish /, "checkbox");
-  await fill("Events per second", "0");
-  await press("{Enter}");
-  sees("From 1. Leave it empty for no quota.");
-  expect([calls.setApiKeyQuotas, calls.createApiKey]).toEqual([[], []]);
 });
 
 test("a session of an app's key makes keys of the app with at most its own rights, and leaves stronger ones alone", async () => {
@@ -179,41 +145,19 @@ test("who rotates the key of their own session signs in with its new secret, and
   sees("Your session has ended");
 });
 
-test("what the service cannot do is said in words, and can be tried again", async () => {
-  const { answers } = await openKeys([ADMINISTRATOR, aKey()], {
-    rotateApiKey: new DomainError(
-      "FAILED_PRECONDITION",
-      "the key is revoked and cannot be rotated; create another key",
-    ),
-  });
-  await click("Rotate the secret of Shop");
-  await click("Rotate secret");
-  sees("The key is revoked and cannot be rotated; create another key.", find("dialog"));
-  answers.rotateApiKey = { secret: SECRET };
-  await click("Rotate secret");
-  sees("It is shown only once");
-});
-
 test("a revocation names the webhooks of the key, and who can take them over", async () => {
   const keys = [
     aKey(),
     aKey({ id: "heir", name: "Heir" }),
     aKey({ id: "unfit", name: "Unfit", allowedProcesses: [2] }),
   ];
-  const url = (n: number) => `https://receiver.example/${n}`;
-  const registered = [1, 2, 3, 4, 5, 6, 7].map((n) =>
-    aWebhook({ id: BigInt(n), url: url(n), apiKeyId: "shop" }),
-  );
+  const registered = [1n, 2n].map((id) => aWebhook({ id, apiKeyId: "shop" }));
   const { calls } = await openKeys([ADMINISTRATOR, ...keys], {
     ...webhooks(...registered, aWebhook({ id: 8n })),
-    revokeApiKey: { apiKey: aKey(), webhooksTransferred: 7 },
+    revokeApiKey: { apiKey: aKey(), webhooksTransferred: 2 },
   });
   await click("Revoke Shop");
-  const dialog = find("dialog");
-  sees("The key has 7 webhooks:", dialog);
-  sees(url(5), dialog);
-  seesNot(url(6), dialog);
-  sees("and 2 more", dialog);
+  sees("The key has 2 webhooks:", find("dialog"));
   expect(isDisabled("Revoke key")).toBe(true);
   await click(/^Transfer them to another key/, "radio");
   await click("New owner", "combobox");
@@ -223,7 +167,7 @@ test("a revocation names the webhooks of the key, and who can take them over", a
   expect(calls.revokeApiKey).toMatchObject([
     { apiKeyId: "shop", webhooks: { case: "transferToKeyId", value: "heir" } },
   ]);
-  sees("7 webhooks were taken over");
+  sees("2 webhooks were taken over");
 });
 
 test("who revokes the key of their own session is told before that it signs them out, and is signed out", async () => {
@@ -246,25 +190,19 @@ test("who revokes the key of their own session is told before that it signs them
 
 test("webhooks that a key registers while its revocation is confirmed are not deleted unasked", async () => {
   const registered = [aWebhook({ id: 1n, apiKeyId: "other" })];
-  const meanwhile = (n: number) =>
-    registered.push(aWebhook({ id: BigInt(n), url: `https://receiver.example/${n}`, apiKeyId: "shop" }));
   const { calls } = await openKeys([ADMINISTRATOR, aKey()], {
-    ...webhooks(...[]),
     listWebhooks: () => ({ webhooks: registered }),
-    revokeApiKey: { apiKey: aKey(), webhooksDeleted: 2 },
+    revokeApiKey: { apiKey: aKey(), webhooksDeleted: 1 },
   });
   await click("Revoke Shop");
   sees("The key has no webhooks.");
-  meanwhile(2);
+  registered.push(aWebhook({ id: 2n, url: "https://receiver.example/2", apiKeyId: "shop" }));
   await click("Revoke key");
   sees("The key has 1 webhook:");
   sees("The key has registered a webhook", find("alert"));
-  await click(/^Delete them/, "radio");
-  meanwhile(3);
-  await click("Revoke key");
-  sees("The key has 2 webhooks:");
   expect(calls.revokeApiKey).toEqual([]);
+  await click(/^Delete them/, "radio");
   await click("Revoke key");
   expect(calls.revokeApiKey).toMatchObject([{ webhooks: { case: "deleteWebhooks" } }]);
-  sees("2 webhooks were deleted");
+  sees("1 webhook was deleted");
 });

@@ -47,7 +47,7 @@ import "../../../web/src/pages/webhooks/webhook.tsx";
 import "../../../web/src/shell/sign-in.tsx";
 import { isCalledByJourney } from "../journeys/calls.ts";
 import { NOW, SECOND, signedIn } from "./answers.ts";
-import { hasWork, setWidth, turn } from "./dom.ts";
+import { hasWork, turn } from "./dom.ts";
 
 const SERVICES = [
   ApiKeyService,
@@ -93,12 +93,6 @@ export interface Service {
   calls: { readonly [N in Name]: Request<Methods[N]>[] };
 }
 
-/** How the page is opened. */
-interface OpenOptions {
-  /** The width of the screen, in CSS pixels. That of a desk's unless given. */
-  width?: number;
-}
-
 /** What happens by itself after something was done, in milliseconds: dialogs open, fields have their errors. */
 const MOMENT_MS = 20;
 /** No page changes for longer than that by itself, in moments. */
@@ -126,14 +120,13 @@ configure({
 });
 
 /** Opens the page at a path, in place of the one that is open. It is closed when the test ends. */
-export async function open(path: string, answers: Answers = {}, { width = 1280 }: OpenOptions = {}) {
+export async function open(path: string, answers: Answers = {}) {
   if (close) await close();
   else onTestFinished(end);
   vi.useFakeTimers({
     now: NOW,
     toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "Date"],
   });
-  setWidth(width);
   history.replaceState(null, "", path);
   const faults: unknown[] = [];
   const errors = vi.spyOn(console, "error").mockImplementation((...said) => faults.push(said));

@@ -9,10 +9,8 @@ import {
   click,
   fill,
   find,
-  isDisabled,
   later,
   open,
-  press,
   region,
   sees,
   seesNot,
@@ -36,16 +34,9 @@ const openSettings = (settings: Settings, answers: Answers = {}) =>
     ...answers,
   });
 
-test("headers are refused in the service's words, rows are added and removed by keyboard, and empty ones are not saved", async () => {
-  const { calls, answers } = await openSettings(
-    {},
-    {
-      setWebhookRequestSettings: invalid(
-        "settings.headers",
-        "contains Content-Length, which HTTP or this service sets",
-      ),
-    },
-  );
+test("headers are refused in the service's words, tried as they stand, and empty ones are not saved", async () => {
+  const refused = invalid("settings.headers", "contains Content-Length, which HTTP or this service sets");
+  const { calls, answers } = await openSettings({}, { setWebhookRequestSettings: refused });
   sees("None: deliveries carry the standard headers only.", section());
   await change();
   // An empty row is there at once.
@@ -53,17 +44,29 @@ test("headers are refused in the service's words, rows are added and removed by 
   await fill("Value of header 1", "4711");
   await click("Save");
   sees("Content-Length, which HTTP or this service sets");
+  await click("Add a header");
+  await tryIt();
+  sees("The endpoint answered 200");
+  // The outcome is shown only beside the settings that it is of.
   await fill("Name of header 1", "X-Tenant");
-  find("button", "Add a header").focus();
-  await press("{Enter}");
-  await later(100);
-  expect(document.activeElement?.getAttribute("aria-label")).toMatch(/^Name of header \d$/);
-  await click("Remove header 2");
+  seesNot("The endpoint answered 200");
   answers.setWebhookRequestSettings = {};
   await click("Save");
   expect(calls.setWebhookRequestSettings.at(-1)?.settings?.headers).toMatchObject([
     { name: "X-Tenant", value: "4711" },
   ]);
+});
+
+test("settings that the service cannot decrypt are removed from the page, after a question", async () => {
+  const { calls } = await openSettings(
+    {},
+    { getWebhookRequestSettings: new DomainError("FAILED_PRECONDITION", "decrypted with neither key") },
+  );
+  sees("Decrypted with neither key", section());
+  expect(all("button", "Change…", section())).toEqual([]);
+  await click("Remove the stored settings…");
+  await click("Remove settings");
+  expect(calls.setWebhookRequestSettings).toHaveLength(1);
 });
 
 test("settings that could not be read are not offered for a change, which would erase them", async () => {
@@ -79,25 +82,6 @@ test("settings that could not be read are not offered for a change, which would 
   expect(value("Name of header 1")).toBe("X-Tenant");
 });
 
-test("settings that the service cannot decrypt are removed from the page, after a question", async () => {
-  const { calls, answers } = await openSettings(
-    {},
-    {
-      getWebhookRequestSettings: new DomainError(
-        "FAILED_PRECONDITION",
-        "the settings can be decrypted with neither SECRET_KEY nor PREVIOUS_SECRET_KEYS",
-      ),
-    },
-  );
-  sees("can be decrypted with neither SECRET_KEY nor", section());
-  expect(all("button", "Change…", section())).toEqual([]);
-  await click("Remove the stored settings…");
-  answers.getWebhookRequestSettings = { settings: {} };
-  await click("Remove settings");
-  expect(calls.setWebhookRequestSettings).toHaveLength(1);
-  sees("None: deliveries carry the standard headers only.", section());
-});
-
 test("settings that somebody else has saved since the dialog opened are not written over", async () => {
   const { answers, calls } = await openSettings({}, { setWebhookRequestSettings: CHANGED_MEANWHILE });
   await change();
@@ -108,61 +92,7 @@ test("settings that somebody else has saved since the dialog opened are not writ
   sees("This webhook was changed meanwhile");
   await click("Load the current values");
   expect(value("Name of header 1")).toBe("X-Theirs");
-  seesNot("This webhook was changed meanwhile");
-  answers.setWebhookRequestSettings = {};
-  await fill("Name of header 2", "X-Mine");
-  await fill("Value of header 2", "1");
-  await click("Save");
-  expect(calls.setWebhookRequestSettings.at(-1)?.settings?.headers).toMatchObject([
-    { name: "X-Theirs" },
-    { name: "X-Mine" },
-  ]);
-});
-
-test("a URL of another host asks for headers and credentials at once, and saves them with it", async () => {
-  const { calls } = await openSettings(STORED);
-  await click("Edit");
-  await fill("URL", "https://shop.example/another");
-  expect(all("textbox", "X-Tenant")).toEqual([]);
-  await fill("URL", "https://elsewhere.example/hooks");
-  await click("Save changes");
-  sees("Enter the value of X-Tenant.");
-  sees("Enter the password.");
-  await fill("X-Tenant", "4712");
-  await fill(/^Password/, "new");
-  await click("Save changes");
-  expect(calls.updateWebhook).toMatchObject([
-    {
-      url: "https://elsewhere.example/hooks",
-      requestSettings: {
-        headers: [{ name: "X-Tenant", value: "4712" }],
-        authentication: { case: "basic", value: { username: "shop", password: "new" } },
-      },
-    },
-  ]);
-});
-
-test("the outcome of a test request is shown only beside the settings that it tried", async () => {
-  const outcome = "The endpoint answered 200";
-  const { answers } = await openSettings(STORED);
-  await change();
-  await tryIt();
-  sees(outcome);
-  await click("Remove header 1");
-  seesNot(outcome);
-  await tryIt();
-  await fill("User name", "other");
-  seesNot(outcome);
-  // A change while the request is sent.
-  const held = Promise.withResolvers<object>();
-  answers.tryWebhookRequest = () => held.promise;
-  await fill("Password", "right");
-  await tryIt();
-  await fill("User name", "third");
-  held.resolve({ accepted: true, status: 200 });
-  await later(0);
-  seesNot(outcome);
-  expect(isDisabled("Send a test request")).toBe(false);
+  expect(calls.setWebhookRequestSettings).toHaveLength(1);
 });
 
 test("OAuth 2.0 and certificates are tried and saved, shown without secrets, and kept unless they are replaced", async () => {

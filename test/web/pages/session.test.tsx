@@ -1,14 +1,16 @@
 import { expect, test } from "vitest";
 import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import { ReplayState } from "../../../gen/webhook/v1/replay_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import {
   ALL,
   aDelivery,
   ago,
-  ahead,
   aKey,
   aWebhook,
+  deliveries,
+  deliveryId,
   HOUR,
   READER,
   SECOND,
@@ -21,6 +23,7 @@ import {
   field,
   fill,
   find,
+  goTo,
   later,
   open,
   path,
@@ -40,18 +43,14 @@ async function enter(key: string): Promise<void> {
   await press("{Enter}");
 }
 
-test("the sign-in page says which keys it takes and where the first one is", async () => {
-  await open("/sign-in", SIGNED_OUT);
+test("the sign-in page says which keys it takes and where the first one is; a key that may do neither is told so", async () => {
+  const message = "sign in with a key that has Manage_Api_Keys or Read_Administrative_Data";
+  await open("/sign-in", { ...SIGNED_OUT, signIn: new DomainError("PERMISSION_DENIED", message) });
   for (const words of ["Manage_Api_Keys", "Read_Administrative_Data", ".data/admin-key", "npm run admin-key"])
     sees(words);
   expect(field("API key")).toMatchObject({ type: "password", autocomplete: "off" });
   // The connection is secure.
   seesNot("This connection is not encrypted");
-});
-
-test("a key that may neither manage keys nor read is told what it lacks", async () => {
-  const message = "sign in with a key that has Manage_Api_Keys or Read_Administrative_Data";
-  await open("/sign-in", { ...SIGNED_OUT, signIn: new DomainError("PERMISSION_DENIED", message) });
   await enter("whk_publisher");
   sees(message.slice(1), find("alert"));
 });
@@ -75,34 +74,26 @@ test("the field of a wrong key says that it is wrong; after many, the page count
   sees("retry now.", find("alert"));
 });
 
-test("a browser whose session has ended is asked to sign in, after too many such calls from its address too", async () => {
-  localStorage.setItem("signed-in", "1");
-  const { answers } = await open("/webhooks?process=1", {
-    getSession: new DomainError("RESOURCE_EXHAUSTED", "too many sessions that have ended"),
-    signIn: {},
-  });
-  sees("Your session has ended");
-  answers.getSession = signedIn();
-  await enter("whk_right");
-  expect(path()).toBe("/webhooks?process=1");
-});
-
 test("a key that is right is told where the browser does not keep the session", async () => {
   await open("/sign-in", { ...SIGNED_OUT, signIn: {} });
   await enter("whk_right");
   sees("your browser did not keep the session", find("alert"));
 });
 
-test("the account menu tells when the session ends as of now, not as of when the page was opened", async () => {
-  const { answers } = await open("/apps");
-  answers.getSession = { ...signedIn(), session: { ...signedIn().session, expires: ahead(2 * HOUR) } };
-  await click("Signed in: Administrator");
-  expect(find("dialog").querySelector("time")?.dateTime).toBe(
-    new Date(Date.UTC(2026, 10, 21, 13)).toISOString(),
-  );
+test("a page that is opened while the service is away says so, and is shown by itself", async () => {
+  const { answers, calls } = await open("/webhooks", { getSession: AWAY });
+  await later(15 * SECOND);
+  expect(calls.getSession.length).toBeGreaterThan(2);
+  sees("The service is not available at the moment", find("alert"));
+  answers.getSession = signedIn();
+  await later(5 * SECOND);
+  find("heading", "Webhooks");
 });
 
-test("a session that may only read sees no pages of keys, and is told what they would need", async () => {
+test("a session that may only manage keys begins with them; one that may only read is told what they need", async () => {
+  await open("/", { getSession: signedIn({ permissions: [Permission.MANAGE_API_KEYS] }) });
+  find("heading", "API keys");
+  expect(path()).toBe("/keys");
   const { answers } = await open("/keys", { getSession: signedIn({ permissions: READER }) });
   sees("It needs the permission Manage_Api_Keys");
   const pages = all("link", undefined, find("navigation", "Pages")).map((link) => text(link));
@@ -115,35 +106,31 @@ test("a session that may only read sees no pages of keys, and is told what they 
   find("heading", "Sign in");
 });
 
-test("a session that may only manage keys begins with them", async () => {
-  await open("/", { getSession: signedIn({ permissions: [Permission.MANAGE_API_KEYS] }) });
-  find("heading", "API keys");
-  expect(path()).toBe("/keys");
-});
+/** Buttons that change something. */
+const CHANGES = /again|Send|Pause|Resume|Cancel|Delete|Edit|Change|Replay|Rotate|Reveal|New|Dispatch|Turn/;
+const changes = () => all("button", CHANGES, find("main")).map((button) => text(button));
 
-test("an address without a page says so, and leads on", async () => {
-  await open("/nowhere");
-  sees("Page not found");
-  await click("To the overview", "link");
-  find("heading", "Overview");
-});
-
-test("a page that is opened while the service is away says so, and is shown by itself or when asked for", async () => {
-  const { answers, calls } = await open("/webhooks", {
-    getSession: AWAY,
-  });
-  sees("The service is not available at the moment", find("alert"));
-  await later(15 * SECOND);
-  expect(calls.getSession.length).toBeGreaterThan(2);
-  sees("The service is not available at the moment", find("alert"));
-  answers.getSession = signedIn();
-  await later(5 * SECOND);
-  find("heading", "Webhooks");
-  await open("/webhooks", { getSession: AWAY }).then((service) => {
-    service.answers.getSession = signedIn();
-  });
-  await click("Try again");
-  find("heading", "Webhooks");
+test("who may only read is offered no change on any page", async () => {
+  const replays = [{ id: "r1", state: ReplayState.RUNNING, created: ago(HOUR) }];
+  const answers = { ...webhooks(aWebhook()), ...deliveries(aDelivery()), listReplays: { replays } };
+  const offered = {
+    "/": ["Dispatch now"],
+    "/webhooks": ["New webhook"],
+    "/webhooks/7": ["Send test event", "Pause", "Edit", "Delete", "Replay failed…", "Send missed events…"],
+    "/deliveries": ["Send failed ones again…"],
+    [`/deliveries/${deliveryId(1)}`]: ["Send again", "Replay failed since this one…"],
+    "/replays": ["Pause", "Cancel replay"],
+  };
+  await open("/", answers);
+  for (const [at, buttons] of Object.entries(offered)) {
+    await goTo(at);
+    expect(changes()).toEqual(expect.arrayContaining(buttons));
+  }
+  await open("/", { ...answers, getSession: signedIn({ permissions: READER }) });
+  for (const at of Object.keys(offered)) {
+    await goTo(at);
+    expect([at, changes(), all("checkbox")]).toEqual([at, [], []]);
+  }
 });
 
 const APP = "printer-app";
@@ -153,50 +140,26 @@ const OWN = aWebhook({ url: "https://receiver.example/own", apiKeyId: "printer",
 /** As the service shows it to others: without the key that owns it. */
 const OF_OTHERS = aWebhook({ id: 8n, url: "https://receiver.example/of-others", apiKeyId: "" });
 
-test("a session of an app's key shows the app's webhooks, and nothing of dispatch runs", async () => {
-  await open("/webhooks", { ...webhooks(OWN, OF_OTHERS), ...OF_APP });
-  find("link", "receiver.example/own");
+test("a session of an app's key shows the app's webhooks and keys, and offers neither dispatch runs nor apps", async () => {
+  const delivery = aDelivery({ state: DeliveryState.PENDING, attemptCount: 0 });
+  await open("/webhooks", {
+    ...webhooks(OWN, OF_OTHERS),
+    ...OF_APP,
+    sendTestEvent: { deliveryId: delivery.id },
+    getDelivery: { delivery },
+    listInstalledApps: { installedApps: [{ id: APP, name: "Label printer", created: ago(HOUR) }] },
+    listApiKeys: { apiKeys: [APP_KEY, aKey({ id: "other", installedApplicationId: APP })] },
+  });
   seesNot("of-others");
+  await click("receiver.example/own", "link");
+  await click("Send test event");
+  sees("It waits for the next dispatch.", region("Test event"));
+  expect(all("button", "Dispatch now")).toEqual([]);
   await click("Overview", "link");
   sees("Live delivery status of your app’s webhooks");
   seesNot("Last dispatch runs");
   expect(all("button", "Dispatch now")).toEqual([]);
-});
-
-test("a session of an app's key sends a test event, and cannot start a run for it", async () => {
-  const delivery = aDelivery({ state: DeliveryState.PENDING, attemptCount: 0 });
-  await open("/webhooks/7", {
-    ...webhooks(OWN),
-    ...OF_APP,
-    sendTestEvent: { deliveryId: delivery.id },
-    getDelivery: { delivery },
-  });
-  await click("Send test event");
-  sees("It waits for the next dispatch.", region("Test event"));
-  expect(all("button", "Dispatch now")).toEqual([]);
-});
-
-test("an address that another key registered is told so, and stays another's", async () => {
-  await open("/webhooks?new=1", {
-    ...webhooks(OWN, OF_OTHERS),
-    ...OF_APP,
-    listProcesses: { processes: [{ number: 1, name: "OrderDispatched", sample: "{}" }] },
-    createWebhook: { webhook: OF_OTHERS, warnings: ["register another URL for a webhook of your own"] },
-  });
-  await click("OrderDispatched", "checkbox");
-  await fill("URL", OF_OTHERS.url);
-  await press("{Enter}");
-  sees("register another URL for a webhook of your own");
-  expect(all("dialog")).toEqual([]);
-  expect(path()).toBe("/webhooks");
-});
-
-test("an app's page has the app's keys and nothing to make apps with", async () => {
-  await open("/apps", {
-    ...OF_APP,
-    listInstalledApps: { installedApps: [{ id: APP, name: "Label printer", created: ago(HOUR) }] },
-    listApiKeys: { apiKeys: [APP_KEY, aKey({ id: "other", installedApplicationId: APP })] },
-  });
+  await click("Installed apps", "link");
   find("link", "2 keys");
   expect(all("button", "New app")).toEqual([]);
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { ago, aKey, aWebhook, HOUR, invalid, READER, signedIn, TYPES, webhooks } from "./answers.ts";
+import { ago, aKey, aWebhook, HOUR, signedIn, TYPES, webhooks } from "./answers.ts";
 import {
   type Answers,
   all,
@@ -56,39 +57,30 @@ const listed = () =>
   all("link", undefined, find("table")).flatMap(({ title }) => (title.startsWith("https") ? [title] : []));
 const shortOf = () => listed().map((url) => url.replace("https://", "").replace(".example", ""));
 
-test("an empty list says what to do next, and offers it to nobody who may not", async () => {
-  await openList("/webhooks", [], { getSession: signedIn({ permissions: READER }) });
-  sees("No webhooks yet");
-  expect(all("button", "New webhook")).toEqual([]);
-  await openList("/webhooks", []);
-  expect(all("button", "New webhook")).toHaveLength(1);
-});
-
-test.each([
-  ["process=StockLevelChanged", ["shop/out", "books/in"]],
-  ["search=shop OUT", ["shop/out"]],
-  ["application=scale-app", ["shop/out"]],
-  ["application=none", ["books/in", "shop/in"]],
-  ["state=paused", ["shop/in"]],
-  ["health=degraded", ["books/in"]],
-  ["sort=oldest", ["shop/in", "shop/out", "books/in"]],
-  ["sort=health", ["shop/in", "books/in", "shop/out"]],
-  ["sort=failures", ["books/in", "shop/out", "shop/in"]],
-  ["search=shop&state=paused&process=OrderDispatched", ["shop/in"]],
-])("the list at ?%s shows these webhooks, in this order", async (search, expected) => {
+test("the list shows the webhooks that pass the filters of its address, in the order of its address", async () => {
   const failing = { webhookId: 3n, attempts: 9n, failedAttempts: 9n };
-  await openList(`/webhooks?${search}`, LISTED, { listWebhookStats: { webhooks: [failing] } });
-  if (search.startsWith("sort") || expected.length === 1) expect(shortOf()).toEqual(expected);
-  else expect(shortOf().sort()).toEqual([...expected].sort());
+  await openList("/webhooks", LISTED, { listWebhookStats: { webhooks: [failing] } });
+  for (const [search, expected] of [
+    ["process=StockLevelChanged&sort=oldest", ["shop/out", "books/in"]],
+    ["search=shop OUT", ["shop/out"]],
+    ["application=scale-app", ["shop/out"]],
+    ["application=none&sort=oldest", ["shop/in", "books/in"]],
+    ["state=paused", ["shop/in"]],
+    ["health=degraded", ["books/in"]],
+    ["sort=health", ["shop/in", "books/in", "shop/out"]],
+    ["sort=failures", ["books/in", "shop/out", "shop/in"]],
+    ["search=shop&state=paused&process=OrderDispatched", ["shop/in"]],
+  ] as const) {
+    await goTo(`/webhooks?${search}`);
+    expect(shortOf(), search).toEqual(expected);
+  }
 });
 
-test("filters are chosen into the address, Back undoes them, and unknown ones are shown and cleared by keyboard", async () => {
+test("filters are chosen into the address, Back undoes them, and unknown ones are shown and cleared", async () => {
   await openList("/webhooks?process=NoSuchType&state=gone&search=shop");
   sees("None of the 3 webhooks matches these filters.");
   expect([value("Event type"), value("State")]).toEqual(["NoSuchType", "gone"]);
-  find("button", "Any event type").focus();
-  await press("{Enter}");
-  expectFocus(find("combobox", "Event type"));
+  await click("Any event type");
   await click("Any state");
   expect(shortOf()).toHaveLength(2);
   await choose("Health", "Failing");
@@ -96,23 +88,8 @@ test("filters are chosen into the address, Back undoes them, and unknown ones ar
   expect(shortOf()).toEqual(["shop/in"]);
   await back();
   expect(shortOf()).toHaveLength(2);
-  find("button", "Clear the search").focus();
-  await press("{Enter}");
-  expectFocus(find("searchbox"));
-});
-
-test.each([
-  ["by its name", {}, "Scale"],
-  ["by its id to those who may not see apps", { getSession: signedIn({ permissions: READER }) }, "other-app"],
-])("the app that the list is filtered by is named also without webhooks: %s", async (_how, answers, name) => {
-  await openList("/webhooks?application=other-app", LISTED.slice(0, 1), {
-    listInstalledApps: { installedApps: [{ id: "other-app", name: "Scale" }] },
-    ...answers,
-  });
-  sees("1 webhook exists, but it does not match these filters.");
-  expect(value("Installed app")).toBe(name);
-  await click("Clear the filters");
-  expect([shortOf(), value("Installed app")]).toEqual([["shop/in"], ""]);
+  await goTo("/webhooks?application=other-app");
+  expect(value("Installed app")).toBe("other-app");
 });
 
 test("each webhook of the list tells its state, health, last error, attempts and deliveries of a period", async () => {
@@ -166,9 +143,6 @@ test("hundreds of webhooks are searched and paged through, and the focus stays o
   await press("{Enter}");
   sees("101–111 of 111 webhooks");
   expectFocus(next());
-  expect(next().ariaDisabled ?? next().getAttribute("disabled")).not.toBeNull();
-  await press("{Enter}");
-  sees("101–111 of 111 webhooks");
   await fill("Search webhooks", "customer-77.");
   await later(200);
   expect(path()).toBe("/webhooks?search=customer-77.");
@@ -177,11 +151,11 @@ test("hundreds of webhooks are searched and paged through, and the focus stays o
 
 const openForm = (answers: Answers = {}) => openList("/webhooks?new=1", [], answers);
 
-test("the event types are found by what they say, notices have a group, and each shows a sample", async () => {
-  await openForm();
-  const notices = find("group", "Notices about webhooks");
-  find("checkbox", "WebhookDisabled", notices);
-  expect(all("checkbox", "OrderDispatched", notices)).toEqual([]);
+test("the event types that a key may subscribe to are found by what they say, and all of them chosen at once", async () => {
+  const allowedProcesses = TYPES.map(({ number }) => number as WebhookProcess).filter((each) => each !== 2);
+  await openForm({ getSession: signedIn(aKey({ allowedProcesses })) });
+  const box = (name: string) => find("checkbox", name) as HTMLInputElement;
+  expect(box("DocumentCreated").matches(":disabled")).toBe(true);
   await fill("Search event types", "no such thing");
   sees("No such event type");
   await fill("Search event types", "stock");
@@ -191,18 +165,10 @@ test("the event types are found by what they say, notices have a group, and each
   await click("StockLevelChanged", "checkbox");
   sees('"Sku"', find("region", "Sample of StockLevelChanged"));
   expect(text()).not.toContain("Enter the URL of the endpoint.");
-});
-
-test("all events are chosen with one button, which leaves notices as they are, and a search keeps chosen ones in sight", async () => {
-  await openForm();
-  const chosen = () =>
-    TYPES.flatMap(({ name }) => all("checkbox", name)).filter((box) => (box as HTMLInputElement).checked)
-      .length;
-  await click("WebhookDisabled", "checkbox");
+  await fill("Search event types", "");
   await click("Choose all events");
-  expect(chosen()).toBe(4);
-  await click("Choose no events");
-  expect(chosen()).toBe(1);
+  expect(box("OrderDispatched").checked).toBe(true);
+  expect(find("group", "Notices about webhooks").querySelectorAll(":checked")).toHaveLength(0);
 });
 
 test("a webhook of one event type is registered with a circuit breaker, and going back does not open the form again", async () => {
@@ -222,42 +188,4 @@ test("a webhook of one event type is registered with a circuit breaker, and goin
   await back();
   expect(path()).toBe("/webhooks");
   expect(all("dialog")).toEqual([]);
-});
-
-test("a refused address is told at its field, and event types that are taken are named", async () => {
-  const { answers } = await openForm({
-    createWebhook: invalid("url", "begins with http://; only https:// is allowed"),
-  });
-  await click("OrderDispatched", "checkbox");
-  await fill("URL", "http://shop.example");
-  await press("{Enter}");
-  sees("Begins with http://; only https:// is allowed.");
-  await click("DocumentCreated", "checkbox");
-  answers.createEndpoint = invalid("url", "is registered for OrderDispatched (webhook 12)");
-  await click("Register webhook");
-  sees("Is registered for OrderDispatched (webhook 12).");
-});
-
-test("a key that may subscribe to some event types only is offered these", async () => {
-  await openForm({ getSession: signedIn(aKey({ allowedProcesses: [2] })) });
-  const isOffered = (name: string) => !find("checkbox", name).matches(":disabled");
-  expect([isOffered("DocumentCreated"), isOffered("OrderDispatched")]).toEqual([true, false]);
-});
-
-test("the form closes by Escape and by no click beside it, and the focus is back where it was", async () => {
-  await openList("/webhooks");
-  find("button", "New webhook").focus();
-  await press("{Enter}");
-  await click(document.querySelector(".mantine-Modal-overlay") as HTMLElement);
-  find("dialog", "New webhook");
-  await press("{Escape}");
-  await later(1_000);
-  expect(all("dialog")).toEqual([]);
-  expectFocus(find("button", "New webhook"));
-  // What opened it on another page is gone: the focus is on this page then.
-  await openForm();
-  await press("{Escape}");
-  await later(1_000);
-  expectFocus(find("main"));
-  expect(path()).toBe("/webhooks");
 });
