@@ -3,91 +3,351 @@ import { aWebhook } from "../../support/builders.ts";
 import { expectDescribed } from "../../support/described-answers.ts";
 import { parseRaw, sendRaw } from "../../support/raw-request.ts";
 import { useApi } from "../../support/test-api.ts";
-import { addressCorners } from "./corners/addresses.ts";
-import { type Corner, URL_LENGTH } from "./corners/corner.ts";
-import { bodyCorners, createWays, processCorners, urlCorners } from "./corners/create.ts";
-import { deleteWays, idCorners } from "./corners/delete.ts";
-import { keyCorners } from "./corners/keys.ts";
 
 const api = await useApi();
 
-let urls = 0;
-const freshUrl = () => "https://receiver.example/".padEnd(URL_LENGTH, String(++urls).padStart(5, "0"));
-
-/** Sends a corner's bytes, since proper HTTP clients refuse to send some. */
-async function answer(corner: Corner, prefix: string): Promise<{ status: number; text: string }> {
-  const { line, head = [], keys = ["X-Service-Key: {key}"], body = "" } = corner;
-  const isDelete = corner.status === 200 && line.startsWith("DELETE");
-  const given: Record<string, string> = {
-    "{key}": api.adminKey,
-    "{KEY}": api.adminKey.toUpperCase(),
-    "{url}": freshUrl(),
-    // Beyond what a double can hold.
-    "{id}": isDelete
-      ? String(
-          await aWebhook()
-            .with({ id: String(2n ** 53n + 2n * BigInt(++urls) + 1n) })
-            .in(api.context.db),
-        )
-      : "",
-  };
-  const filled = (text: string) =>
-    text.replaceAll(/\{(?:key|KEY|url|id)\}/g, (name) => given[name] as string);
-  const bytes = typeof body === "string" ? Buffer.from(filled(body)) : body;
-  const [method = "", path = ""] = filled(line).split(" ");
-  const framing = head.includes("Transfer-Encoding: chunked") || corner.body === undefined;
-  const lines = [
-    `${method} ${prefix}${path} HTTP/1.1`,
-    "Host: a",
-    "Connection: close",
-    ...[...keys, ...head].map(filled),
-    ...(framing ? [] : [`Content-Length: ${bytes.length}`]),
-  ];
-  const sent = Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), bytes]);
-  const { status, head: answered, body: text } = parseRaw(await sendRaw(api.httpPort, sent));
-  const header = (name: string) => new RegExp(`^${name}: (.+)$`, "im").exec(answered)?.[1];
-  expectDescribed({ method, path: prefix + path, status, header, text });
-  if (isDelete) expect(text).toContain(`"Data":{"Id":${given["{id}"]},`);
-  else if (method === "POST" && status === 200)
-    expect(text).toContain(`"WebhookProcess":"OrderDispatched","Url":"${given["{url}"]}"`);
-  return { status, text };
+/** What a request has that its text does not say. */
+interface More {
+  /** Lines of the head, beside Host, the content type, the length of the body and the key. */
+  head?: string[];
+  /** The lines with the key. One with `{key}` unless given. */
+  keys?: string[];
+  body?: Buffer;
 }
 
-const PREFIXES = ["/api", "/api/v1", "/api/v2"];
-const tables: [string, Corner[]][] = [
-  ["§4.2: the parameter process of create", processCorners],
-  ["§4.2: the parameter url of create", urlCorners],
-  ["§4.2: the body of create", bodyCorners],
-  ["§4.2.3: parameters of create are taken", createWays],
-  ["§4.3: the parameter of delete", idCorners],
-  ["§4.3.3: the parameter of delete is taken, and Data is the deleted webhook,", deleteWays],
-  ["§4: paths and methods", addressCorners],
-  ["§5.1: the header of the key", keyCorners],
-];
+/**
+ * A request, and part of the one warning that it is refused with. The request is its method, its path below the prefix, and,
+ * if it has a body, the content type (`-` for none) and the body. `{key}` stands for a valid key, `{url}` for a new URL, `{id}` for the
+ * id of a webhook, which a double cannot hold, and `{fill}` for the spaces with which the body has 65,536 bytes.
+ */
+type Corner = readonly [request: string, says?: string, more?: More];
 
-// Each corner under one of the prefixes, which lead to the same code.
-describe.each(PREFIXES)("§9.1: under %s", (prefix) => {
-  describe.each(tables)("%s", (_title, corners) => {
-    const some = corners.filter((_corner, n) => PREFIXES[(n + Math.floor(n / 3)) % 3] === prefix);
-    test.each(some.map((corner) => [`${corner.line.slice(0, 40)}, ${corner.name}`, corner] as const))(
-      "%s",
-      async (_name, corner) => {
-        const { status, text } = await answer(corner, prefix);
-        expect(status).toBe(corner.status);
-        if (corner.line.startsWith("HEAD")) {
-          expect(text).toBe("");
-          return;
-        }
-        const envelope = JSON.parse(text);
-        expect(Object.keys(envelope)).toEqual(["Success", "Data", "Warnings"]);
-        if (corner.says === undefined) expect(envelope).toMatchObject({ Success: true, Warnings: [] });
-        else
-          expect(envelope).toEqual({
-            Success: false,
-            Data: null,
-            Warnings: [expect.stringContaining(corner.says)],
-          });
-      },
-    );
+const TYPES: Record<string, string> = {
+  JSON: "application/json",
+  FORM: "application/x-www-form-urlencoded",
+};
+
+let made = 0;
+async function filled(request: string): Promise<(text: string) => string> {
+  made += 1;
+  const id = String(2n ** 53n + 2n * BigInt(made) + 1n);
+  if (request.includes("{id}")) await aWebhook().with({ id }).in(api.context.db);
+  const url = `https://receiver.example/corners/${made}`;
+  return (text) => text.replaceAll("{key}", api.adminKey).replaceAll("{url}", url).replaceAll("{id}", id);
+}
+
+/** Sends bytes, since proper HTTP clients refuse to send some of the requests. */
+async function send(request: string, prefix: string, more: More) {
+  const fill = await filled(request);
+  const [, method = "", below = "", type, rest = ""] = /^(\S+) ?(\S*)(?: (\S+) ?(.*))?$/s.exec(request) ?? [];
+  const path = prefix + fill(below);
+  const text = fill(rest);
+  const spaces = " ".repeat(Math.max(0, 65_536 + "{fill}".length - Buffer.byteLength(text)));
+  const body = more.body ?? Buffer.from(text.replace("{fill}", spaces));
+  const lines = [
+    `${method} ${path} HTTP/1.1`,
+    "Host: a",
+    "Connection: close",
+    ...(more.keys ?? ["X-Service-Key: {key}"]).map(fill),
+    ...(more.head ?? []),
+    ...(type === undefined || type === "-" ? [] : [`Content-Type: ${TYPES[type] ?? type}`]),
+    ...(type === undefined ? [] : [`Content-Length: ${body.length}`]),
+  ];
+  const sent = Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), body]);
+  const { status, head, body: answer } = parseRaw(await sendRaw(api.httpPort, sent));
+  const header = (name: string) => new RegExp(`^${name}: (.+)$`, "im").exec(head)?.[1];
+  expectDescribed({ method, path, status, header, text: answer });
+  return { status, text: answer, isHead: method === "HEAD", fill };
+}
+
+/** Under one of the prefixes, which lead to the same code. */
+const prefixOf = (n: number) => ["/api", "/api/v1", "/api/v2"][n % 3] as string;
+const cases = (corners: readonly Corner[]) =>
+  corners.map(([request, says = "", more = {}], n) => {
+    const title = `${request.slice(0, 80)} ${Object.values(more).join().slice(0, 50)}`;
+    return [title, request, says, more, prefixOf(n)] as const;
   });
+
+function testRefused(what: string, status: number, corners: readonly Corner[]): void {
+  test.each(cases(corners))(`${what} is ${status}: %s`, async (_title, request, says, more, prefix) => {
+    const { isHead, ...answer } = await send(request, prefix, more);
+    expect(answer.status).toBe(status);
+    if (isHead) return;
+    const Warnings = [expect.stringContaining(says)];
+    expect(JSON.parse(answer.text)).toEqual({ Success: false, Data: null, Warnings });
+  });
+}
+
+/** Requests that succeed, each with a part of the answer instead of a warning. */
+function testTaken(what: string, corners: readonly Corner[]): void {
+  test.each(cases(corners))(`${what}: %s`, async (_title, request, says, more, prefix) => {
+    const { status, text, isHead, fill } = await send(request, prefix, more);
+    expect([status, text]).toEqual([200, expect.stringContaining(fill(says))]);
+    if (!isHead) expect(JSON.parse(text)).toMatchObject({ Success: true, Warnings: [] });
+  });
+}
+
+/** Values of a parameter, as JSON, beside the others of its operation: in a body of JSON, and texts in the query too. */
+const values = (
+  line: string,
+  name: string,
+  others: Record<string, string>,
+  rows: readonly (readonly [value: string, says: string])[],
+) =>
+  rows.flatMap(([value, says]): Corner[] => {
+    const rest = JSON.stringify(others).slice(1, -1);
+    const inJson: Corner = [`${line} JSON {${rest}${rest && ","}"${name}":${value}}`, says];
+    if (!value.startsWith('"')) return [inJson];
+    return [inJson, [`${line}?${new URLSearchParams({ ...others, [name]: JSON.parse(value) })}`, says]];
+  });
+
+const CREATE = "POST /webhook";
+const DELETE = "DELETE /webhook";
+const LIST = "GET /webhook/list";
+const URL = "https://receiver.example/refused";
+const choose =
+  "allowed: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged), 10001 (WebhookFailing), 10002 (WebhookRecovered), 10003 (WebhookDisabled), 10004 (DeliveryFailed)";
+const https = "send an https:// URL";
+const number = "not a whole number; send a whole number, at most 9223372036854775807";
+const range = "webhookId is out of range: it must be from -9223372036854775808 to 9223372036854775807";
+const differ = (name: string) => `${name} was sent more than once with different values; send it once`;
+const NOTHING = "process is required";
+const INVALID = "the body is not valid JSON";
+const SUPPORTED = "send JSON with Content-Type: application/json, or a form with";
+
+testRefused("§4.2: the parameter process of create", 400, [
+  ...values(CREATE, "process", { url: URL }, [
+    ["null", `process is required; ${choose}`],
+    ['""', `process is empty; ${choose}`],
+    ["0", `process must not be 0; ${choose}`],
+    ["-0", `process must not be 0; ${choose}`],
+    ['"  "', `process is "  ", not a known value; ${choose}`],
+    ...['"99"', "-1", '"OrderDispatched"', "1.5", '"0x1"', '"+1"', "true"].map(
+      (value) => [value, `process is ${value}, not a known value`] as const,
+    ),
+    // Both are 1 in as many bits.
+    ...[2n ** 32n + 1n, 2n ** 64n + 1n].map((value) => [`${value}`, `process is ${value}, not`] as const),
+    ["[1]", "process is a list, not a known value"],
+    ['{"a":1}', "process is an object, not a known value"],
+  ]),
+  [`${CREATE} JSON {"process":"${"x".repeat(40_000)}"}`, 'process is "xxx'],
+  [`${CREATE} JSON {"url":"${URL}"}`, `process is required; ${choose}`],
+  [`${CREATE}?process[]=1`, "process is required; it was sent as process[], but its name is process"],
+  [`${CREATE} JSON {"Process":1}`, "it was sent as Process, but its name is process"],
+  [`${CREATE}?process=1&process=2`, differ("process")],
+  [`${CREATE} FORM process=1&process=2`, differ("process")],
+  [`${CREATE} JSON {"process":1,"process":2}`, 'the body contains "process" more than once; send it once'],
+  [`${CREATE}?process=1 JSON {"process":2}`, differ("process")],
+  [`${CREATE}?process=1 FORM process=2`, differ("process")],
+  [`${CREATE}?process=x JSON {"process":1}`, 'process is "x", not a known value'],
+]);
+
+testRefused("§4.2: the parameter url of create", 400, [
+  ...values(CREATE, "url", { process: "1" }, [
+    ['""', `url is empty; ${https}`],
+    ['"receiver"', "url is not an absolute URL"],
+    ['"   "', "url begins or ends with white space"],
+    ['"http://a.example/"', "url begins with http://; only https:// is allowed"],
+    ['"javascript:alert(1)"', "url begins with javascript://; only https:// is allowed"],
+    ['"https://u:p@a.example/"', "url contains a user name or password, which is not allowed; remove it"],
+    ['"https://a.example/#x"', "url contains a fragment (#…), which is not allowed; remove it"],
+    ['"https://10.0.0.1/"', "url: 10.0.0.1 is a private address"],
+    ['"https://[::1]/"', "url: ::1 is a loopback address"],
+    ['"https://2130706433/"', "url: 127.0.0.1 is a loopback address"],
+    [`"https://a.example/${"x".repeat(2_031)}"`, "url has 2049 characters; at most 2048 are allowed"],
+    ['"https://a.example/\\u0000"', "url must not hold control characters"],
+    ['"https://a.example/\\n"', "url must not hold control characters"],
+    ["null", `url is required; ${https}`],
+    ...["7", "9007199254740993", "false"].map((value) => [value, `url is ${value}; ${https}`] as const),
+    [`["${URL}"]`, `url is a list; ${https}`],
+    ["{}", `url is an object; ${https}`],
+  ]),
+  [`${CREATE} JSON {"process":1}`, `url is required; ${https}`],
+  [`${CREATE} JSON {"process":1,"url":"https://a.example/\\ud800"}`, "url is not valid Unicode text"],
+  [`${CREATE} FORM process=1&url=${URL}&url=${URL}2`, differ("url")],
+  [`${CREATE} JSON {"process":1,"URL":"${URL}"}`, "url is required; it was sent as URL, but its name is url"],
+]);
+
+const OBJECT = '{"process":1,"url":"{url}"}';
+const PLAIN = "Content-Encoding is not supported; send the body as it is";
+testRefused("§4.2: a body of create that cannot be read", 400, [
+  [CREATE, `${NOTHING}; ${choose}; url is required; ${https}`],
+  [`${CREATE} JSON`, NOTHING],
+  [`${CREATE} JSON   \n `, INVALID],
+  [`${CREATE} FORM`, NOTHING],
+  [`${CREATE} JSON null`, NOTHING],
+  ...["[1]", '"a"', "1"].map(
+    (body): Corner => [`${CREATE} JSON ${body}`, "the body must be a JSON object with the parameters"],
+  ),
+  ...["{process: 1}", '{"process":1,"url":"https://', "process=1&url={url}"].map(
+    (body): Corner => [`${CREATE} JSON ${body}`, INVALID],
+  ),
+  [`${CREATE} JSON ${"[".repeat(30_000)}${"]".repeat(30_000)}`, "the body"],
+  [
+    `${CREATE} FORM ${OBJECT}`,
+    "the body looks like JSON, but its Content-Type is application/x-www-form-url",
+  ],
+  [`${CREATE} text/plain ${OBJECT}`, `the Content-Type "text/plain" is not supported; ${SUPPORTED}`],
+  [`${CREATE} - ${OBJECT}`, `the body has no Content-Type; ${SUPPORTED}`],
+  [`${CREATE} multipart/form-data;boundary=a --a--`, SUPPORTED],
+  [`${CREATE} nonsense {}`, SUPPORTED],
+  [`${CREATE} JSON`, "the body is not UTF-8; send JSON as UTF-8", { body: Buffer.from([0x22, 0xff, 0x22]) }],
+  ...[1, 60_000].map((bytes): Corner => {
+    const body = Buffer.concat([Buffer.from(`process=1&url=${URL}/`), Buffer.alloc(bytes, 0xff)]);
+    return [`${CREATE} FORM`, "the body is not UTF-8; send the form as UTF-8", { body }];
+  }),
+  [`${CREATE} JSON ${" ".repeat(65_537)}`, "the body is too large; send at most 65536 bytes"],
+  [`${CREATE} FORM a=${"x".repeat(70_000)}`, "the body is too large; send at most 65536 bytes"],
+  [`${CREATE} JSON {}`, PLAIN, { head: ["Content-Encoding: gzip"] }],
+  [CREATE, PLAIN, { head: ["Content-Encoding: br"] }],
+]);
+
+const QUERY = "process=1&url={url}";
+testTaken(
+  "§4.2.3: parameters of create are taken",
+  [
+    `${CREATE}?${QUERY}`,
+    `${CREATE}?${QUERY} JSON`,
+    `${CREATE}?${QUERY} text/plain`,
+    `${CREATE}?${QUERY}&process=1`,
+    `${CREATE} JSON ${OBJECT}`,
+    `${CREATE} JSON {"process":"1","url":"{url}"}`,
+    `${CREATE} JSON {"process":1.0,"url":"{url}"}`,
+    `${CREATE} FORM ${QUERY}`,
+    `${CREATE} FORM process=01&url={url}`,
+    `${CREATE} FORM ${QUERY}&{"a"=1`,
+    `${CREATE}?process=1 JSON {"url":"{url}"}`,
+    `${CREATE}?${QUERY} JSON ${OBJECT}`,
+    `${CREATE}?${QUERY} FORM ${QUERY}`,
+    `${CREATE} JSON {"process":1,"url":"{url}","page":[{}],"__proto__":1}`,
+    `${CREATE} application/vnd.api+json ${OBJECT}`,
+    `${CREATE} application/json;charset=UTF-8 \ufeff${OBJECT}`,
+    `${CREATE} JSON ${OBJECT}{fill}`,
+  ].map((request) => [request, '"WebhookProcess":"OrderDispatched","Url":"{url}"']),
+);
+
+testRefused("§4.3: the parameter of delete", 400, [
+  ...values(DELETE, "webhookId", {}, [
+    // Ids that no webhook has: the warning has every digit.
+    ...["-1", 2n ** 53n, 2n ** 53n + 1n, 2n ** 63n - 1n, -(2n ** 63n)].flatMap((id) =>
+      [`${id}`, `"${id}"`].map((value) => [value, `there is no webhook ${id}; list the webhooks`] as const),
+    ),
+    ["null", "webhookId is required; send a whole number, at most 9223372036854775807"],
+    ['""', "webhookId is empty; send a whole number"],
+    ["0", "webhookId must not be 0; send a whole number"],
+    ['"0"', "webhookId must not be 0"],
+    ...['"one"', '"0x10"', '"+1"', '"1 "', '"١"', "1.5", "false"].map(
+      (value) => [value, `webhookId is ${value}, ${number}`] as const,
+    ),
+    ...["9007199254740993.0", "1e18", "1e400"].map((value) => [value, number] as const),
+    ["[1]", `webhookId is a list, ${number}`],
+    ["{}", `webhookId is an object, ${number}`],
+    [`"${"9".repeat(5_000)}"`, number],
+    ...[2n ** 63n, -(2n ** 63n) - 1n, 2n ** 64n + 1n].flatMap((id) =>
+      [`${id}`, `"${id}"`].map((value) => [value, range] as const),
+    ),
+    ["9".repeat(50_000), range],
+  ]),
+  [DELETE, "webhookId is required"],
+  [`${DELETE} JSON {"constructor":1}`, "webhookId is required"],
+  [`${DELETE}?__proto__=1&constructor=2&toString=3`, "webhookId is required"],
+  [`${DELETE}?${"a=1&".repeat(2_000)}`, "webhookId is required"],
+  [`${DELETE}??`, "webhookId is required"],
+  [`${DELETE}?webhookId`, "webhookId is empty"],
+  [`${DELETE}?webhookId=%zz`, 'webhookId is "%zz", not a whole number'],
+  [`${DELETE}?webhookId=%E0%A4`, "not a whole number"],
+  [`${DELETE}?webhook_id=1`, "it was sent as webhook_id, but its name is webhookId"],
+  [`${DELETE}?webhookId=1 FORM webhookId=2`, differ("webhookId")],
+  [`${DELETE}?webhookId=1&webhookId=2`, differ("webhookId")],
+  // A double cannot tell them apart.
+  [`${DELETE}?webhookId=9007199254740992 JSON {"webhookId":9007199254740993}`, differ("webhookId")],
+  [`${DELETE} text/xml <a/>`, SUPPORTED],
+  [`${DELETE} JSON 1,`, INVALID],
+]);
+
+testTaken(
+  "§4.3.3: the parameter of delete is taken, and Data is the deleted webhook",
+  [
+    `${DELETE}?webhookId={id}`,
+    `${DELETE} JSON {"webhookId":{id}}`,
+    `${DELETE} JSON {"webhookId":"{id}"}`,
+    `${DELETE} FORM webhookId={id}`,
+    `${DELETE}?webhookId={id} JSON {"webhookId":{id}}`,
+  ].map((request) => [request, '"Data":{"Id":{id},']),
+);
+
+describe("§4: paths and methods:", () => {
+  const takes = (path: string, methods: string, allowed: string) =>
+    methods
+      .split(" ")
+      .map((method): Corner => [`${method} ${path}`, `does not take ${method}; use ${allowed}`]);
+  testRefused("what an operation's path does not take", 400, [
+    ...takes("/webhook/list", "POST PUT PATCH DELETE OPTIONS TRACE PROPFIND QUERY", "GET, HEAD"),
+    ...takes("/webhook", "GET PUT PATCH OPTIONS TRACE PROPFIND QUERY", "POST, DELETE"),
+    ["HEAD /webhook"],
+    ["PUT /webhook JSON {]", "does not take PUT"],
+    ["GET /%zz", "percent-encoded"],
+    ["GET /webhook/%E0%A4", "percent-encoded"],
+    [`${DELETE}/?webhookId=4711`, "there is no webhook 4711"],
+    [
+      CREATE,
+      NOTHING,
+      {
+        head: ["Content-Type: application/json", "Transfer-Encoding: chunked"],
+        body: Buffer.from("2\r\n{}\r\n0\r\n\r\n"),
+      },
+    ],
+  ]);
+
+  const LIKE_NONE = ["", "/webhook/list/1", "/Webhook/list", "//webhook/list", "/webhook/list//"];
+  testRefused("what is no path", 404, [
+    ["HEAD /webhooks"],
+    ...["POST", "DELETE", "TRACE", "QUERY"].map((method): Corner => [`${method} /webhooks`, "/openapi.json"]),
+    ...[...LIKE_NONE, "/webhook%2Flist", "/webhook;a=b/list", `/${"x".repeat(5_000)}`].map(
+      (path): Corner => [`GET ${path}`, "all paths: /openapi.json"],
+    ),
+  ]);
+
+  testTaken("is answered", [
+    [`${LIST}/`],
+    ["GET /webhook/%6cist"],
+    [`${LIST}?page=2&page=3`],
+    ["HEAD /webhook/list"],
+    // A body is not read.
+    [`${LIST} JSON {]`],
+    [LIST, "", { head: ["Upgrade: websocket", "Content-Encoding: identity"] }],
+  ]);
+});
+
+describe("§5.1: the header of the key:", () => {
+  const keyed = (says: string, ...keys: string[]): Corner => [LIST, says, { keys }];
+  testTaken("a spelling that is taken", [
+    ...["X-Service-Key", "x-service-key", "X-SERVICE-KEY"].map((name) => keyed("", `${name}: {key}`)),
+    keyed("", "X-Service-Key: \t {key}  "),
+    keyed("", "X-Service-Key: {key}", "Authorization: Bearer other"),
+  ]);
+
+  const MISSING = "the header X-Service-Key is missing: send your API key in it";
+  const UNKNOWN = "the API key in X-Service-Key is unknown or revoked";
+  const SEVERAL = "X-Service-Key contains more than one key; send exactly one";
+  const keyless = (request: string): Corner => [request, MISSING, { keys: [] }];
+  testRefused("any other", 401, [
+    keyed(MISSING, "X-Service-Key:"),
+    keyed(MISSING, "Authorization: Bearer {key}"),
+    ...["nobody", "k".repeat(8_000), "\u00e9\u00ff", "' or 1=1 --"].map((key) =>
+      keyed(UNKNOWN, `X-Service-Key: ${key}`),
+    ),
+    keyed(SEVERAL, "X-Service-Key: {key}", "X-Service-Key: other"),
+    keyed(SEVERAL, "X-Service-Key: {key}", "x-service-key: {key}"),
+    keyed(SEVERAL, "X-Service-Key: {key}, {key}"),
+    keyed("contains a scheme before the key; send only the key", "X-Service-Key: Bearer {key}"),
+    keyless(LIST),
+    keyless(`${LIST}?X-Service-Key={key}`),
+    // What is wrong with the rest of a request is told to those who may make it, and to no one else.
+    keyless(CREATE),
+    keyless(`${CREATE} JSON {`),
+    keyless(`${CREATE} JSON ${" ".repeat(70_000)}`),
+    keyless(`${DELETE}?webhookId=one`),
+    [`${CREATE} text/xml <a/>`, UNKNOWN, { keys: ["X-Service-Key: nobody"] }],
+  ]);
 });
