@@ -1,10 +1,8 @@
 import fc from "fast-check";
-import { nearlyRight, right } from "../request-arbitraries.ts";
 import { type FuzzRequest, type Protocol, showRequest } from "./fuzz-request.ts";
 import type { FuzzedService } from "./fuzzed-service.ts";
-import { seldom } from "./generators.ts";
-import { seldomHeaders } from "./headers.ts";
 import { rawConnections } from "./raw-connections.ts";
+import { restRequests } from "./rest-requests.ts";
 import { rpcRequests, type Served } from "./rpc-requests.ts";
 import { type Answer, createSender } from "./senders.ts";
 import { type Problem, problemOf } from "./verdicts.ts";
@@ -77,9 +75,8 @@ export async function fuzz(
   async function runBatch(seed: number): Promise<void> {
     const send = async (request: FuzzRequest, place: number) => {
       const answer = await sender.send(request);
-      tallies[request.protocol] ??= {};
-      const counts = tallies[request.protocol] as Record<string, number>;
-      counts[statusOf(answer)] = (counts[statusOf(answer)] ?? 0) + 1;
+      const [counts, status] = [tallies[request.protocol] ?? {}, statusOf(answer)];
+      tallies[request.protocol] = { ...counts, [status]: (counts[status] ?? 0) + 1 };
       const problem = problemOf(request, answer);
       if (!problem || found.has(problem.kind)) return;
       const entry = { ...problem, seed, request: showRequest(request) };
@@ -104,30 +101,12 @@ export async function fuzz(
 
 function anyRequest(service: FuzzedService, services: Served["services"]): fc.Arbitrary<FuzzRequest> {
   const { keys, known } = service;
-  const admin = keys[0] as string;
-  const described = seldom(
-    nearlyRight([admin, undefined, "", "nobody", "a, b", ...keys.slice(1)]),
-    right(admin),
-    4,
-  );
   // The gRPC listener serves no REST; with TLS there is one listener for all.
-  const versions = service.tls ? (["HTTP/1.1", "HTTP/2"] as const) : (["HTTP/1.1"] as const);
-  const rest = fc.tuple(described, seldomHeaders, fc.constantFrom(...versions)).map(
-    ([{ method, path, headers, body }, more, over]): FuzzRequest => ({
-      protocol: "REST",
-      over,
-      method,
-      path,
-      headers: { ...headers, ...more },
-      body: body === undefined ? undefined : Buffer.from(body),
-      unfinished: false,
-      rpc: undefined,
-    }),
-  );
+  const rest = restRequests(keys, service.tls ? ["HTTP/1.1", "HTTP/2"] : ["HTTP/1.1"]);
   return fc.oneof(
     { weight: 3, arbitrary: rest },
     { weight: 14, arbitrary: rpcRequests({ services, known, keys }) },
-    { weight: 1, arbitrary: rawConnections(admin) },
+    { weight: 1, arbitrary: rawConnections(keys[0] as string) },
   );
 }
 

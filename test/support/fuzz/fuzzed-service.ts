@@ -4,6 +4,7 @@ import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import { json } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
@@ -12,12 +13,12 @@ import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { grpc } from "../clients.ts";
 import { createTestDatabase } from "../database.ts";
 import { orderEvent } from "../grpc-calls.ts";
 import { startServiceProcess } from "../service-process.ts";
+import { ONLY } from "../test-api.ts";
 import type { KnownValues } from "./messages.ts";
 import type { Ports } from "./senders.ts";
 
@@ -70,11 +71,10 @@ export async function startFuzzedService(withTls: boolean): Promise<FuzzedServic
   const service = await startServiceProcess(settings, ["--expose-gc", "--import", probeFile]);
   const complaints: string[] = [];
   const { stdout, stderr } = service.process;
-  if (stdout)
-    createInterface({ input: stdout }).on("line", (line) => {
-      if (isComplaint(line)) complaints.push(line);
-    });
-  if (stderr) createInterface({ input: stderr }).on("line", (line) => complaints.push(`stderr: ${line}`));
+  const listen = (input: Readable, isWrong: (line: string) => boolean) =>
+    createInterface({ input }).on("line", (line) => void (isWrong(line) && complaints.push(line)));
+  listen(stdout as Readable, isComplaint);
+  listen(stderr as Readable, () => true);
   async function end(): Promise<void> {
     await service.end("SIGTERM");
     await database.drop();
@@ -124,26 +124,28 @@ async function furnish(grpcUrl: string, adminKey: string): Promise<Pick<FuzzedSe
   const made = await Promise.all(urls.map((url) => webhooks.createWebhook({ process: 1, url })));
   const events = Array.from({ length: 3 }, orderEvent);
   await createClient(EventService, transport).publishEventBatch({ events });
-  const listed = await createClient(DeliveryService, transport).listDeliveries({ pageSize: 10 });
+  const { deliveries, nextPageToken } = await createClient(DeliveryService, transport).listDeliveries({
+    pageSize: 10,
+  });
   const { installedApp } = await apiKeys.createInstalledApp({ name: "app" });
   const app = installedApp?.id as string;
-  const { READ_ADMINISTRATIVE_DATA, WRITE_ADMINISTRATIVE_DATA, MANAGE_API_KEYS, PUBLISH_EVENTS } = Permission;
-  const all = [READ_ADMINISTRATIVE_DATA, WRITE_ADMINISTRATIVE_DATA, MANAGE_API_KEYS, PUBLISH_EVENTS];
   const limited = await Promise.all([
-    apiKeys.createApiKey({ name: "reads", permissions: [READ_ADMINISTRATIVE_DATA] }),
-    apiKeys.createApiKey({ name: "writes", permissions: [WRITE_ADMINISTRATIVE_DATA], allowedProcesses: [1] }),
-    apiKeys.createApiKey({ name: "publishes", permissions: [PUBLISH_EVENTS] }),
-    apiKeys.createApiKey({ name: "app's", permissions: all, installedApplicationId: app }),
+    apiKeys.createApiKey({ name: "reads", permissions: ONLY.read }),
+    apiKeys.createApiKey({ name: "writes", permissions: ONLY.write, allowedProcesses: [1] }),
+    apiKeys.createApiKey({ name: "publishes", permissions: ONLY.publish }),
+    apiKeys.createApiKey({
+      name: "app's",
+      permissions: Object.values(ONLY).flat(),
+      installedApplicationId: app,
+    }),
   ]);
   // Keys that may be revoked and rotated; nobody calls with them.
-  const names = Array.from({ length: 5 }, (_, n) => `spare ${n}`);
   const spare = await Promise.all(
-    names.map((name) => apiKeys.createApiKey({ name, permissions: [PUBLISH_EVENTS] })),
+    urls.map((name) => apiKeys.createApiKey({ name, permissions: ONLY.publish })),
   );
   connection.abort();
   const spareIds = spare.map(({ apiKey }) => apiKey?.id as string);
   const keys = [adminKey, ...limited.map(({ secret }) => secret)];
-  const { deliveries, nextPageToken } = listed;
   return {
     keys,
     known: {

@@ -5,8 +5,8 @@ import fc from "fast-check";
 import { BOMBS, enveloped } from "../hostile-messages.ts";
 import type { FuzzRequest, Protocol } from "./fuzz-request.ts";
 import { mutated, noise, seldom } from "./generators.ts";
-import { keyHeader, otherContentType, seldomHeaders } from "./headers.ts";
-import { type Format, type KnownValues, messageBytes } from "./messages.ts";
+import { keyHeader, otherContentType, otherMethod, seldomHeaders } from "./headers.ts";
+import { type KnownValues, messageBytes } from "./messages.ts";
 
 /** What requests are made up from. */
 export interface Served {
@@ -26,38 +26,26 @@ const PACKED: Packing[] = [
   ["gzip", (bytes) => Buffer.concat([gzipSync(bytes), gzipSync(bytes)])],
   ...Object.entries(BOMBS).map(([encoding, bomb]): Packing => [encoding, () => bomb]),
 ];
-const anyEncoding = fc.constantFrom(
-  undefined,
-  "gzip",
-  "br",
-  "identity",
-  "",
-  "deflate",
-  "gzip, br",
-  "__proto__",
-);
-const anyPack = fc.constantFrom(
-  PLAIN[1],
-  gzipSync,
-  (bytes: Buffer) => gzipSync(bytes).subarray(0, -5),
-  (bytes: Buffer) => brotliCompressSync(bytes).subarray(0, -1),
-);
+const ENCODINGS = [undefined, "gzip", "br", "identity", "", "deflate", "gzip, br", "__proto__"];
+const CUT = [gzipSync, brotliCompressSync].map((pack) => (bytes: Buffer) => pack(bytes).subarray(0, -1));
 const packing = seldom(
   fc.constant(PLAIN),
-  fc.oneof(fc.constantFrom(...PACKED), fc.tuple(anyEncoding, anyPack)),
+  fc.oneof(
+    fc.constantFrom(...PACKED),
+    fc.tuple(fc.constantFrom(...ENCODINGS), fc.constantFrom(PLAIN[1], gzipSync, ...CUT)),
+  ),
   6,
 );
 
+const usualPath = ({ name, parent }: DescMethod) => `/${parent.typeName}/${name}`;
+
 /** The path of a method; now and then of one that does not exist, or spelt in another way. */
 function pathOf(method: DescMethod): fc.Arbitrary<string> {
-  const path = `/${method.parent.typeName}/${method.name}`;
+  const path = usualPath(method);
+  const ends = ["x", "/", "%zz", "%00", ";a=b", "#a", "?a=%zz", `?${"a=b&".repeat(1_000)}`];
   const others = [
-    ...["x", "/", "%zz", "%00", ";a=b", "#a", "?a=%zz", "?connect=v1&encoding=json&message={}"].map(
-      (end) => path + end,
-    ),
-    `${path}?${"a=b&".repeat(1_000)}`,
-    `/x${path}`,
-    `/${path}`,
+    ...[...ends, "?connect=v1&encoding=json&message={}"].map((end) => path + end),
+    ...["/x", "/"].map((start) => start + path),
     path.toLowerCase(),
     `/${method.parent.typeName}`,
     `/webhook.v1.Unknown/${method.name}`,
@@ -67,8 +55,6 @@ function pathOf(method: DescMethod): fc.Arbitrary<string> {
 }
 
 const isUnary = ({ methodKind }: DescMethod) => methodKind === "unary";
-const isRead = ({ idempotency }: DescMethod) =>
-  idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
 const readsOne = (method: DescMethod) => isUnary(method) || method.methodKind === "server_streaming";
 
 /** A body of envelopes: most often as the method wants them. */
@@ -88,9 +74,7 @@ function envelopes(
   return fc.oneof(
     { weight: readsOne(method) ? 20 : 5, arbitrary: envelope },
     { weight: readsOne(method) ? 1 : 15, arbitrary: several },
-    { weight: 1, arbitrary: wrongLength },
-    { weight: 1, arbitrary: messages },
-    { weight: 1, arbitrary: noise },
+    { weight: 3, arbitrary: fc.oneof(wrongLength, messages, noise) },
     { weight: 2, arbitrary: mutated(envelope) },
   );
 }
@@ -99,84 +83,77 @@ interface Shape {
   protocol: Protocol;
   /** Right content types, below `application/`. */
   types: readonly string[];
-  /** The header that names the encoding. */
+  /** The header that names the encoding of a body, or of the messages in its envelopes. */
   encodingHeader: string;
-  isEnveloped: boolean;
-  /** How many of a hundred requests go over HTTP/2. */
-  overHttp2: number;
+  /** The version of HTTP that most requests go over. */
+  over: FuzzRequest["over"];
   /** Whether the protocol calls the method at all. */
   calls: (method: DescMethod) => boolean;
 }
 
-const unary = { encodingHeader: "content-encoding", isEnveloped: false, overHttp2: 15, calls: isUnary };
-const anyMethod = { encodingHeader: "grpc-encoding", isEnveloped: true, calls: () => true };
+const typesOf = (type: string) => [type, `${type}+proto`, `${type}+json`];
+const anyMethod = { encodingHeader: "grpc-encoding", calls: () => true };
+const unary = { encodingHeader: "content-encoding", over: "HTTP/1.1" as const, calls: isUnary };
 const SHAPES: readonly Shape[] = [
-  { ...unary, protocol: "Connect JSON", types: ["json"] },
-  { ...unary, protocol: "Connect binary", types: ["proto"] },
+  { protocol: "Connect JSON", types: ["json"], ...unary },
+  { protocol: "Connect binary", types: ["proto"], ...unary },
   {
     protocol: "Connect streams",
     types: ["connect+json", "connect+proto"],
     encodingHeader: "connect-content-encoding",
-    isEnveloped: true,
-    overHttp2: 50,
+    over: "HTTP/2",
     calls: (method) => !isUnary(method),
   },
-  { ...anyMethod, protocol: "gRPC", types: ["grpc", "grpc+proto", "grpc+json"], overHttp2: 93 },
-  {
-    ...anyMethod,
-    protocol: "gRPC-Web",
-    types: ["grpc-web", "grpc-web+proto", "grpc-web+json"],
-    overHttp2: 15,
-  },
+  { protocol: "gRPC", types: typesOf("grpc"), over: "HTTP/2", ...anyMethod },
+  { protocol: "gRPC-Web", types: typesOf("grpc-web"), over: "HTTP/1.1", ...anyMethod },
 ];
 
-const formatOf = (type: string): Format => (type.endsWith("json") ? "json" : "proto");
-
-function shaped(shape: Shape, method: DescMethod, { known, keys }: Served): fc.Arbitrary<FuzzRequest> {
-  const contents = shape.types.map((type) => {
-    const messages = messageBytes(method, formatOf(type), known);
+/** The content type, the encoding and the body of requests to a method. */
+function contents({ types, encodingHeader }: Shape, method: DescMethod, known: KnownValues) {
+  const each = types.map((type) => {
+    const messages = messageBytes(method, type.endsWith("json") ? "json" : "proto", known);
     return packing.chain((packed) => {
       const [encoding, pack] = packed;
-      const bodies = shape.isEnveloped
-        ? envelopes(method, messages.map(pack), packed !== PLAIN)
-        : seldom(
-            messages.map(pack),
-            messages.map((bytes) => enveloped(bytes)),
-            30,
-          );
-      const types = seldom(fc.constant(`application/${type}`), otherContentType, 25);
-      return fc.record({ type: types, encoding: fc.constant(encoding), body: bodies });
+      const inEnvelope = messages.map((bytes) => enveloped(bytes));
+      return fc.record({
+        type: seldom(fc.constant(`application/${type}`), otherContentType, 25),
+        encoding: fc.constant(encoding === undefined ? {} : { [encodingHeader]: encoding }),
+        body:
+          encodingHeader === "content-encoding"
+            ? seldom(messages.map(pack), inEnvelope, 30)
+            : envelopes(method, messages.map(pack), packed !== PLAIN),
+      });
     });
   });
+  return fc.oneof(...each);
+}
+
+function shaped(shape: Shape, method: DescMethod, { known, keys }: Served): fc.Arbitrary<FuzzRequest> {
+  const { protocol, over } = shape;
+  const otherVersion = over === "HTTP/2" ? "HTTP/1.1" : "HTTP/2";
   return fc
     .record({
-      content: fc.oneof(...contents),
+      content: contents(shape, method, known),
       key: keyHeader(keys),
       more: seldomHeaders,
       path: pathOf(method),
-      method: seldom(
-        fc.constant("POST"),
-        fc.constantFrom("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"),
-        40,
-      ),
-      over: fc.nat(99).map((n) => (n < shape.overHttp2 ? ("HTTP/2" as const) : ("HTTP/1.1" as const))),
+      method: seldom(fc.constant("POST"), otherMethod, 40),
+      over: seldom(fc.constant(over), fc.constant<FuzzRequest["over"]>(otherVersion), 8),
       unfinished: seldom(fc.constant(false), fc.constant(true), 1_000),
     })
-    .map(({ content: { type, encoding, body }, key, more, unfinished, ...request }) => ({
-      protocol: shape.protocol,
-      ...request,
-      headers: {
-        ...(type === undefined ? {} : { "content-type": type }),
-        ...(shape.protocol === "gRPC" ? { te: "trailers" } : {}),
-        ...(encoding === undefined ? {} : { [shape.encodingHeader]: encoding }),
-        ...key,
-        ...more,
-      },
-      body,
-      // Whoever publishes may keep a stream open for as long as they like.
-      unfinished: unfinished && readsOne(method),
-      rpc: method,
-    }));
+    .map(({ content: { type, encoding, body }, key, more, unfinished, ...request }) => {
+      const typed = type === undefined ? {} : { "content-type": type };
+      const trailers = protocol === "gRPC" ? { te: "trailers" } : {};
+      return {
+        ...request,
+        protocol,
+        rpc: method,
+        headers: { ...typed, ...trailers, ...encoding, ...key, ...more },
+        body,
+        // Whoever publishes may keep a stream open for as long as they like.
+        unfinished: unfinished && readsOne(method),
+      };
+    });
 }
 
 type Parameter = readonly [name: string, value: string];
@@ -211,28 +188,24 @@ function byGet(method: DescMethod, { known, keys }: Served): fc.Arbitrary<FuzzRe
   );
   const message = fc.oneof(...messages);
   const changed = message.chain((usual) =>
-    fc
-      .tuple(fc.subarray(usual), fc.subarray(ODD_PARAMETERS, { maxLength: 3 }))
-      .map(([kept, added]) => [...kept, ...added]),
+    fc.tuple(fc.subarray(usual), fc.subarray(ODD_PARAMETERS, { maxLength: 3 })).map((lists) => lists.flat()),
   );
   const query = seldom(message, changed, 3).map((list) =>
     list.map((pair) => pair.map((text) => encodeURIComponent(text.toWellFormed())).join("=")).join("&"),
   );
   return fc
     .record({
-      query: seldom(query, fc.constantFrom(...ODD_QUERIES), 40),
+      text: seldom(query, fc.constantFrom(...ODD_QUERIES), 40),
       key: keyHeader(keys),
       more: seldomHeaders,
       verb: seldom(fc.constant("GET"), fc.constant("HEAD"), 30),
     })
-    .map(({ query: text, key, more, verb }) => ({
+    .map(({ text, key, more, verb }) => ({
       protocol: "Connect GET",
       over: "HTTP/1.1",
       method: verb,
-      path: `/${method.parent.typeName}/${method.name}?${text}`,
+      path: `${usualPath(method)}?${text}`,
       headers: { ...key, ...more },
-      body: undefined,
-      unfinished: false,
       rpc: method,
     }));
 }
@@ -246,6 +219,8 @@ export function rpcRequests(served: Served): fc.Arbitrary<FuzzRequest> {
     return { weight: shape.protocol === "Connect streams" ? 1 : 2, arbitrary: fc.oneof(...called) };
   });
   // Most methods are not called by GET, and say so.
+  const isRead = ({ idempotency }: DescMethod) =>
+    idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
   const gets = methods
     .filter(isUnary)
     .map((method) => ({ weight: isRead(method) ? 6 : 1, arbitrary: byGet(method, served) }));

@@ -46,15 +46,8 @@ type Act = (answer: Answer, done: (outcome: Outcome, error?: string) => void) =>
 function exchange(act: Act): Promise<Answer> {
   return new Promise((resolve) => {
     let abort = () => {};
-    const answer: Answer = {
-      outcome: "unanswered",
-      status: 0,
-      headers: {},
-      trailers: {},
-      body: Buffer.alloc(0),
-      isWhole: false,
-      isReused: false,
-    };
+    const nothing = { status: 0, headers: {}, trailers: {}, body: Buffer.alloc(0) };
+    const answer: Answer = { outcome: "unanswered", ...nothing, isWhole: false, isReused: false };
     const done = (outcome: Outcome, error?: string) => {
       clearTimeout(timer);
       resolve({ ...answer, outcome, error });
@@ -129,11 +122,11 @@ function sendHttp2(session: http2.ClientHttp2Session, request: FuzzRequest): Pro
     stream.on("response", (got) => {
       answer.status = Number(got[":status"]);
       answer.headers = flat(got);
-      if (!lasts(request)) return;
-      setTimeout(() => {
+      const end = () => {
         done("answered");
         abort();
-      }, READ_MS).unref();
+      };
+      if (lasts(request)) setTimeout(end, READ_MS).unref();
     });
     stream.on("trailers", (got) => {
       answer.trailers = flat(got);
@@ -182,8 +175,8 @@ const flat = (headers: http.IncomingHttpHeaders | http2.IncomingHttpHeaders): Re
 
 /** Opens connections to one service when they are needed, and keeps them. */
 export function createSender(ports: Ports) {
-  const pool = { keepAlive: true, maxSockets: 64 };
-  const agent = ports.tls ? new https.Agent({ ...pool, ...TLS_OPTIONS }) : new http.Agent(pool);
+  const pool = { keepAlive: true, maxSockets: 64, ...TLS_OPTIONS };
+  const agent = ports.tls ? new https.Agent(pool) : new http.Agent(pool);
   const sessions: (http2.ClientHttp2Session | undefined)[] = [];
   let turn = 0;
 
@@ -197,11 +190,11 @@ export function createSender(ports: Ports) {
     return opened;
   }
 
-  const once = (request: FuzzRequest) => {
+  function once(request: FuzzRequest): Promise<Answer> {
     if (request.protocol.startsWith("raw")) return sendBytes(ports, request);
     if (request.over === "HTTP/2") return sendHttp2(session(), request);
     return sendHttp1(agent, ports.httpPort, request);
-  };
+  }
   return {
     async send(request: FuzzRequest): Promise<Answer> {
       const first = await once(request);
