@@ -7,16 +7,6 @@ import { refused } from "../support/grpc-calls.ts";
 import { startTestApi } from "../support/test-api.ts";
 import { callHttp } from "../support/wire.ts";
 
-interface Line {
-  msg: string;
-  method: string;
-  path: string;
-  status: number | null;
-  grpcStatus?: number;
-  ms: number;
-  key: string | null;
-}
-
 let lines: string[] = [];
 const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
 const api = await startTestApi({ log, accessLog: true });
@@ -25,19 +15,13 @@ beforeEach(() => {
   lines = [];
 });
 
-const logged = () => lines.map((line) => JSON.parse(line) as Line).filter(({ msg }) => msg === "access");
+const logged = () => lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === "access");
 
 test("each REST request is a line: method, path without query, status, time and the key's prefix", async () => {
   await api.rest("GET", "/api/webhook/list", { query: { token: "s3cret-in-a-query" } });
-  await expect.poll(logged).toEqual([
-    expect.objectContaining({
-      method: "GET",
-      path: "/api/webhook/list",
-      status: 200,
-      ms: expect.any(Number),
-      key: api.adminKey.slice(0, 12),
-    }),
-  ]);
+  const [path, key] = ["/api/webhook/list", api.adminKey.slice(0, 12)];
+  const line = { method: "GET", path, status: 200, ms: expect.any(Number), key };
+  await expect.poll(logged).toMatchObject([line]);
   expect(lines.join()).not.toContain("s3cret");
   expect(lines.join()).not.toContain(api.adminKey.slice(12));
 });

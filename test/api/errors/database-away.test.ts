@@ -103,23 +103,6 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     await release();
   });
 
-  test("it has no connection left for the service", async () => {
-    const role = `crowded_${randomUUID().replaceAll("-", "")}`;
-    await direct.raw(`create role ${role} login password 'crowded' connection limit 0`);
-    const { client } = api.context.db;
-    const usual = client.connectionSettings;
-    onTestFinished(async () => {
-      client.connectionSettings = usual;
-      await direct.raw(`drop role ${role}`);
-    });
-    // The API's own connections end, and the next ones are of a role that may have none.
-    const url = Object.assign(new URL(gateway.url), { username: role, password: "crowded" });
-    client.connectionSettings = { ...usual, connectionString: url.href };
-    await terminate();
-    await expect.poll(() => list().then(() => causes)).toContain("53300");
-    await expectAway();
-  });
-
   test("all connections of the pool are in use for longer than a caller waits for one", async () => {
     const { client } = api.context.db;
     const { pool } = client;
@@ -130,24 +113,6 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     expect(causes.join()).toContain("Timeout acquiring a connection");
     pool.acquireTimeoutMillis = usual;
     await Promise.all(taken.map((connection) => client.releaseConnection(connection)));
-  });
-
-  test("it only reads, and the request writes", async () => {
-    const readOnly = (value: string) =>
-      direct.raw(
-        `do $$ begin execute format('alter database %I set default_transaction_read_only = ${value}', current_database()); end $$`,
-      );
-    onTestFinished(async () => {
-      await direct.raw("set default_transaction_read_only = off");
-      await readOnly("off");
-      await terminate();
-    });
-    await readOnly("on");
-    await terminate();
-    await expect.poll(async () => (await list()).status).toBe(200);
-    const json = { process: 1, url: "https://receiver.example/read-only" };
-    await expectAnsweredAway(api.rest("POST", "/api/webhook", { json }));
-    expect(causes).toContain("25006");
   });
 });
 

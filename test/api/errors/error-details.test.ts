@@ -1,5 +1,5 @@
 import { create, toBinary } from "@bufbuild/protobuf";
-import { Code, type ConnectError, createClient } from "@connectrpc/connect";
+import { Code, createClient } from "@connectrpc/connect";
 import type { ServiceError } from "@grpc/grpc-js";
 import pino from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -15,19 +15,12 @@ import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { toConnectError } from "../../../src/api/errors/errors.ts";
 import { DomainError, ERROR_DOMAIN } from "../../../src/contract/errors.ts";
 import { PROTOCOLS } from "../../support/clients.ts";
-import { foreignClient, grpcTrailers, refused } from "../../support/grpc-calls.ts";
+import { foreignClient, grpcTrailers, reasonOf, refused } from "../../support/grpc-calls.ts";
 import { enveloped } from "../../support/hostile-messages.ts";
 import { ONLY, useApi } from "../../support/test-api.ts";
 import { callGrpc, callHttp } from "../../support/wire.ts";
 
 const api = await useApi();
-
-/** The reason, after seeing to it that there is one and that it is ours. */
-function reasonOf(error: ConnectError): string | undefined {
-  const [info, ...more] = error.findDetails(ErrorInfoSchema);
-  expect([info?.domain, more]).toEqual([ERROR_DOMAIN, []]);
-  return info?.reason;
-}
 
 const EVENT_TYPES = WebhookProcessSchema.values
   .slice(1)
@@ -53,9 +46,7 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
   test("an address that no webhook can have is a violation of the field url", async () => {
     const error = await refused(webhooks.createWebhook({ process: 1, url: "https://127.0.0.1/hooks" }));
     expect(reasonOf(error)).toBe("URL_NOT_ALLOWED");
-    const [violation] = error.findDetails(BadRequestSchema)[0]?.fieldViolations ?? [];
-    expect(violation?.field).toBe("url");
-    expect(error.rawMessage).toContain(violation?.description);
+    expect(error.findDetails(BadRequestSchema)).toMatchObject([{ fieldViolations: [{ field: "url" }] }]);
   });
 
   test("what is not there, and keys that may not, each have their code, reason and words", async () => {
@@ -75,20 +66,9 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
     expect([unknown.code, reasonOf(unknown)]).toEqual([Code.Unauthenticated, "API_KEY_UNKNOWN"]);
     const may = await listBy((await api.key({ permissions: ONLY.publish })).secret);
     expect(reasonOf(may)).toBe("PERMISSION_MISSING");
-    expect(may.findDetails(ErrorInfoSchema)[0]?.metadata).toEqual({ permission: "Read_Administrative_Data" });
+    const metadata = { permission: "Read_Administrative_Data" };
+    expect(may.findDetails(ErrorInfoSchema)).toMatchObject([{ domain: ERROR_DOMAIN, metadata }]);
   });
-
-  test.each([64 * 1024 + 1, 4 * 1024 * 1024 + 1])(
-    "a message of %i bytes is RESOURCE_EXHAUSTED, and the error names the limit",
-    async (bytes) => {
-      const error = await refused(webhooks.createWebhook({ process: 1, url: "x".repeat(bytes) }));
-      expect([error.code, reasonOf(error), error.rawMessage]).toEqual([
-        Code.ResourceExhausted,
-        "MESSAGE_TOO_LARGE",
-        "a message of this method may have at most 65536 bytes, uncompressed; send less at once",
-      ]);
-    },
-  );
 });
 
 test("messages come whole to clients of any make, whatever characters they have", async () => {
@@ -101,8 +81,8 @@ test("messages come whole to clients of any make, whatever characters they have"
   const same = await refused(api.client(WebhookService).createWebhook({ process: 4711 as 1, url }));
   expect(await detailsOf(4711, url)).toBe(same.rawMessage);
   const body = enveloped(Buffer.from("\n\u0007ä 50%;"));
-  const { message } = await callGrpc(api, "/grpc.health.v1.Health/Check", { body });
-  expect(message).toBe('there is no service "%C3%A4 50%25;"');
+  const message = 'there is no service "%C3%A4 50%25;"';
+  expect(await callGrpc(api, "/grpc.health.v1.Health/Check", { body })).toMatchObject({ message });
 });
 
 test.each(["x", "界"])(
@@ -110,23 +90,16 @@ test.each(["x", "界"])(
   async (character) => {
     const headers = Array.from({ length: 40 }, () => ({ name: character.repeat(400) }));
     const request = { webhookId: await api.register(), settings: { headers } };
-    const { trailers, bytes } = await grpcTrailers(
-      api,
-      "/webhook.v1.WebhookService/SetWebhookRequestSettings",
-      toBinary(
-        SetWebhookRequestSettingsRequestSchema,
-        create(SetWebhookRequestSettingsRequestSchema, request),
-      ),
-    );
+    const message = create(SetWebhookRequestSettingsRequestSchema, request);
+    const body = toBinary(SetWebhookRequestSettingsRequestSchema, message);
+    const path = "/webhook.v1.WebhookService/SetWebhookRequestSettings";
+    const { trailers, bytes } = await grpcTrailers(api, path, body);
     expect(trailers["grpc-status"]).toBe(String(Code.InvalidArgument));
     expect(bytes).toBeLessThan(8_192);
     const error = await refused(api.client(WebhookService).setWebhookRequestSettings(request));
-    const named = error.findDetails(BadRequestSchema)[0]?.fieldViolations.map(({ field }) => field) ?? [];
-    expect(named.slice(0, 3)).toEqual([
-      "settings.headers",
-      "settings.headers[0].name",
-      "settings.headers[1].name",
-    ]);
+    const [bad] = error.findDetails(BadRequestSchema);
+    const first = ["settings.headers", "settings.headers[0].name", "settings.headers[1].name"];
+    expect(bad?.fieldViolations.slice(0, 3).map(({ field }) => field)).toEqual(first);
     expect(error.rawMessage).toMatch(/^settings\.headers must be at most .*…$/s);
   },
 );

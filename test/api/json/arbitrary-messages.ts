@@ -69,45 +69,31 @@ function value(field: DescField, depth: number, valuesOf: ValuesOf): fc.Arbitrar
 
 /** Values of the types of `google.protobuf` that calls have: payloads have times only. */
 function wellKnown(desc: DescMessage): fc.Arbitrary<ReflectMessage> | undefined {
-  switch (desc.typeName) {
-    case TIMESTAMP:
-      return fc
-        .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
-        .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
-    case "google.protobuf.Duration":
-      return fc
-        .tuple(fc.bigInt({ min: 0n, max: 315_576_000_000n }), fc.nat(999_999_999), fc.constantFrom(1, -1))
-        .map(([seconds, nanos, sign]) =>
-          reflect(desc, create(DurationSchema, { seconds: seconds * BigInt(sign), nanos: nanos * sign })),
-        );
-    default:
-      return undefined;
-  }
+  if (desc.typeName === TIMESTAMP)
+    return fc
+      .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
+      .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
+  if (desc.typeName !== "google.protobuf.Duration") return undefined;
+  return fc
+    .tuple(fc.bigInt({ min: 0n, max: 315_576_000_000n }), fc.nat(999_999_999), fc.constantFrom(1, -1))
+    .map(([seconds, nanos, sign]) =>
+      reflect(desc, create(DurationSchema, { seconds: seconds * BigInt(sign), nanos: nanos * sign })),
+    );
 }
 
-function scalar(type: ScalarType): fc.Arbitrary<Value> {
-  switch (type) {
-    case ScalarType.STRING:
-      return fc.string({ unit: "binary" });
-    case ScalarType.BYTES:
-      return fc.uint8Array({ maxLength: 20 });
-    case ScalarType.BOOL:
-      return fc.boolean();
-    case ScalarType.FLOAT:
-      return fc.float({ noNaN: true, noDefaultInfinity: true });
-    case ScalarType.DOUBLE:
-      return fc.double({ noNaN: true, noDefaultInfinity: true });
-    case ScalarType.UINT32:
-    case ScalarType.FIXED32:
-      return fc.integer({ min: 0, max: 2 ** 32 - 1 });
-    case ScalarType.INT64:
-    case ScalarType.SINT64:
-    case ScalarType.SFIXED64:
-      return fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
-    case ScalarType.UINT64:
-    case ScalarType.FIXED64:
-      return fc.bigInt({ min: 0n, max: 2n ** 64n - 1n });
-    default:
-      return fc.integer();
-  }
-}
+const signed = fc.bigInt(-(2n ** 63n), 2n ** 63n - 1n);
+const SCALARS: Partial<Record<ScalarType, fc.Arbitrary<Value>>> = {
+  [ScalarType.STRING]: fc.string({ unit: "binary" }),
+  [ScalarType.BYTES]: fc.uint8Array({ maxLength: 20 }),
+  [ScalarType.BOOL]: fc.boolean(),
+  [ScalarType.FLOAT]: fc.float({ noNaN: true, noDefaultInfinity: true }),
+  [ScalarType.DOUBLE]: fc.double({ noNaN: true, noDefaultInfinity: true }),
+  [ScalarType.UINT32]: fc.integer({ min: 0, max: 2 ** 32 - 1 }),
+  [ScalarType.FIXED32]: fc.integer({ min: 0, max: 2 ** 32 - 1 }),
+  [ScalarType.INT64]: signed,
+  [ScalarType.SINT64]: signed,
+  [ScalarType.SFIXED64]: signed,
+  [ScalarType.UINT64]: fc.bigInt(0n, 2n ** 64n - 1n),
+  [ScalarType.FIXED64]: fc.bigInt(0n, 2n ** 64n - 1n),
+};
+const scalar = (type: ScalarType): fc.Arbitrary<Value> => SCALARS[type] ?? fc.integer();

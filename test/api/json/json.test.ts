@@ -5,36 +5,15 @@ import { expect, test } from "vitest";
 import {
   DocumentCreatedSchema,
   DocumentKind,
-  OrderDispatchedSchema,
   PublishEventRequestSchema,
   StockLevelChangedSchema,
 } from "../../../gen/webhook/v1/event_pb.ts";
-import { EventTypeSchema, WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { findFieldViolations } from "../../../src/api/services/required-fields.ts";
 import { parseExactJson, repeatedName } from "../../../src/contract/json/exact-json.ts";
 import { sortableTime } from "../../../src/contract/json/timestamp.ts";
 import { type JsonAudience, jsonWriter } from "../../../src/contract/json/writer.ts";
 
 const at = (seconds: bigint, nanos = 0): Timestamp => create(TimestampSchema, { seconds, nanos });
-
-test("a payload has PascalCase names in the order of the proto, nested messages, and null for what is unset", () => {
-  const json = jsonWriter(
-    OrderDispatchedSchema,
-    "payload",
-  )(
-    create(OrderDispatchedSchema, {
-      orderId: 7n,
-      orderNumber: 'SO-"7"',
-      dispatchedAt: at(1_790_000_000n),
-      trackingNumber: "",
-      lines: [{ productId: 1n, sku: "ä", quantity: -2 }, {}],
-    }),
-  );
-  expect(json).toBe(
-    '{"OrderId":7,"OrderNumber":"SO-\\"7\\"","DispatchedAt":"2026-09-21T14:13:20","Carrier":null,"TrackingNumber":"",' +
-      '"Lines":[{"ProductId":1,"Sku":"ä","Quantity":-2},{"ProductId":0,"Sku":"","Quantity":0}]}',
-  );
-});
 
 test("enums are written by name; a number without a name is refused in payloads and shown in REST answers", () => {
   const kindOf = (kind: number, audience: JsonAudience = "payload") =>
@@ -48,14 +27,6 @@ test("enums are written by name; a number without a name is refused in payloads 
   expect(kindOf(0)).toBe("Unspecified");
   expect(() => kindOf(99)).toThrow(/^kind is 99, which is no DocumentKind; allowed: DOCUMENT_KIND_INVOICE, /);
   expect(kindOf(99, "rest")).toBe(99);
-});
-
-test("text that is JSON itself is embedded as it is, and null when it is empty", () => {
-  const write = jsonWriter(EventTypeSchema, "rest");
-  const written = write(create(EventTypeSchema, { sample: '{"Id":9007199254740993}' }));
-  expect(written).toBe(
-    '{"Number":0,"Name":"","Description":"","Sample":{"Id":9007199254740993},"Schema":null}',
-  );
 });
 
 test("§2.3: every time in the years 0001 to 9999 is written as YYYY-MM-DDThh:mm:ss, in UTC, rounded down", () => {
@@ -73,19 +44,6 @@ test("§2.3: every time in the years 0001 to 9999 is written as YYYY-MM-DDThh:mm
     ),
   );
   expect(() => sortableTime(at(253_402_300_800n))).toThrow(RangeError);
-});
-
-test("fields marked rest_omitted are left out of REST answers and kept in payloads", () => {
-  const webhook = create(WebhookSchema, { id: 1n, apiKeyId: "k", applicationName: "a" });
-  expect(Object.keys(JSON.parse(jsonWriter(WebhookSchema, "rest")(webhook)))).toEqual([
-    "Id",
-    "Created",
-    "Modified",
-    "WebhookProcess",
-    "Url",
-    "Application",
-  ]);
-  expect(jsonWriter(WebhookSchema, "payload")(webhook)).toContain('"ApiKeyId":"k"');
 });
 
 test("exact JSON rounds no whole number and leaves all else to JSON.parse", () => {

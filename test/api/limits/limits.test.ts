@@ -10,7 +10,8 @@ import { RATE_LIMIT_FIELDS } from "../../../src/api/limits/request-limits.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import { connect, grpc, grpcWeb } from "../../support/clients.ts";
 import { exampleOf } from "../../support/described-answers.ts";
-import { refused } from "../../support/grpc-calls.ts";
+import { orderEvent, refused } from "../../support/grpc-calls.ts";
+import { enveloped } from "../../support/hostile-messages.ts";
 import { ONLY, startTestApi, type TestApi, useApi } from "../../support/test-api.ts";
 import { callHttp } from "../../support/wire.ts";
 
@@ -86,21 +87,13 @@ describe("wrong keys", () => {
     expect(await lookUpsOf(guesses)).toBe(0);
   });
 
-  test("hold up no key of the same address that this process has seen valid", async () => {
-    const key = await freshKey();
-    expect((await listBy(key)).status).toBe(200);
-    const caller = await throttled();
-    expect((await wrong(caller)).status).toBe(429);
-    expect((await listBy(key, caller)).status).toBe(200);
-    const client = createClient(WebhookService, grpc(api, key));
-    await expect(client.listWebhooks({}, { headers: caller })).resolves.toBeDefined();
-  });
-
-  test("of a throttled address do not keep a key valid that was revoked meanwhile", async () => {
+  test("hold up no key of the same address that this process has seen valid, until it is revoked", async () => {
     const { id, secret } = await api.key();
     expect((await listBy(secret)).status).toBe(200);
     const caller = await throttled();
-    expect((await listBy(secret, caller)).status).toBe(200);
+    expect((await wrong(caller)).status).toBe(429);
+    const client = createClient(WebhookService, grpc(api, secret));
+    await expect(client.listWebhooks({}, { headers: caller })).resolves.toBeDefined();
     const webhooks = { case: "deleteWebhooks" as const, value: {} };
     await api.client(ApiKeyService, await freshKey()).revokeApiKey({ apiKeyId: id, webhooks });
     // It is looked up, since it was seen valid, and forgotten then.
@@ -117,10 +110,7 @@ describe("wrong keys", () => {
   test.each([
     // What the caller itself has put before the proxy's entry counts for nothing.
     ["203.0.113.2", "198.51.100.7, 203.0.113.2", "203.0.113.2, 127.0.0.1"],
-    // Some proxies add the port of each connection.
-    ["203.0.113.4:50123", "203.0.113.4:50124", "203.0.113.4"],
     ["[2001:db8:1::1]:50123", "[2001:db8:1::2]", "2001:db8:1::3"],
-    ["203.0.113.5, 127.0.0.1:50123", "203.0.113.5, [::1]:50124", "203.0.113.5"],
   ])("are counted by what a trusted proxy says: %s, %s and %s are one", async (first, second, third) => {
     const from = (address: string) => wrong({ "X-Forwarded-For": address });
     expect([(await from(first)).status, (await from(second)).status]).toEqual([401, 401]);
@@ -226,18 +216,9 @@ describe("requests of a key", () => {
 
   test("are one for a whole batch of events", async () => {
     const key = await freshKey();
-    const events = Array.from({ length: 20 }, (_, n) => ({
-      idempotencyKey: `batch-${n}`,
-      userId: "tenant-1",
-      data: { case: "stockLevelChanged" as const, value: { productId: BigInt(n + 1), sku: "L" } },
-    }));
-    const { results } = await api.client(EventService, key).publishEventBatch({ events });
-    expect(results).toHaveLength(20);
+    const events = Array.from({ length: 20 }, orderEvent);
+    expect((await api.client(EventService, key).publishEventBatch({ events })).results).toHaveLength(20);
     expect((await listBy(key)).headers.get("RateLimit-Remaining")).toBe("1");
-  });
-
-  test("say nothing of health: it wants no key and has no limit", async () => {
-    for (let n = 0; n < 5; n += 1) expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
   });
 });
 
@@ -250,21 +231,19 @@ describe("incomplete messages", () => {
     headersOf: (n: number) => http2.OutgoingHttpHeaders,
   ): Promise<unknown> {
     // The head of a message that is longer than what is sent of it.
-    const part = Buffer.alloc(bytes);
-    part.writeUInt32BE(bytes, 1);
-    const sessions: http2.ClientHttp2Session[] = [];
+    const part = enveloped(Buffer.alloc(bytes)).subarray(0, bytes);
+    const sessions = Array.from({ length: Math.ceil(calls / 200) }, () => http2.connect(on.grpcUrl));
     onTestFinished(() => {
       for (const session of sessions) session.destroy();
     });
     const streams = Array.from({ length: calls }, (_, n) => {
-      if (n % 200 === 0) sessions.push(http2.connect(on.grpcUrl));
       const headers = { ":method": "POST", "content-type": "application/grpc", ...headersOf(n) };
-      const stream = (sessions.at(-1) as http2.ClientHttp2Session).request(headers);
-      stream.on("error", () => {}).write(part);
-      return stream;
+      const session = sessions[Math.floor(n / 200)] as http2.ClientHttp2Session;
+      const stream = session.request(headers).on("error", () => {});
+      stream.write(part);
+      return once(stream.resume(), "trailers");
     });
-    const [trailers] = await Promise.race(streams.map((stream) => once(stream.resume(), "trailers")));
-    return trailers["grpc-status"];
+    return (await Promise.race(streams))[0]["grpc-status"];
   }
 
   test("of callers without a key keep out no message of a key", async () => {

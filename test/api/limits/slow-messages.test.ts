@@ -1,6 +1,6 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { ConnectError } from "@connectrpc/connect";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { ServerReflection } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../../../gen/health/v1/health_pb.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
@@ -69,26 +69,21 @@ function reading(
   return () => [outcome, messages];
 }
 
-test.each([Health.method.check, WebhookService.method.listWebhooks, publishEvents])(
-  "a message of $name is given up if nothing of it comes for the idle timeout",
-  async (method) => {
-    const state = reading(method, arriving([enveloped(Buffer.alloc(4_096)).subarray(0, 100)], 0));
-    await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
-    expect(state()).toEqual(["open", 0]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect(state()).toEqual([ENDED, 0]);
-  },
-);
-
-test.each([Health.method.check, WebhookService.method.listWebhooks, publishEvents])(
-  "a message of $name is given up after the idle timeout if a byte comes now and then",
-  async (method) => {
-    const state = reading(method, arriving(inPieces(enveloped(Buffer.alloc(4_096)), 1), IDLE_MS / 10));
-    await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
-    expect(state()).toEqual(["open", 0]);
-    // A publisher's time starts with the first byte.
-    await vi.advanceTimersByTimeAsync((2 * IDLE_MS) / 10);
-    expect(state()).toEqual([ENDED, 0]);
+describe.each([Health.method.check, WebhookService.method.listWebhooks, publishEvents])(
+  "a message of $name is given up after the idle timeout",
+  (method) => {
+    const message = enveloped(Buffer.alloc(4_096));
+    test.each([
+      ["if nothing of it comes", arriving([message.subarray(0, 100)], 0), 1],
+      // A publisher's time starts with the first byte.
+      ["if a byte comes now and then", arriving(inPieces(message, 1), IDLE_MS / 10), (2 * IDLE_MS) / 10],
+    ])("%s", async (_what, body, laterMs) => {
+      const state = reading(method, body);
+      await vi.advanceTimersByTimeAsync(IDLE_MS - 1);
+      expect(state()).toEqual(["open", 0]);
+      await vi.advanceTimersByTimeAsync(laterMs);
+      expect(state()).toEqual([ENDED, 0]);
+    });
   },
 );
 

@@ -4,7 +4,6 @@ import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { PROTOCOLS } from "../../support/clients.ts";
 import { refused } from "../../support/grpc-calls.ts";
-import { parseRaw, sendRaw } from "../../support/raw-request.ts";
 import { useApi } from "../../support/test-api.ts";
 import { callGrpc, callHttp } from "../../support/wire.ts";
 import { expectGuarded } from "./guarded-answers.ts";
@@ -39,18 +38,6 @@ describe("no answer may be stored, shown to another caller or taken for another 
     expectGuarded((name) => answer.headers.get(name), what);
     // Told over TLS only.
     expect(answer.headers.has("strict-transport-security")).toBe(false);
-  });
-
-  test.each([
-    ["what is not HTTP", "this is not HTTP\r\n\r\n"],
-    ["an expectation", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: the-unexpected\r\n\r\n"],
-    ["CONNECT", "CONNECT other.example:443 HTTP/1.1\r\nHost: other.example:443\r\n\r\n"],
-    ["too many headers", `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`],
-  ])("%s", async (what, request) => {
-    const { head } = parseRaw(await sendRaw(api.httpPort, request));
-    const lines = head.split("\r\n").slice(1);
-    const headers = new Headers(lines.map((line) => line.split(/: (.*)/s, 2) as [string, string]));
-    expectGuarded((name) => headers.get(name), what);
   });
 
   test.each(PROTOCOLS)("%s, answers and refusals", async (_name, open) => {

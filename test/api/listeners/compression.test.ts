@@ -71,7 +71,6 @@ describe("over HTTP", () => {
     ["*", "gzip"],
     ["identity", undefined],
     ["zstd", undefined],
-    ["", undefined],
     [undefined, undefined],
   ])("REST and what /docs loads answer Accept-Encoding: %s with %s", async (asked, encoding) => {
     for (const path of ["/api/webhook/processes", "/openapi.json", "/docs/swagger-ui.css"]) {

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect as openSocket, type Socket } from "node:net";
+import { connect as openSocket } from "node:net";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { MAX_PIPELINED } from "../../../src/api/listeners/unread-bodies.ts";
@@ -7,16 +7,8 @@ import { useApi } from "../../support/test-api.ts";
 
 const api = await useApi();
 
-interface Connection {
-  socket: Socket;
-  /** What has arrived. */
-  received(): string;
-  /** How often the text has arrived. */
-  count(text: string): number;
-}
-
-/** Opens a connection until the test ends, and reads it unless told not to. */
-async function open(reads = true): Promise<Connection> {
+/** Opens a connection until the test ends, and reads it unless told not to. Counts how often a text has arrived. */
+async function open(reads = true) {
   const socket = openSocket(api.httpPort, "127.0.0.1").on("error", () => {});
   onTestFinished(() => void socket.destroy());
   await once(socket, "connect");
@@ -25,7 +17,7 @@ async function open(reads = true): Promise<Connection> {
     socket.setEncoding("latin1").on("data", (chunk: string) => {
       received += chunk;
     });
-  return { socket, received: () => received, count: (text) => received.split(text).length - 1 };
+  return { socket, received: () => received, count: (text: string) => received.split(text).length - 1 };
 }
 
 const GET = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nAccept-Encoding: br\r\n\r\n";
@@ -53,17 +45,14 @@ const CREATE = "/webhook.v1.WebhookService/CreateWebhook";
 const CHUNKS = 16_384;
 const CHUNK = Buffer.concat([Buffer.from("10000\r\n"), Buffer.alloc(65_536, " "), Buffer.from("\r\n")]);
 const CHUNKED = "Transfer-Encoding: chunked";
+const KEY = `X-Service-Key: ${api.adminKey}`;
 const MEASURED = `Content-Length: ${CHUNKS * CHUNK.byteLength}`;
 
 test.each([
   ["a caller without a key", 401, [CHUNKED]],
   ["a caller without a key who names the length", 401, [MEASURED]],
-  ["a caller whose message is too large", 429, [CHUNKED, `X-Service-Key: ${api.adminKey}`]],
-  [
-    "a caller whose message is too large and who names the length",
-    429,
-    [MEASURED, `X-Service-Key: ${api.adminKey}`],
-  ],
+  ["a caller whose message is too large", 429, [CHUNKED, KEY]],
+  ["a caller whose message is too large and who names the length", 429, [MEASURED, KEY]],
 ])("%s gets the answer at once, and the rest of the body is not read", async (_who, status, headers) => {
   const { socket, received } = await open();
   const closed = new Promise((resolve) => socket.once("close", resolve));

@@ -4,7 +4,6 @@ import { text } from "node:stream/consumers";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { Code, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import * as grpcJs from "@grpc/grpc-js";
 import { Agent, type Dispatcher } from "undici";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
@@ -69,30 +68,6 @@ describe("with a certificate one port carries", () => {
     const headers = { "X-Service-Key": api.adminKey };
     expect((await webhooks.listWebhooks({}, { headers })).webhooks).toHaveLength(1);
     expect((await refused(webhooks.listWebhooks({}))).code).toBe(Code.Unauthenticated);
-    const method = { ...WebhookService.method.listWebhooks, name: "Nope" };
-    const unknown = await refused(transport.unary(method as never, undefined, undefined, undefined, {}));
-    expect([unknown.code, unknown.rawMessage]).toEqual([
-      Code.Unimplemented,
-      expect.stringMatching(
-        /^no such method: \/webhook\.v1\.WebhookService\/Nope; .* list the services by reflection$/,
-      ),
-    ]);
-  });
-
-  test("gRPC of a client of another make", async () => {
-    const client = new grpcJs.Client(
-      `localhost:${api.httpPort}`,
-      grpcJs.credentials.createSsl(Buffer.from(ca)),
-    );
-    onTestFinished(() => client.close());
-    const echo = (bytes: Buffer) => bytes;
-    const error = await new Promise<grpcJs.ServiceError | null>((resolve) => {
-      client.makeUnaryRequest("/webhook.v1.WebhookService/Nope", echo, echo, Buffer.alloc(0), resolve);
-    });
-    expect(error).toMatchObject({
-      code: grpcJs.status.UNIMPLEMENTED,
-      details: expect.stringContaining("no such method"),
-    });
   });
 
   test("nothing without TLS", async () => {
@@ -101,27 +76,11 @@ describe("with a certificate one port carries", () => {
   });
 });
 
-test("a body that cannot be read is refused over HTTP/2 without a warning on stderr", async () => {
-  const warnings: Error[] = [];
-  const note = (warning: Error) => warnings.push(warning);
-  process.on("warning", note);
-  onTestFinished(() => void process.off("warning", note));
-  const { statusCode, body } = await send(VERSIONS[1]?.[1] as Agent, "/api/webhook", {
-    method: "POST",
-    body: "{",
-  });
-  expect([statusCode, await body.json()]).toMatchObject([400, { Success: false }]);
-  expect(warnings.filter(({ message }) => message.includes("connection header"))).toEqual([]);
-});
-
 test.each(VERSIONS)(
   "a session over %s has a cookie that browsers send over TLS only",
   async (_version, agent) => {
-    const headers = {
-      "content-type": "application/json",
-      "x-settings-page": "1",
-      "sec-fetch-site": "same-origin",
-    };
+    const page = { "x-settings-page": "1", "sec-fetch-site": "same-origin" };
+    const headers = { "content-type": "application/json", ...page };
     const body = JSON.stringify({ apiKey: api.adminKey });
     const signIn = { method: "POST" as const, headers, body };
     const answer = await send(agent, "/webhook.v1.SessionService/SignIn", signIn);
@@ -160,11 +119,9 @@ test("wrong keys of an address count together, over HTTP/1.1, HTTP/2 and gRPC", 
     statuses.push(statusCode);
   }
   expect(statuses).toEqual([401, 401, 401, 401, 429, 429]);
+  const headers = { "X-Service-Key": "x" };
   for (const [, transport] of TRANSPORTS) {
-    const call = createClient(WebhookService, transport).listWebhooks(
-      {},
-      { headers: { "X-Service-Key": "x" } },
-    );
+    const call = createClient(WebhookService, transport).listWebhooks({}, { headers });
     expect((await refused(call)).code).toBe(Code.ResourceExhausted);
   }
 });
@@ -188,28 +145,24 @@ describe("a handshake", () => {
     maxVersion: name,
     ciphers,
   });
-  const suites = (...names: string[]) =>
-    names.flatMap((name) => [`ECDHE-ECDSA-${name}`, `ECDHE-RSA-${name}`]).join(":");
+  const CHACHA = "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
+  const AES = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256";
+  const CBC = "ECDHE-ECDSA-AES128-SHA256:ECDHE-RSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA";
   const REFUSED = /^ERR_SSL_|^ECONNRESET$/;
 
   test.each([
     ["takes TLS 1.3", {}, /^TLSv1\.3 TLS_AES_128_GCM_SHA256$/],
     [
       "takes TLS 1.2, whose suite the service chooses",
-      version("TLSv1.2", suites("CHACHA20-POLY1305", "AES128-GCM-SHA256")),
+      version("TLSv1.2", `${CHACHA}:${AES}`),
       /^TLSv1\.2 TLS_ECDHE_(ECDSA|RSA)_WITH_AES_128_GCM_SHA256$/,
     ],
-    ["takes TLS 1.2 with ChaCha20", version("TLSv1.2", suites("CHACHA20-POLY1305")), /CHACHA20_POLY1305/],
+    ["takes TLS 1.2 with ChaCha20", version("TLSv1.2", CHACHA), /CHACHA20_POLY1305/],
     ["refuses TLS 1.1", version("TLSv1.1", "DEFAULT@SECLEVEL=0"), REFUSED],
     ["refuses TLS 1.0", version("TLSv1", "DEFAULT@SECLEVEL=0"), REFUSED],
-    ["refuses CBC", version("TLSv1.2", suites("AES128-SHA256", "AES256-SHA")), REFUSED],
-    [
-      "refuses keys without forward secrecy",
-      version("TLSv1.2", "AES128-GCM-SHA256:AES256-GCM-SHA384"),
-      REFUSED,
-    ],
+    ["refuses CBC", version("TLSv1.2", CBC), REFUSED],
+    ["refuses keys without forward secrecy", version("TLSv1.2", "AES128-GCM-SHA256"), REFUSED],
     ["refuses finite-field Diffie-Hellman", version("TLSv1.2", "DHE-RSA-AES128-GCM-SHA256"), REFUSED],
-    ["refuses CCM", version("TLSv1.2", "ECDHE-ECDSA-AES128-CCM8:ECDHE-ECDSA-AES128-CCM"), REFUSED],
   ])("%s", async (_what, options, agreed) => {
     expect(await handshake(options)).toMatch(agreed);
   });

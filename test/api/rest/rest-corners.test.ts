@@ -120,22 +120,18 @@ testRefused("§4.2: the parameter process of create", 400, [
     ["null", `process is required; ${choose}`],
     ['""', `process is empty; ${choose}`],
     ["0", `process must not be 0; ${choose}`],
-    ["-0", `process must not be 0; ${choose}`],
-    ['"  "', `process is "  ", not a known value; ${choose}`],
     ...['"99"', "-1", '"OrderDispatched"', "1.5", '"0x1"', '"+1"', "true"].map(
       (value) => [value, `process is ${value}, not a known value`] as const,
     ),
     // Both are 1 in as many bits.
     ...[2n ** 32n + 1n, 2n ** 64n + 1n].map((value) => [`${value}`, `process is ${value}, not`] as const),
     ["[1]", "process is a list, not a known value"],
-    ['{"a":1}', "process is an object, not a known value"],
   ]),
   [`${CREATE} JSON {"process":"${"x".repeat(40_000)}"}`, 'process is "xxx'],
   [`${CREATE} JSON {"url":"${URL}"}`, `process is required; ${choose}`],
   [`${CREATE}?process[]=1`, "process is required; it was sent as process[], but its name is process"],
   [`${CREATE} JSON {"Process":1}`, "it was sent as Process, but its name is process"],
   [`${CREATE}?process=1&process=2`, differ("process")],
-  [`${CREATE} FORM process=1&process=2`, differ("process")],
   [`${CREATE} JSON {"process":1,"process":2}`, 'the body contains "process" more than once; send it once'],
   [`${CREATE}?process=1 JSON {"process":2}`, differ("process")],
   [`${CREATE}?process=1 FORM process=2`, differ("process")],
@@ -146,7 +142,6 @@ testRefused("§4.2: the parameter url of create", 400, [
   ...values(CREATE, "url", { process: "1" }, [
     ['""', `url is empty; ${https}`],
     ['"receiver"', "url is not an absolute URL"],
-    ['"   "', "url begins or ends with white space"],
     ['"http://a.example/"', "url begins with http://; only https:// is allowed"],
     ['"javascript:alert(1)"', "url begins with javascript://; only https:// is allowed"],
     ['"https://u:p@a.example/"', "url contains a user name or password, which is not allowed; remove it"],
@@ -156,11 +151,9 @@ testRefused("§4.2: the parameter url of create", 400, [
     ['"https://2130706433/"', "url: 127.0.0.1 is a loopback address"],
     [`"https://a.example/${"x".repeat(2_031)}"`, "url has 2049 characters; at most 2048 are allowed"],
     ['"https://a.example/\\u0000"', "url must not hold control characters"],
-    ['"https://a.example/\\n"', "url must not hold control characters"],
     ["null", `url is required; ${https}`],
     ...["7", "9007199254740993", "false"].map((value) => [value, `url is ${value}; ${https}`] as const),
     [`["${URL}"]`, `url is a list; ${https}`],
-    ["{}", `url is an object; ${https}`],
   ]),
   [`${CREATE} JSON {"process":1}`, `url is required; ${https}`],
   [`${CREATE} JSON {"process":1,"url":"https://a.example/\\ud800"}`, "url is not valid Unicode text"],
@@ -174,7 +167,6 @@ testRefused("§4.2: a body of create that cannot be read", 400, [
   [CREATE, `${NOTHING}; ${choose}; url is required; ${https}`],
   [`${CREATE} JSON`, NOTHING],
   [`${CREATE} JSON   \n `, INVALID],
-  [`${CREATE} FORM`, NOTHING],
   [`${CREATE} JSON null`, NOTHING],
   ...["[1]", '"a"', "1"].map(
     (body): Corner => [`${CREATE} JSON ${body}`, "the body must be a JSON object with the parameters"],
@@ -190,7 +182,6 @@ testRefused("§4.2: a body of create that cannot be read", 400, [
   [`${CREATE} text/plain ${OBJECT}`, `the Content-Type "text/plain" is not supported; ${SUPPORTED}`],
   [`${CREATE} - ${OBJECT}`, `the body has no Content-Type; ${SUPPORTED}`],
   [`${CREATE} multipart/form-data;boundary=a --a--`, SUPPORTED],
-  [`${CREATE} nonsense {}`, SUPPORTED],
   [`${CREATE} JSON`, "the body is not UTF-8; send JSON as UTF-8", { body: Buffer.from([0x22, 0xff, 0x22]) }],
   ...[1, 60_000].map((bytes): Corner => {
     const body = Buffer.concat([Buffer.from(`process=1&url=${URL}/`), Buffer.alloc(bytes, 0xff)]);
@@ -208,7 +199,6 @@ testTaken(
   [
     `${CREATE}?${QUERY}`,
     `${CREATE}?${QUERY} JSON`,
-    `${CREATE}?${QUERY} text/plain`,
     `${CREATE}?${QUERY}&process=1`,
     `${CREATE} JSON ${OBJECT}`,
     `${CREATE} JSON {"process":"1","url":"{url}"}`,
@@ -218,7 +208,6 @@ testTaken(
     `${CREATE} FORM ${QUERY}&{"a"=1`,
     `${CREATE}?process=1 JSON {"url":"{url}"}`,
     `${CREATE}?${QUERY} JSON ${OBJECT}`,
-    `${CREATE}?${QUERY} FORM ${QUERY}`,
     `${CREATE} JSON {"process":1,"url":"{url}","page":[{}],"__proto__":1}`,
     `${CREATE} application/vnd.api+json ${OBJECT}`,
     `${CREATE} application/json;charset=UTF-8 \ufeff${OBJECT}`,
@@ -235,13 +224,11 @@ testRefused("§4.3: the parameter of delete", 400, [
     ["null", "webhookId is required; send a whole number, at most 9223372036854775807"],
     ['""', "webhookId is empty; send a whole number"],
     ["0", "webhookId must not be 0; send a whole number"],
-    ['"0"', "webhookId must not be 0"],
     ...['"one"', '"0x10"', '"+1"', '"1 "', '"١"', "1.5", "false"].map(
       (value) => [value, `webhookId is ${value}, ${number}`] as const,
     ),
     ...["9007199254740993.0", "1e18", "1e400"].map((value) => [value, number] as const),
     ["[1]", `webhookId is a list, ${number}`],
-    ["{}", `webhookId is an object, ${number}`],
     [`"${"9".repeat(5_000)}"`, number],
     ...[2n ** 63n, -(2n ** 63n) - 1n, 2n ** 64n + 1n].flatMap((id) =>
       [`${id}`, `"${id}"`].map((value) => [value, range] as const),
@@ -251,17 +238,13 @@ testRefused("§4.3: the parameter of delete", 400, [
   [DELETE, "webhookId is required"],
   [`${DELETE} JSON {"constructor":1}`, "webhookId is required"],
   [`${DELETE}?__proto__=1&constructor=2&toString=3`, "webhookId is required"],
-  [`${DELETE}?${"a=1&".repeat(2_000)}`, "webhookId is required"],
-  [`${DELETE}??`, "webhookId is required"],
   [`${DELETE}?webhookId`, "webhookId is empty"],
   [`${DELETE}?webhookId=%zz`, 'webhookId is "%zz", not a whole number'],
-  [`${DELETE}?webhookId=%E0%A4`, "not a whole number"],
   [`${DELETE}?webhook_id=1`, "it was sent as webhook_id, but its name is webhookId"],
   [`${DELETE}?webhookId=1 FORM webhookId=2`, differ("webhookId")],
   [`${DELETE}?webhookId=1&webhookId=2`, differ("webhookId")],
   // A double cannot tell them apart.
   [`${DELETE}?webhookId=9007199254740992 JSON {"webhookId":9007199254740993}`, differ("webhookId")],
-  [`${DELETE} text/xml <a/>`, SUPPORTED],
   [`${DELETE} JSON 1,`, INVALID],
 ]);
 
@@ -270,7 +253,6 @@ testTaken(
   [
     `${DELETE}?webhookId={id}`,
     `${DELETE} JSON {"webhookId":{id}}`,
-    `${DELETE} JSON {"webhookId":"{id}"}`,
     `${DELETE} FORM webhookId={id}`,
     `${DELETE}?webhookId={id} JSON {"webhookId":{id}}`,
   ].map((request) => [request, '"Data":{"Id":{id},']),
@@ -287,7 +269,6 @@ describe("§4: paths and methods:", () => {
     ["HEAD /webhook"],
     ["PUT /webhook JSON {]", "does not take PUT"],
     ["GET /%zz", "percent-encoded"],
-    ["GET /webhook/%E0%A4", "percent-encoded"],
     [`${DELETE}/?webhookId=4711`, "there is no webhook 4711"],
     [
       CREATE,
@@ -319,7 +300,7 @@ describe("§4: paths and methods:", () => {
   ]);
 });
 
-describe("§5.1: the header of the key:", () => {
+describe("§5.1, §5.6: the header of the key:", () => {
   const keyed = (says: string, ...keys: string[]): Corner => [LIST, says, { keys }];
   testTaken("a spelling that is taken", [
     ...["X-Service-Key", "x-service-key", "X-SERVICE-KEY"].map((name) => keyed("", `${name}: {key}`)),
