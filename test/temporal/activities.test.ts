@@ -6,69 +6,53 @@ import { rows } from "../../src/db/database.ts";
 import { createActivities } from "../../src/temporal/activities.ts";
 import { createDeleteExpired } from "../../src/temporal/delete-expired.ts";
 import { createReplayActivities } from "../../src/temporal/replays/run-replay.ts";
-import { type EngineParts, startEngine } from "../delivery/engine-parts.ts";
+import { startEngine } from "../delivery/engine-parts.ts";
 
 const HEARTBEAT_TIMEOUT_MS = 4_000;
-const timing = {
-  heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
-  retryInitialDelayMs: 200,
-  pumpMs: 1_000,
-  lingerMs: 0,
+const parts = await startEngine();
+afterEach(() => void vi.useRealTimers());
+afterAll(() => parts.end());
+
+const { engine } = parts;
+const dispatch = { ...readConfig({}).dispatch, heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS };
+const run = { firstRunId: randomUUID() };
+const work = createActivities(engine, { ...dispatch, pumpMs: 1_000, lingerMs: 0 });
+const replays = createReplayActivities(engine, dispatch);
+/** Every activity, with an input for which there is nothing to do. */
+const ACTIVITIES: Record<string, () => Promise<unknown>> = {
+  deliverPending: () => work.deliverPending({ ...run, lingers: false, forMs: 1_000 }),
+  listUndelivered: () => work.listUndelivered(run),
+  retryDeliveries: () => work.retryDeliveries({ ...run, group: 1 }),
+  closeRun: () => work.closeRun(run),
+  replay: () => replays.replay({ replayId: randomUUID() }),
+  pauseReplay: () => replays.pauseReplay({ replayId: randomUUID() }),
+  deleteExpired: createDeleteExpired(engine, dispatch),
 };
 
-let parts: EngineParts | undefined;
-afterEach(() => void vi.useRealTimers());
-afterAll(() => parts?.end());
-
-/** Every activity, with an input for which there is nothing to do. */
-function activitiesOf({ engine }: EngineParts) {
-  const dispatch = { ...readConfig({}).dispatch, heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS };
-  const run = { firstRunId: randomUUID() };
-  const work = createActivities(engine, timing);
-  const replays = createReplayActivities(engine, dispatch);
-  return {
-    deliverPending: () => work.deliverPending({ ...run, lingers: false, forMs: 1_000 }),
-    listUndelivered: () => work.listUndelivered(run),
-    retryDeliveries: () => work.retryDeliveries({ ...run, group: 1 }),
-    closeRun: () => work.closeRun(run),
-    replay: () => replays.replay({ replayId: randomUUID() }),
-    pauseReplay: () => replays.pauseReplay({ replayId: randomUUID() }),
-    deleteExpired: createDeleteExpired(engine, dispatch),
-  };
-}
-
-test.each([
-  "deliverPending",
-  "listUndelivered",
-  "retryDeliveries",
-  "closeRun",
-  "replay",
-  "pauseReplay",
-  "deleteExpired",
-] as const)("%s sends heartbeats while its first statement waits for the database", async (name) => {
-  parts ??= await startEngine();
-  const { db } = parts;
-  const activity = activitiesOf(parts)[name];
-  const environment = new MockActivityEnvironment();
-  let heartbeats = 0;
-  environment.on("heartbeat", () => {
-    heartbeats += 1;
-  });
-  const lock = await db.transaction();
-  let running: Promise<unknown>;
-  try {
-    await lock.raw("lock table runs, replays, webhooks");
-    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
-    running = environment.run(activity);
-    const waiting =
-      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    await expect.poll(() => rows(db, waiting)).not.toEqual([]);
-    for (let timeouts = 1; timeouts <= 3; timeouts += 1) {
-      vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
-      expect(heartbeats).toBeGreaterThan(2 * timeouts);
+test.each(Object.entries(ACTIVITIES))(
+  "%s sends heartbeats while its first statement waits for the database",
+  async (_, activity) => {
+    const environment = new MockActivityEnvironment();
+    let heartbeats = 0;
+    environment.on("heartbeat", () => {
+      heartbeats += 1;
+    });
+    const lock = await parts.db.transaction();
+    let running: Promise<unknown>;
+    try {
+      await lock.raw("lock table runs, replays, webhooks");
+      vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+      running = environment.run(activity);
+      const waiting =
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+      await expect.poll(() => rows(parts.db, waiting)).not.toEqual([]);
+      for (let timeouts = 1; timeouts <= 3; timeouts += 1) {
+        vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
+        expect(heartbeats).toBeGreaterThan(2 * timeouts);
+      }
+    } finally {
+      await lock.rollback();
     }
-  } finally {
-    await lock.rollback();
-  }
-  await running;
-});
+    await running;
+  },
+);

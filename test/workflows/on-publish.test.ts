@@ -27,22 +27,6 @@ test("events arrive as soon as they are published, each once, by the run that th
   await onlyRun();
 });
 
-test("a delivery is retried when it is due while an earlier one of its webhook waits for its next retry", async () => {
-  const receiver = await service.endpoint(({ attempt, body }, response) => {
-    if (attempt === 1) return 503;
-    if (body.includes("SO-2")) return 200;
-    response.writeHead(503, { "retry-after": "120" }).end();
-    return undefined;
-  });
-  await service.publish(1n);
-  await receiver.until(({ length }) => length === 2);
-  // The pass that made the retry has ended, and the run is kept for the next one.
-  const kept = () => service.db("runs").whereRaw("lease_until > now() + interval '150 seconds'");
-  await expect.poll(kept).toHaveLength(1);
-  const { eventId } = await service.publish(2n);
-  expect(await service.untilFinal(eventId)).toMatchObject([{ attemptCount: 2 }]);
-});
-
 test("a worker that starts later joins the run that goes on, and takes what the others have no room for", async () => {
   const answer = Promise.withResolvers<number>();
   onTestFinished(() => answer.resolve(200));

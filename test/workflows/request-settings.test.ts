@@ -1,38 +1,30 @@
-import { createPrivateKey, X509Certificate } from "node:crypto";
-import { createServer } from "node:https";
-import { type AddressInfo, createServer as createTcpServer } from "node:net";
-import type { TLSSocket } from "node:tls";
+import { X509Certificate } from "node:crypto";
+import { createServer } from "node:net";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code, createClient } from "@connectrpc/connect";
-import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
-import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { createLocalAuthority } from "../../demo/certificates.ts";
 import type { Receiver } from "../../demo/receiver.ts";
 import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { RequestSettingsSchema } from "../../gen/webhook/v1/request_settings_pb.ts";
 import { startConnectProxy, type TestProxy } from "../delivery/proxy/proxies.ts";
+import { aReceiver } from "../support/receivers.ts";
 import { expectRefused } from "../support/refusals.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 type Settings = MessageInitShape<typeof RequestSettingsSchema>;
+type Authentication = NonNullable<Settings["authentication"]>;
 
 /** Part of each secret that these tests send. No answer, record or log entry has it. */
 const SECRET = "hush-4711";
 const CREDENTIALS = `egress:${SECRET}`;
-const NOTHING = { headerNames: [], hasBearerToken: false, authorities: [] };
 const INVALID_CLIENT = "answered 401 (invalid_client)";
 
 let service: TestService;
 let proxy: TestProxy;
-/** Not trusted by the service's process. */
-let authority: LocalAuthority;
-let shop: Certificate;
-let other: Certificate;
 beforeAll(async () => {
-  authority = await createLocalAuthority();
-  shop = await authority.issue(["shop"], { client: true });
-  other = await authority.issue(["other"], { client: true });
   proxy = await startConnectProxy({ credentials: CREDENTIALS });
   service = await startTestService({
     ...WOKEN,
@@ -55,8 +47,7 @@ const set = (webhookId: bigint, settings: Settings) =>
 async function deliver(webhookId: bigint) {
   const deliveries = await service.untilFinal((await service.publish()).eventId);
   const { id = "" } = deliveries.find((each) => each.webhookId === webhookId) ?? {};
-  const { delivery, attempts } = await service.deliveries.getDelivery({ deliveryId: id });
-  return { delivery, attempts };
+  return service.deliveries.getDelivery({ deliveryId: id });
 }
 
 /** An authorization server that issues `token-1`, `token-2` and on. */
@@ -73,138 +64,107 @@ async function authorizationServer(): Promise<Receiver> {
   });
 }
 
-type Authentication = NonNullable<Settings["authentication"]>;
-
-// Without a secret, the stored one is kept.
-const oauth2 = ({ url }: Receiver, secret?: string, clientId = "shop"): Authentication => ({
-  case: "oauth2",
-  value: { tokenUrl: `${url}/token`, clientId, scope: "orders", ...(secret ? { clientSecret: secret } : {}) },
-});
-const bearer = (token?: string): Authentication => ({ case: "bearer", value: token ? { token } : {} });
 const basic = (password?: string, username = "shop"): Authentication => ({
   case: "basic",
   value: { username, ...(password ? { password } : {}) },
 });
-const clientCertificate = ({ cert, key }: Certificate) => ({ certificate: cert, key });
+const oauth2 = ({ url }: Receiver, secret?: string, clientId = "shop"): Authentication => ({
+  case: "oauth2",
+  value: { tokenUrl: `${url}/token`, clientId, scope: "orders", ...(secret ? { clientSecret: secret } : {}) },
+});
 
-/** A webhook at a receiver that accepts the requests with one identity, and settings of it. */
-interface Authenticated {
-  url: string;
-  /** The identities of the requests so far. */
-  seen: () => unknown[];
-  right: Settings;
-  /** With values left out, which are then those that are stored. */
-  kept: Settings;
-  wrong: Settings;
-  /** What a trial with wrong settings answers. */
-  refusal: object;
-  /** What is told of the settings once they are stored. */
-  masked: object;
-  /** The identity of right requests. */
-  identity: unknown;
-}
-
-async function byHeaders(
-  authentication: (secret?: string) => Authentication,
-  identity: RegExp,
-  masked: object,
-  refusal: object = { status: 401, responseStart: "who is there?" },
-): Promise<Authenticated> {
-  const receiver = await service.receiver(({ headers }, response) => {
-    if (identity.test(headers.authorization ?? "")) return 200;
-    response.writeHead(401).end("who is there?");
-    return undefined;
-  });
-  const headers = [{ name: "X-Tenant", value: "4711" }];
-  return {
-    url: `${receiver.url}/orders`,
-    seen: () =>
-      receiver.received.map(({ headers: { authorization, "x-tenant": tenant } }) => [tenant, authorization]),
-    right: { authentication: authentication(SECRET), headers },
-    kept: { authentication: authentication(), headers: [{ name: "X-Tenant" }] },
-    wrong: { authentication: authentication(`wrong-${SECRET}`), headers },
-    refusal,
-    masked: { headerNames: ["X-Tenant"], ...masked },
-    identity: ["4711", expect.stringMatching(identity)],
-  };
-}
-
-const AUTHENTICATIONS: Record<string, () => Promise<Authenticated>> = {
-  "bearer token": () => byHeaders(bearer, new RegExp(`^Bearer ${SECRET}$`), { hasBearerToken: true }),
-  password: () =>
-    byHeaders(basic, new RegExp(`^Basic ${btoa(`shop:${SECRET}`)}$`), {
-      basicUsername: "shop",
-      hasBearerToken: false,
-    }),
-  "access token": async () => {
-    const server = await authorizationServer();
-    return byHeaders(
-      (secret) => oauth2(server, secret),
-      /^Bearer token-\d$/,
-      { oauth2: { tokenUrl: `${server.url}/token`, clientId: "shop", scope: "orders" } },
-      { error: `token endpoint localhost:${server.port} ${INVALID_CLIENT}` },
-    );
+/** Ways to authenticate; without a secret, the stored one is kept. What wrong secrets are answered is the receiver's, or: */
+const AUTHENTICATIONS: {
+  name: string;
+  by: (server: Receiver) => (secret?: string) => Authentication;
+  identity: RegExp;
+  masked: (server: Receiver) => object;
+  refusal?: (server: Receiver) => object;
+}[] = [
+  {
+    name: "bearer token",
+    by: () => (token) => ({ case: "bearer", value: token ? { token } : {} }),
+    identity: new RegExp(`^Bearer ${SECRET}$`),
+    masked: () => ({ hasBearerToken: true }),
   },
-  "client certificate": async () => {
-    const clients: string[] = [];
+  {
+    name: "password",
+    by: () => (secret) => basic(secret),
+    identity: new RegExp(`^Basic ${btoa(`shop:${SECRET}`)}$`),
+    masked: () => ({ basicUsername: "shop", hasBearerToken: false }),
+  },
+  {
+    name: "access token",
+    by: (server) => (secret) => oauth2(server, secret),
+    identity: /^Bearer token-\d$/,
+    masked: ({ url }) => ({ oauth2: { tokenUrl: `${url}/token`, clientId: "shop", scope: "orders" } }),
+    refusal: ({ port }) => ({ error: `token endpoint localhost:${port} ${INVALID_CLIENT}` }),
+  },
+];
+
+test.each(AUTHENTICATIONS)(
+  "a webhook's $name and client certificate are tried before they are stored, sent with its deliveries, and shown to nobody",
+  async ({ by, identity, masked, refusal = () => ({ status: 401, responseStart: "answered 401" }) }) => {
+    // The service's process does not trust it.
+    const authority = await createLocalAuthority();
     const demands = { requestCert: true, rejectUnauthorized: true, ca: authority.cert };
-    const certificate = await authority.issue(["localhost"]);
-    const server = createServer({ ...certificate, ...demands }, (request, response) => {
-      clients.push(String((request.socket as TLSSocket).getPeerCertificate().subject.CN));
-      request.resume().on("end", () => response.end());
-    });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
-    const leaf = new X509Certificate(shop.cert);
-    return {
-      url: `https://localhost:${(server.address() as AddressInfo).port}/`,
-      seen: () => clients,
-      right: {
-        tls: { clientCertificate: clientCertificate(shop), authorities: { certificates: authority.cert } },
+    const { received, url } = await aReceiver(
+      ({ headers }) => (identity.test(headers.authorization ?? "") ? 200 : 401),
+      { ...(await authority.issue(["localhost"])), ...demands },
+    );
+    const { cert: certificate, key } = await authority.issue(["shop"], { client: true });
+    const server = await authorizationServer();
+    const authentication = by(server);
+    const withSecret = (secret: string, certificates?: string): Settings => ({
+      authentication: authentication(secret),
+      headers: [{ name: "X-Tenant", value: "4711" }],
+      tls: {
+        clientCertificate: { certificate, key },
+        ...(certificates ? { authorities: { certificates } } : {}),
       },
-      kept: { tls: { clientCertificate: {}, authorities: {} } },
-      wrong: { tls: { clientCertificate: clientCertificate(shop) } },
-      refusal: { error: expect.stringContaining("unknown authority") },
-      masked: {
-        clientCertificate: {
-          subject: "CN=shop",
-          issuer: leaf.issuer,
-          fingerprintSha256: leaf.fingerprint256,
-          expires: timestampFromDate(leaf.validToDate),
-        },
-        authorities: [{ fingerprintSha256: new X509Certificate(authority.cert).fingerprint256 }],
-      },
-      identity: "shop",
+    });
+    const kept: Settings = {
+      authentication: authentication(),
+      headers: [{ name: "X-Tenant" }],
+      tls: { clientCertificate: {}, authorities: {} },
     };
-  },
-};
-
-test.each(Object.keys(AUTHENTICATIONS))(
-  "a webhook's %s is tried before it is stored, sent with its deliveries, and shown to nobody",
-  async (name) => {
-    const start = AUTHENTICATIONS[name] as () => Promise<Authenticated>;
-    const { url, seen, right, kept, wrong, refusal, masked, identity } = await start();
-    const webhookId = await service.register(url);
+    const right = withSecret(SECRET, authority.cert);
+    const webhookId = await service.register(`${url}/orders`);
     const tried = (settings: Settings) => service.webhooks.tryWebhookRequest({ webhookId, settings });
     const stored = async () => (await service.webhooks.getWebhookRequestSettings({ webhookId })).settings;
-    expect(await tried(wrong)).toMatchObject({ accepted: false, ...refusal });
+    const expectSent = (requests: number) => {
+      expect(received).toHaveLength(requests);
+      const { authorization, "x-tenant": tenant } = received.at(-1)?.headers ?? {};
+      expect([authorization, tenant]).toEqual([expect.stringMatching(identity), "4711"]);
+    };
+    const wrong = withSecret(`wrong-${SECRET}`, authority.cert);
+    expect(await tried(wrong)).toMatchObject({ accepted: false, ...refusal(server) });
+    const error = expect.stringContaining("unknown authority");
+    expect(await tried(withSecret(SECRET))).toMatchObject({ accepted: false, error });
+    received.length = 0;
     expect(await tried(right)).toMatchObject({ accepted: true, status: 200 });
-    expect(seen().at(-1)).toEqual(identity);
-    expect(await stored()).toMatchObject(NOTHING);
+    expectSent(1);
+    expect(await stored()).toMatchObject({ headerNames: [], hasBearerToken: false, authorities: [] });
 
     const { settings } = await set(webhookId, right);
-    expect(settings).toMatchObject(masked);
-    expect(await stored()).toEqual(settings);
-    expect((await deliver(webhookId)).delivery).toMatchObject({
-      state: DeliveryState.DELIVERED,
-      attemptCount: 1,
+    const { issuer, fingerprint256, validToDate } = new X509Certificate(certificate);
+    expect(settings).toMatchObject({
+      headerNames: ["X-Tenant"],
+      ...masked(server),
+      clientCertificate: {
+        subject: "CN=shop",
+        issuer,
+        fingerprintSha256: fingerprint256,
+        expires: timestampFromDate(validToDate),
+      },
+      authorities: [{ fingerprintSha256: new X509Certificate(authority.cert).fingerprint256 }],
     });
-    expect(seen().at(-1)).toEqual(identity);
+    expect(await stored()).toEqual(settings);
+    const delivered = { state: DeliveryState.DELIVERED, attemptCount: 1 };
+    expect((await deliver(webhookId)).delivery).toMatchObject(delivered);
+    expectSent(2);
     expect(await tried(kept)).toMatchObject({ accepted: true });
-    expect(seen().at(-1)).toEqual(identity);
+    expectSent(3);
 
     const row = await service.db("webhooks").where({ id: webhookId }).first<{ request_settings: Buffer }>();
     const audit = createClient(AuditService, service.transport);
@@ -215,10 +175,44 @@ test.each(Object.keys(AUTHENTICATIONS))(
     for (const text of texts)
       expect(text).not.toMatch(new RegExp(`${SECRET}|token-\\d|PRIVATE KEY|MIG[A-Z]`));
 
-    expect((await set(webhookId, {})).settings).toMatchObject(NOTHING);
+    expect((await set(webhookId, {})).settings).toMatchObject({ headerNames: [], hasBearerToken: false });
     expect(await stored()).not.toHaveProperty("clientCertificate");
   },
 );
+
+test("a stored secret is kept for the user, client, token URL and certificate that it was stored with, and no other", async () => {
+  const webhookId = await service.register("https://receiver.example/kept");
+  const [server, another] = [await authorizationServer(), await authorizationServer()];
+  const authority = await createLocalAuthority();
+  const [{ cert: certificate, key }, { cert: others }, nameless] = await Promise.all([
+    authority.issue(["shop"], { client: true }),
+    authority.issue(["other"], { client: true }),
+    authority.issue(["shop.example"], { client: true, subject: "" }),
+  ]);
+  const by = (authentication: Authentication): Settings => ({ authentication });
+  const having = (clientCertificate: { certificate: string; key?: string }) => ({
+    tls: { clientCertificate },
+  });
+  const needsSecret = "settings.oauth2.client_secret is required";
+  const cases: [Settings, Settings, string][] = [
+    [by(basic(SECRET)), by(basic("", "other")), "settings.basic.password is required"],
+    [by(oauth2(server, SECRET)), by(oauth2(server, "", "other")), needsSecret],
+    [by(oauth2(server, SECRET)), by(oauth2(another)), needsSecret],
+    [having({ certificate, key }), having({ certificate: others }), "the stored key does not belong to the"],
+  ];
+  for (const [stored, changed, words] of cases) {
+    await set(webhookId, stored);
+    const trial = () => service.webhooks.tryWebhookRequest({ webhookId, settings: changed });
+    for (const call of [() => set(webhookId, changed), trial])
+      await expectRefused(call(), Code.InvalidArgument, words);
+  }
+  expect(another.received).toEqual([]);
+  expect((await set(webhookId, having({ certificate }))).settings?.clientCertificate?.subject).toBe(
+    "CN=shop",
+  );
+  const shown = await set(webhookId, having({ certificate: nameless.cert, key: nameless.key }));
+  expect(shown.settings?.clientCertificate?.subject).toBe("DNS:shop.example");
+});
 
 test("an access token that the receiver refuses is replaced for the next attempt; without one, nothing is sent", async () => {
   const server = await authorizationServer();
@@ -255,7 +249,7 @@ test("deliveries, test requests and token requests go through DELIVERY_PROXY, an
 
   await proxy.close();
   let tries = 0;
-  const dead = createTcpServer((socket) => {
+  const dead = createServer((socket) => {
     tries += 1;
     socket.on("error", () => {}).destroy();
   });
@@ -274,16 +268,14 @@ test("deliveries, test requests and token requests go through DELIVERY_PROXY, an
 });
 
 test("settings and secrets that were sealed for another webhook fail its deliveries with the reason", async () => {
-  const endpoints = await Promise.all([service.endpoint(), service.endpoint(), service.endpoint()]);
-  const [donor, settings, secret] = endpoints.map(({ webhookId }) => webhookId) as [bigint, bigint, bigint];
+  const aWebhook = async () => (await service.endpoint()).webhookId;
+  const [donor, settings, secret] = [await aWebhook(), await aWebhook(), await aWebhook()];
   await set(donor, { headers: [{ name: "X-Tenant", value: SECRET }] });
-  const copy = (column: string, to: bigint) =>
-    service.db.raw("update webhooks w set ?? = o.?? from webhooks o where w.id = ? and o.id = ?", [
-      column,
-      column,
-      String(to),
-      String(donor),
-    ]);
+  const copy = async (column: string, id: bigint) =>
+    service
+      .db("webhooks")
+      .where({ id })
+      .update(await service.db("webhooks").where({ id: donor }).first(column));
   // What a process keeps in memory is no help.
   await deliver(donor);
   await copy("request_settings", settings);
@@ -294,114 +286,13 @@ test("settings and secrets that were sealed for another webhook fail its deliver
   expect(errors.get(donor)).toBeUndefined();
   expect(errors.get(settings)).toContain("headers and credentials cannot be decrypted");
   expect(errors.get(secret)).toContain("signing secret cannot be decrypted");
-  const read = service.webhooks.getWebhookRequestSettings({ webhookId: settings });
-  await expectRefused(read, Code.FailedPrecondition);
+  await expectRefused(
+    service.webhooks.getWebhookRequestSettings({ webhookId: settings }),
+    Code.FailedPrecondition,
+  );
 
   await service.webhooks.setWebhookRequestSettings({ webhookId: settings });
   await service.webhooks.rotateWebhookSecret({ webhookId: secret, revokeOldSecrets: true });
   for (const { state } of await service.untilFinal((await service.publish()).eventId))
     expect(state).toBe(DeliveryState.DELIVERED);
-});
-
-const OWNED = [
-  ...["Host", "content-type", "CONTENT-LENGTH", "X-Service-UserId", "webhook-signature", "User-Agent"],
-  ...["Proxy-Authorization", "Transfer-Encoding", "", "a b", "ä", "x\r\ny"],
-];
-const BAD_VALUES = [
-  `${SECRET}\r\nX-Evil: 1`,
-  ` ${SECRET}`,
-  `${SECRET} `,
-  `${SECRET}ü`,
-  "",
-  "h".repeat(4_097),
-];
-const headersOf = (...names: string[]) => ({ headers: names.map((name) => ({ name, value: SECRET })) });
-const tokensOf = (tokenUrl: string, scope = ""): Settings => ({
-  authentication: { case: "oauth2", value: { tokenUrl, clientId: "id", clientSecret: SECRET, scope } },
-});
-
-test("settings that cannot be used are refused with what is allowed, and no error repeats a value", async () => {
-  const webhookId = await service.register("https://receiver.example/refused");
-  const past = { notBefore: new Date(1_000), notAfter: new Date(2_000), client: true };
-  const expired = await authority.issue(["expired"], past);
-  const { cert, key } = shop;
-  const encryption = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
-  const locked = String(createPrivateKey(key).export(encryption));
-  const client = (more: { certificate?: string; key?: string }): Settings => ({
-    tls: { clientCertificate: { ...clientCertificate(shop), ...more } },
-  });
-  const ofNew = (clientCertificate: { certificate?: string }): Settings => ({ tls: { clientCertificate } });
-  const trusting = (certificates?: string): Settings => ({
-    tls: { authorities: certificates ? { certificates } : {} },
-  });
-  const [http, https] = ["http://login.example/token", "https://login.example/token"];
-  const cases: [Settings, string][] = [
-    ...OWNED.map((name): [Settings, string] => [headersOf(name), "settings.headers[0].name"]),
-    ...BAD_VALUES.map((value): [Settings, string] => [
-      { headers: [{ name: "X-A", value }] },
-      "settings.headers[0].value must",
-    ]),
-    [headersOf("X-A", "x-a"), "send each name once"],
-    [headersOf(...Array.from({ length: 21 }, (_, n) => `X-${n}`)), "must be at most 20"],
-    [{ authentication: bearer(`${SECRET} ${SECRET}`) }, "settings.bearer.token must"],
-    [{ ...headersOf("authorization"), authentication: bearer(SECRET) }, "must not contain Authorization"],
-    [{ authentication: basic(SECRET, "a:b") }, "must not contain a colon"],
-    [tokensOf(http, 'a  "b'), "settings.oauth2.token_url begins with http://; only https"],
-    [tokensOf(https, 'a  "b'), "settings.oauth2.scope must have"],
-    [tokensOf("https://10.0.0.1/token"), "10.0.0.1 is a private address"],
-    [tokensOf("https://login.example:25/token"), "port 25"],
-    [client({ key: other.key }), "settings.tls.client_certificate.key is a key that does not belong"],
-    [client({ key: SECRET }), "client_certificate.key must be a private key in PEM"],
-    [client({ key: locked }), "client_certificate.key is encrypted with a password"],
-    [client({ key: "x".repeat(16_385) }), "client_certificate.key has 16385 characters; at most 16384"],
-    [client({ certificate: SECRET }), "client_certificate.certificate must hold 1 to 10 certificates"],
-    [client({ certificate: cert.replace(/M/g, "N") }), "certificate 1 cannot be read"],
-    [client({ certificate: cert.repeat(11) }), "must hold 1 to 10 certificates"],
-    [client({ certificate: expired.cert, key: expired.key }), "certificate 1 expired at"],
-    [ofNew({}), "client_certificate.certificate is required: none is stored"],
-    [ofNew({ certificate: cert }), "client_certificate.key is required: none is stored"],
-    [trusting(), "authorities.certificates is required: none are stored"],
-    [trusting(key), "authorities.certificates must hold"],
-    [trusting(cert + expired.cert), "certificate 2 expired at"],
-  ];
-  for (const [settings, words] of cases) {
-    const { rawMessage } = await expectRefused(set(webhookId, settings), Code.InvalidArgument, words);
-    expect(rawMessage, words).not.toMatch(new RegExp(`${SECRET}|MIG|BEGIN PRIVATE KEY-----\n`));
-  }
-});
-
-test("a stored secret is kept for the user, client, token URL and certificate that it was stored with, and no other", async () => {
-  const webhookId = await service.register("https://receiver.example/kept");
-  const [server, another] = [await authorizationServer(), await authorizationServer()];
-  const by = (authentication: Authentication): Settings => ({ authentication });
-  const needsSecret = "settings.oauth2.client_secret is required";
-  const cases: [Settings, Settings, string][] = [
-    [by(basic(SECRET)), by(basic("", "other")), "settings.basic.password is required"],
-    [by(oauth2(server, SECRET)), by(oauth2(server, "", "other")), needsSecret],
-    [by(oauth2(server, SECRET)), by(oauth2(another)), needsSecret],
-    [
-      { tls: { clientCertificate: clientCertificate(shop) } },
-      { tls: { clientCertificate: { certificate: other.cert } } },
-      "the stored key does not belong to the certificate",
-    ],
-  ];
-  for (const [stored, changed, words] of cases) {
-    await set(webhookId, stored);
-    const trial = () => service.webhooks.tryWebhookRequest({ webhookId, settings: changed });
-    for (const call of [() => set(webhookId, changed), trial])
-      await expectRefused(call(), Code.InvalidArgument, words);
-  }
-  expect(another.received).toEqual([]);
-  const same = { tls: { clientCertificate: { certificate: shop.cert } } };
-  expect((await set(webhookId, same)).settings?.clientCertificate?.subject).toBe("CN=shop");
-});
-
-test("a client certificate without a subject is saved, and shown by its alternative names", async () => {
-  const webhookId = await service.register("https://receiver.example/no-subject");
-  const nameless = await authority.issue(["shop.example"], { client: true, subject: "" });
-  const { settings } = await set(webhookId, { tls: { clientCertificate: clientCertificate(nameless) } });
-  expect(settings?.clientCertificate).toMatchObject({
-    subject: "DNS:shop.example",
-    fingerprintSha256: new X509Certificate(nameless.cert).fingerprint256,
-  });
 });

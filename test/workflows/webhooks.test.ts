@@ -193,13 +193,3 @@ test("receivers are told that a webhook fails, that its deliveries have failed a
     [{ Webhook: { Id: Number(webhookId) }, HealthBefore: "Failing" }],
   ]);
 });
-
-test("a rate limit is stored, removed by leaving it out, and refused beyond what is allowed", async () => {
-  const webhookId = await service.register("https://receiver.example/limited");
-  const set = async (limit: { rateLimit?: number }) =>
-    (await service.webhooks.setWebhookRateLimit({ webhookId, ...limit })).webhook?.rateLimit;
-  expect(await set({ rateLimit: 5 })).toBe(5);
-  for (const rateLimit of [0, -1, 10_001])
-    await expect(set({ rateLimit })).rejects.toThrow(/rate_limit must be 1 to 10000/);
-  expect(await set({})).toBeUndefined();
-});

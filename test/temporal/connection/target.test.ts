@@ -23,19 +23,31 @@ namespace = "orders"
 api_key = "secret"
 `;
 
+const embedded = { connectionOptions: { address: "127.0.0.1:7233" }, namespace: "default" };
+const external = {
+  connectionOptions: expect.objectContaining({ address: "temporal.example:7233", apiKey: "secret" }),
+  namespace: "orders",
+};
+
 test.each([
-  ["that names Temporal Cloud", CLOUD],
-  ["that is empty", ""],
-])("delivery processes use the embedded Temporal in spite of a configuration file %s", async (_, content) => {
-  const environment = deliveryEnvironment(await userWith(content), {
-    databaseUrl: "postgres://127.0.0.1/webhook",
-    secretKey: Buffer.alloc(32),
-    temporalAddress: "127.0.0.1:7233",
-  });
-  expect(temporalTarget(environment)).toEqual({
-    connectionOptions: { address: "127.0.0.1:7233" },
-    namespace: "default",
-  });
+  ["the embedded Temporal in spite of a configuration file that names Temporal Cloud", CLOUD, {}, embedded],
+  ["the embedded Temporal in spite of an empty configuration file", "", {}, embedded],
+  [
+    "the configuration file with an external Temporal",
+    CLOUD,
+    { TEMPORAL_ADDRESS: "temporal.example:7233" },
+    external,
+  ],
+])("delivery processes use %s", async (_, content, settings, target) => {
+  const environment = deliveryEnvironment(
+    { ...(await userWith(content)), ...settings },
+    {
+      databaseUrl: "postgres://127.0.0.1/webhook",
+      secretKey: Buffer.alloc(32),
+      temporalAddress: target === embedded ? "127.0.0.1:7233" : undefined,
+    },
+  );
+  expect(temporalTarget(environment)).toEqual(target);
 });
 
 test.each([
@@ -52,16 +64,3 @@ test.each([
     );
   },
 );
-
-test("delivery processes with an external Temporal use the configuration file", async () => {
-  const user = { ...(await userWith(CLOUD)), TEMPORAL_ADDRESS: "temporal.example:7233" };
-  const environment = deliveryEnvironment(user, {
-    databaseUrl: "postgres://127.0.0.1/webhook",
-    secretKey: Buffer.alloc(32),
-    temporalAddress: undefined,
-  });
-  expect(temporalTarget(environment)).toMatchObject({
-    connectionOptions: { address: "temporal.example:7233", apiKey: "secret" },
-    namespace: "orders",
-  });
-});
