@@ -2,12 +2,11 @@ import { execFileSync } from "node:child_process";
 import { cp, mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { eventually, until } from "../support/wait.ts";
+import { type Ledger, startLedger } from "./ledger.ts";
 import {
   checkAttempts,
   type FaultParts,
@@ -21,12 +20,13 @@ import {
 
 const EVENTS = 30;
 /** A busy machine does not make them lose their leases. */
-const PATIENT = { HEARTBEAT_TIMEOUT: "10s" };
+const PATIENT = { HEARTBEAT_TIMEOUT: "10s", DISPATCH_INTERVAL: "3s" };
 
 let parts: FaultParts;
 /** A program of this file's own, that it can take away. */
 let node: string;
-const started: ServiceProcess[] = [];
+/** The last one. Each test goes on with what the one before has left, since every process takes a second to start. */
+let service: ServiceProcess;
 
 beforeAll(async () => {
   parts = await startFaultParts();
@@ -34,24 +34,22 @@ beforeAll(async () => {
   await cp(process.execPath, node);
 });
 afterAll(async () => {
-  await Promise.all(started.map((service) => service.end("SIGTERM")));
+  await service?.end("SIGTERM");
   await parts?.end();
   await rm(path.dirname(node), { recursive: true });
 });
 
-async function start(settings: Record<string, string>, program?: string): Promise<ServiceProcess> {
+async function start(settings: Record<string, string>, program?: string): Promise<void> {
   const environment = { ...parts.environment, ...PATIENT, ...settings };
-  const service = await startServiceProcess(environment, [], undefined, program);
-  started.push(service);
-  return service;
+  service = await startServiceProcess(environment, [], undefined, program);
 }
 
-/** The delivery processes that a service has started. */
-function deliveryProcesses({ pid }: ServiceProcess): number[] {
+/** The delivery processes that the service has started. */
+function deliveryProcesses(): number[] {
   const lines = execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="], { encoding: "utf8" }).split("\n");
   return lines.flatMap((line) => {
     const [, own, parent, args = ""] = /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
-    return Number(parent) === pid && /delivery/.test(args) ? [Number(own)] : [];
+    return Number(parent) === service.pid && /delivery/.test(args) ? [Number(own)] : [];
   });
 }
 
@@ -63,166 +61,118 @@ const isAlive = (pid: number): boolean => {
   }
 };
 
-const readyz = async ({ httpPort }: ServiceProcess) => {
-  const response = await fetch(`http://127.0.0.1:${httpPort}/readyz`);
+async function readyz() {
+  const response = await fetch(`http://127.0.0.1:${service.httpPort}/readyz`);
   const { reasons = [] } = (await response.json()) as { reasons?: string[] };
   return { code: response.status, reasons };
-};
+}
+
+const publish = (events: number) => publishMany(service.grpcPort, parts.adminKey, events);
 
 /** A webhook of its own for the test. */
-async function freshReceiver(
-  service: ServiceProcess,
-  answerMs: number,
-  reply: () => number = () => 200,
-): Promise<Receiver> {
+async function freshReceiver(answerMs: number, reply: () => number = () => 200): Promise<Ledger> {
   await removeAll(parts.db);
-  const receiver = await startReceiver(parts.certificate, async () => {
-    await wait(answerMs);
-    return reply();
-  });
-  onTestFinished(() => receiver.close());
-  await register(service.grpcPort, parts.adminKey, `${receiver.url}/hooks?token=s3cret`);
-  return receiver;
+  const ledger = await startLedger(parts.certificate, answerMs, reply);
+  onTestFinished(ledger.close);
+  await register(service.grpcPort, parts.adminKey, `${ledger.url}/hooks?token=s3cret`);
+  return ledger;
 }
 
 /** What is published now is delivered, once each, the first time. */
-async function expectAllDelivered(receiver: Receiver, events: number): Promise<void> {
+async function expectAllDelivered({ entries }: Ledger): Promise<void> {
   await untilAllFinal(parts.db);
-  expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: events }]);
-  expect(receiver.received).toHaveLength(events);
+  expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: EVENTS }]);
+  expect(entries).toHaveLength(EVENTS);
 }
 
-/**
- * Ends the service with deliveries in flight, and waits for its delivery processes to end.
- *
- * @param toAll whether the delivery processes get the signal too
- */
-async function endAmidDeliveries(
-  service: ServiceProcess,
-  signal: NodeJS.Signals,
-  toAll = false,
-): Promise<Receiver> {
-  const receiver = await freshReceiver(service, 300);
-  const pids = deliveryProcesses(service);
-  await publishMany(service.grpcPort, parts.adminKey, EVENTS);
-  await receiver.until((received) => received.length >= 4);
-  if (toAll) for (const pid of pids) process.kill(pid, signal);
-  await service.end(signal);
+/** Publishes, and ends the service by `end` with deliveries in flight; waits for its delivery processes to end. */
+async function endAmidDeliveries(end: (processes: number[]) => Promise<unknown>): Promise<Ledger> {
+  const ledger = await freshReceiver(300);
+  const pids = deliveryProcesses();
+  await publish(EVENTS);
+  await until(() => ledger.entries.length >= 4);
+  await end(pids);
   await until(() => !pids.some(isAlive));
-  return receiver;
+  return ledger;
 }
 
-/** The lines of a service's log with this message. */
-function logged(service: ServiceProcess, msg: string): Record<string, unknown>[] {
-  const lines = service.printed().split("\n");
-  const complete = lines.slice(0, -1).filter((line) => line.startsWith("{"));
-  return complete.map((line) => JSON.parse(line)).filter((line) => line.msg === msg);
+/** The lines of the service's log with this message. */
+function logged(msg: string): Record<string, unknown>[] {
+  const complete = service.printed().split("\n").slice(0, -1);
+  const lines = complete.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
+  return lines.filter((line) => line.msg === msg);
 }
 
-// Each test goes on with what the one before has left, since every process takes a second to start.
-describe.skipIf(process.platform === "win32")("delivery processes beside the API", () => {
-  let service: ServiceProcess;
-
-  test("deliver, each once, and as many as DELIVERY_PROCESSES says have a lease of their own", async () => {
-    service = await start({ DELIVERY_PROCESSES: "2", LOG_LEVEL: "info", RETRY_INITIAL_DELAY: "3s" });
-    const receiver = await freshReceiver(service, 0);
-    expect(deliveryProcesses(service)).toHaveLength(2);
+describe.skipIf(process.platform === "win32")("beside the API,", () => {
+  test("delivery processes have as many leases as DELIVERY_PROCESSES says, deliver each event once, and log an outage in two lines of all and each busy run in one with its counts", async () => {
+    await start({ DELIVERY_PROCESSES: "2", LOG_LEVEL: "info", RETRY_INITIAL_DELAY: "3s" });
+    const ledger = await freshReceiver(0);
+    expect(deliveryProcesses()).toHaveLength(2);
     await until(async () => (await listLiveWorkers(parts.db)).length === 2);
-    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
-    await expectAllDelivered(receiver, EVENTS);
-  });
+    await publish(EVENTS);
+    await expectAllDelivered(ledger);
 
-  test("log an outage in two lines of all processes together, and each busy run in one with its counts", async () => {
     let status = 503;
-    const receiver = await freshReceiver(service, 0, () => status);
-    await publishMany(service.grpcPort, parts.adminKey, 5);
-    await until(() => logged(service, "webhook is failing").length > 0);
+    const { url } = await freshReceiver(0, () => status);
+    await publish(5);
+    await until(() => logged("webhook is failing").length > 0);
     status = 200;
     await untilAllFinal(parts.db);
-    await until(() => logged(service, "webhook has recovered").length > 0);
-    const { host } = new URL(receiver.url);
+    await until(() => logged("webhook has recovered").length > 0);
+    const { host } = new URL(url);
     for (const msg of ["webhook is failing", "webhook has recovered"])
-      expect(logged(service, msg)).toEqual([expect.objectContaining({ host })]);
-    const busy = () => logged(service, "dispatch run ended");
+      expect(logged(msg)).toEqual([expect.objectContaining({ host })]);
+    const busy = () => logged("dispatch run ended");
     const sum = (name: string) => busy().reduce((total, line) => total + Number(line[name]), 0);
-    // With those of the test before, some of whose runs may only end now.
-    const delivered = EVENTS + 5;
-    await until(() => sum("delivered") === delivered);
-    expect(sum("retried")).toBe(sum("attempts") - delivered);
-    expect(sum("failed")).toBe(0);
+    await until(() => sum("delivered") === EVENTS + 5);
+    expect([sum("retried"), sum("failed")]).toEqual([sum("attempts") - sum("delivered"), 0]);
     for (const line of busy()) expect(line.attempts).toBeGreaterThan(0);
     expect(service.printed()).not.toContain("s3cret");
   });
 
-  test("that stop answering make the service not ready, unless another one answers", async () => {
-    const pids = deliveryProcesses(service);
+  test("delivery processes that stop answering make the service not ready, unless another one answers", async () => {
+    const pids = deliveryProcesses();
     onTestFinished(() => {
       for (const pid of pids.filter(isAlive)) process.kill(pid, "SIGCONT");
     });
     for (const pid of pids) process.kill(pid, "SIGSTOP");
-    const reasons = async () => (await readyz(service)).reasons;
-    await until(async () => (await reasons()).includes("a delivery process does not respond"));
+    await until(async () => (await readyz()).reasons.includes("a delivery process does not respond"));
     process.kill(pids[1] as number, "SIGCONT");
-    await until(async () => (await readyz(service)).code === 200);
+    await until(async () => (await readyz()).code === 200);
   });
 
-  test("finish what is in flight at SIGTERM of the service, and nothing is sent twice", async () => {
+  test("delivery processes finish what is in flight at SIGHUP of all, as from a closed terminal, and nothing is sent twice", async () => {
     // One that was stopped for long has lost its lease, and takes another.
     await until(async () => (await listLiveWorkers(parts.db)).length === 2);
-    const receiver = await endAmidDeliveries(service, "SIGTERM");
-    service = await start({ DELIVERY_PROCESSES: "1" }, node);
-    await expectAllDelivered(receiver, EVENTS);
+    const ledger = await endAmidDeliveries(async (pids) => {
+      for (const pid of pids) process.kill(pid, "SIGHUP");
+      await service.end("SIGHUP");
+    });
+    await start({ DELIVERY_PROCESSES: "1" }, node);
+    await expectAllDelivered(ledger);
   });
 
-  test("that are killed are started again and lose nothing; the API answers all the while", async () => {
-    const receiver = await freshReceiver(service, 100);
-    const [first] = deliveryProcesses(service);
-    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
-    await receiver.until((received) => received.length >= 4);
-    process.kill(first as number, "SIGKILL");
-    await eventually(async () =>
-      expect(await readyz(service)).toEqual({
-        code: 503,
-        reasons: ["a delivery process ended; restarting"],
-      }),
-    );
-    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
-    await until(async () => (await readyz(service)).code === 200);
-    const [second] = deliveryProcesses(service);
-    expect(second).not.toBe(first);
+  test("a delivery process that is killed is started again, also if that fails at first, and loses nothing; the API answers all the while", async () => {
+    const { entries } = await freshReceiver(100);
+    await publish(EVENTS);
+    await until(() => entries.length >= 4);
+    await rename(node, `${node}-away`);
+    process.kill(deliveryProcesses()[0] as number, "SIGKILL");
+    const reasons = ["a delivery process could not be started; retrying"];
+    await eventually(async () => expect(await readyz()).toEqual({ code: 503, reasons }));
+    await publish(EVENTS);
+    await rename(`${node}-away`, node);
+    await until(async () => (await readyz()).code === 200);
     await untilAllFinal(parts.db);
     await checkAttempts(parts.db);
-    expect((await outcomes(parts.db)).map(({ state, n }) => ({ state, n }))).toEqual([
-      { state: "delivered", n: 2 * EVENTS },
-    ]);
+    const states = (await outcomes(parts.db)).map(({ state, n }) => ({ state, n }));
+    expect(states).toEqual([{ state: "delivered", n: 2 * EVENTS }]);
   });
 
-  test("that cannot be started are tried again; the API answers all the while", async () => {
-    const receiver = await freshReceiver(service, 0);
-    await rename(node, `${node}-away`);
-    process.kill(deliveryProcesses(service)[0] as number, "SIGKILL");
-    await eventually(async () =>
-      expect(await readyz(service)).toEqual({
-        code: 503,
-        reasons: ["a delivery process could not be started; retrying"],
-      }),
-    );
-    await publishMany(service.grpcPort, parts.adminKey, 1);
-    await rename(`${node}-away`, node);
-    await until(async () => (await readyz(service)).code === 200);
-    await receiver.until((received) => received.length === 1);
-  });
-
-  test("finish what is in flight at SIGHUP of all processes, as from a closed terminal", async () => {
-    const receiver = await endAmidDeliveries(service, "SIGHUP", true);
-    service = await start({ DELIVERY_PROCESSES: "2" });
-    await expectAllDelivered(receiver, EVENTS);
-  });
-
-  test("stop by themselves at SIGKILL of the service and finish what is in flight; one with DELIVERY_PROCESSES=0 delivers the rest itself, and nothing is sent twice", async () => {
-    const receiver = await endAmidDeliveries(service, "SIGKILL");
-    service = await start({ DELIVERY_PROCESSES: "0" });
-    expect(deliveryProcesses(service)).toEqual([]);
-    await expectAllDelivered(receiver, EVENTS);
+  test("delivery processes stop by themselves at SIGKILL of the service and finish what is in flight; one with DELIVERY_PROCESSES=0 delivers the rest itself, and nothing is sent twice", async () => {
+    const ledger = await endAmidDeliveries(() => service.end("SIGKILL"));
+    await start({ DELIVERY_PROCESSES: "0" });
+    expect(deliveryProcesses()).toEqual([]);
+    await expectAllDelivered(ledger);
   });
 });

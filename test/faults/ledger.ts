@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import { promisify } from "node:util";
 import type { Certificate } from "../../demo/certificates.ts";
 import type { Db } from "../../src/db/database.ts";
 import { rows } from "../../src/db/database.ts";
@@ -13,19 +14,12 @@ export interface Entry {
 }
 
 /** An HTTPS receiver that keeps account of every request. */
-export interface Ledger {
-  /** `https://localhost:port`. */
-  url: string;
-  entries: Entry[];
-  close(): Promise<void>;
-}
+export type Ledger = Awaited<ReturnType<typeof startLedger>>;
 
-/** @param reply the status for a path, for which request with its delivery's id it is, from 1, and for that id */
-export async function startLedger(
-  certificate: Certificate,
-  delayMs: number,
-  reply: (path: string, nth: number, deliveryId: string) => number | Promise<number> = () => 200,
-): Promise<Ledger> {
+/** The status for a path, for which request with its delivery's id it is, from 1, and for that id. */
+export type LedgerReply = (path: string, nth: number, deliveryId: string) => number | Promise<number>;
+
+export async function startLedger(certificate: Certificate, delayMs: number, reply: LedgerReply = () => 200) {
   const entries: Entry[] = [];
   const seen = new Map<string, number>();
   const server = createServer({ ...certificate, keepAlive: true }, (request, response) => {
@@ -42,11 +36,12 @@ export async function startLedger(
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
+    /** `https://localhost:port`. */
     url: `https://localhost:${(server.address() as AddressInfo).port}`,
     entries,
-    close() {
+    async close(): Promise<void> {
       server.closeAllConnections();
-      return new Promise((resolve) => server.close(() => resolve()));
+      await promisify(server.close.bind(server))();
     },
   };
 }
@@ -57,17 +52,13 @@ export async function startLedger(
  */
 const TOLERANCE_MS = 50;
 
-/** What came of comparing what receivers got with what the service recorded. */
-export interface Account {
-  recorded: number;
-  /** Requests that no recorded attempt accounts for. */
-  repeats: Entry[];
-  /** Attempts recorded with a status that no receiver got a request for; there must be none. */
-  invented: number;
-}
-
-/** Gives each recorded attempt the request it was: the last that came while it ran. */
-export async function reconcile(db: Db, ledgers: readonly Ledger[]): Promise<Account> {
+/**
+ * Gives each recorded attempt the request it was: the last that came while it ran.
+ *
+ * @returns the number of attempts, the requests that none accounts for, and the number of attempts recorded with a status that no
+ * receiver got a request for, which must be 0
+ */
+export async function reconcile(db: Db, ledgers: readonly Ledger[]) {
   const byDelivery = new Map<string, Entry[]>();
   for (const entry of ledgers.flatMap(({ entries }) => entries)) {
     const known = byDelivery.get(entry.deliveryId);

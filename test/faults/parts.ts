@@ -7,21 +7,15 @@ import { createClient } from "@connectrpc/connect";
 import { Client, Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import { expect, onTestFinished, vi } from "vitest";
-import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
+import { createLocalAuthority } from "../../demo/certificates.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { transactionWithRetry } from "../../src/db/deadlock.ts";
 import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
-import {
-  type EmbeddedPostgres,
-  startEmbeddedPostgres,
-} from "../../src/embedded/postgres/embedded-postgres.ts";
+import { startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
-import {
-  type EmbeddedTemporal,
-  startEmbeddedTemporal,
-} from "../../src/embedded/temporal/embedded-temporal.ts";
+import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
 import { createLogger } from "../../src/process/logger.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
@@ -30,26 +24,14 @@ import { orderEvent } from "../support/grpc-calls.ts";
 import { part } from "../support/parts.ts";
 import { PATIENCE_MS } from "../support/patience.ts";
 import { PROMPT_TIMERS } from "../support/run/temporal.ts";
+import type { ServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
-import { eventually } from "../support/wait.ts";
+import { eventually, until } from "../support/wait.ts";
 
 /** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
-export interface FaultParts {
-  databaseUrl: string;
-  temporal: { address: string; namespace: string };
-  db: Db;
-  certificate: Certificate;
-  adminKey: string;
-  /** Settings for services on these parts: short times, and the authority of the local receivers. */
-  environment: Record<string, string>;
-  end(): Promise<void>;
-}
-
+export type FaultParts = Awaited<ReturnType<typeof startFaultParts>>;
 /** A PostgreSQL and a Temporal of a test file's own, to be killed. */
-export interface OwnFaultParts extends FaultParts {
-  postgres: EmbeddedPostgres;
-  temporal: EmbeddedTemporal & { namespace: string };
-}
+export type OwnFaultParts = Awaited<ReturnType<typeof startOwnFaultParts>>;
 
 /** Short times: four attempts take a few seconds, and what a killed worker held is taken over soon. */
 export const PACE = {
@@ -62,51 +44,45 @@ export const PACE = {
 };
 
 /** Makes a database and a namespace of a test file's own, of servers that nobody kills. */
-export async function startFaultParts(): Promise<FaultParts> {
-  const database = await createTestDatabase();
-  const temporal = await createNamespace();
-  return assemble({
-    databaseUrl: database.url,
-    temporal,
-    async end() {
-      await endSchedules(temporal);
-      await database.drop();
-    },
+export async function startFaultParts() {
+  const { url, drop } = await createTestDatabase();
+  const { temporal, leave } = await createNamespace();
+  return withSettings({ databaseUrl: url, temporal }, async () => {
+    await leave();
+    await drop();
   });
 }
 
 /** Starts a PostgreSQL and a Temporal in a folder of their own. */
-export async function startOwnFaultParts(): Promise<OwnFaultParts> {
+export async function startOwnFaultParts() {
   const dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-faults-"));
   const progress = () => {};
   const [postgres, server] = await Promise.all([
     startEmbeddedPostgres({ dataDir, progress, port: await anyPort() }),
     startEmbeddedTemporal({
-      dataDir,
-      progress,
-      port: await anyPort(),
-      uiPort: await anyPort(),
+      ...{ dataDir, progress, port: await anyPort(), uiPort: await anyPort() },
       searchAttributes: SEARCH_ATTRIBUTES,
       dynamicConfig: PROMPT_TIMERS,
     }),
   ]);
   const temporal = Object.assign(server, { namespace: "default" });
-  return assemble({
-    databaseUrl: postgres.url,
-    temporal,
-    postgres,
-    async end() {
-      await Promise.all([temporal.stop(), postgres.stop()]);
-      await removeDataDir(dataDir);
-      await rm(dataDir, { recursive: true, force: true });
-    },
+  return withSettings({ databaseUrl: postgres.url, temporal, postgres }, async () => {
+    await Promise.all([temporal.stop(), postgres.stop()]);
+    await removeDataDir(dataDir);
+    await rm(dataDir, { recursive: true, force: true });
   });
 }
 
+interface Namespace {
+  address: string;
+  namespace: string;
+}
+
 /** Adds what every test file's services need. */
-async function assemble<T extends Pick<FaultParts, "databaseUrl" | "temporal" | "end">>(
+async function withSettings<T extends { databaseUrl: string; temporal: Namespace }>(
   servers: T,
-): Promise<T & FaultParts> {
+  end: () => Promise<void>,
+) {
   const { databaseUrl, temporal } = servers;
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-authority-"));
   const authority = await createLocalAuthority();
@@ -114,30 +90,32 @@ async function assemble<T extends Pick<FaultParts, "databaseUrl" | "temporal" | 
   await writeFile(authorityFile, authority.cert);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
   const db = openDatabase(databaseUrl, { max: 2, applicationName: "test" });
+  const environment: Record<string, string> = {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS: temporal.address,
+    TEMPORAL_NAMESPACE: temporal.namespace,
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    ADMIN_KEY: adminKey,
+    NODE_EXTRA_CA_CERTS: authorityFile,
+    ...PACE,
+  };
   return {
     ...servers,
     db,
     adminKey,
     certificate: await authority.issue(["localhost", "127.0.0.1"]),
-    environment: {
-      DATABASE_URL: databaseUrl,
-      TEMPORAL_ADDRESS: temporal.address,
-      TEMPORAL_NAMESPACE: temporal.namespace,
-      SECRET_KEY: randomBytes(32).toString("base64"),
-      ADMIN_KEY: adminKey,
-      NODE_EXTRA_CA_CERTS: authorityFile,
-      ...PACE,
-    },
+    /** Settings for services on these parts: short times, and the authority of the local receivers. */
+    environment,
     async end() {
       await db.destroy();
-      await servers.end();
+      await end();
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
 
 /** A client of the parts' Temporal; its connection is the caller's to close. */
-export async function temporalClient({ temporal }: Pick<FaultParts, "temporal">): Promise<Client> {
+export async function temporalClient({ temporal }: { temporal: Namespace }): Promise<Client> {
   const connection = await Connection.connect({ address: temporal.address });
   return new Client({ connection, namespace: temporal.namespace });
 }
@@ -171,35 +149,24 @@ export async function holders(db: Db): Promise<number[]> {
   return found.map(({ pid }) => pid);
 }
 
-/** Makes a namespace of the run's Temporal that runs can be started in. */
-async function createNamespace(): Promise<FaultParts["temporal"]> {
-  const address = (await part("temporal")).address;
-  const namespace = `test-${randomUUID()}`;
-  const client = await temporalClient({ temporal: { address, namespace } });
-  try {
-    await client.workflowService.registerNamespace({
-      namespace,
-      workflowExecutionRetentionPeriod: msToTs("1 day"),
-    });
-    // The server learns of it a moment later.
-    await eventually(() => client.workflow.count());
-    await ensureSearchAttributes(client, namespace, createLogger("warn"));
-    return { address, namespace };
-  } finally {
-    await client.connection.close();
-  }
-}
-
-/** Ends what would start runs of a service that has ended. */
-async function endSchedules(temporal: FaultParts["temporal"]): Promise<void> {
+/** Makes a namespace of the run's Temporal that runs can be started in; `leave` ends what would start runs for ever. */
+async function createNamespace() {
+  const temporal = { address: (await part("temporal")).address, namespace: `test-${randomUUID()}` };
+  const { namespace } = temporal;
   const client = await temporalClient({ temporal });
-  try {
-    for await (const { scheduleId } of client.schedule.list()) {
-      await client.schedule.getHandle(scheduleId).delete();
-    }
-  } finally {
-    await client.connection.close();
-  }
+  const workflowExecutionRetentionPeriod = msToTs("1 day");
+  await client.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
+  // The server learns of it a moment later.
+  await eventually(() => client.workflow.count());
+  await ensureSearchAttributes(client, namespace, createLogger("warn"));
+  return {
+    temporal,
+    async leave() {
+      for await (const { scheduleId } of client.schedule.list())
+        await client.schedule.getHandle(scheduleId).delete();
+      await client.connection.close();
+    },
+  };
 }
 
 /** Registers a webhook, for OrderDispatched unless told otherwise. */
@@ -261,6 +228,13 @@ export async function untilAllFinal(db: Db): Promise<void> {
   const isFinal = ({ state }: { state: string }) => ["delivered", "failed", "cancelled"].includes(state);
   const check = async () => expect((await outcomes(db)).filter((each) => !isFinal(each))).toEqual([]);
   await vi.waitFor(check, { timeout: PATIENCE_MS, interval: 250 });
+}
+
+/** Waits until /readyz of each of the processes answers this status. */
+export async function untilReady(services: readonly ServiceProcess[], status: number): Promise<void> {
+  const readiness = async ({ httpPort }: ServiceProcess) =>
+    (await fetch(`http://127.0.0.1:${httpPort}/readyz`).catch(() => undefined))?.status;
+  await until(async () => (await Promise.all(services.map(readiness))).every((each) => each === status));
 }
 
 /**

@@ -5,22 +5,7 @@ import { orderEvent } from "../support/grpc-calls.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
 /** A caller that repeats what was not answered, under the same idempotency key, as callers are told to. */
-export interface Publisher {
-  /** Events whose publication was answered. */
-  published(): number;
-  /** Calls that failed and were repeated. */
-  repeated(): number;
-  /** Resolves once each of `count` more events has been answered. */
-  publish(count: number): Promise<void>;
-  /** Publishes so many events a second, whether those before are answered or not, until it is told to stop. */
-  steadily(perSecond: number): Steady;
-}
-
-/** Events that are published at a steady rate. */
-export interface Steady {
-  /** Resolves once each event has been answered. */
-  stop(): Promise<void>;
-}
+export type Publisher = ReturnType<typeof createPublisher>;
 
 /** At once; the API's own limits are not what is tested. */
 const CALLS = 8;
@@ -30,7 +15,7 @@ const PAUSE_MS = { min: 50, max: 2_000 };
 const TICK_MS = 20;
 
 /** @param nextPort where the next call is to go: APIs come back on other ports */
-export function createPublisher(nextPort: () => number, adminKey: string): Publisher {
+export function createPublisher(nextPort: () => number, adminKey: string) {
   let published = 0;
   let repeated = 0;
   const clients = new Map<number, Client<typeof EventService>>();
@@ -60,9 +45,12 @@ export function createPublisher(nextPort: () => number, adminKey: string): Publi
   }
 
   return {
+    /** Events whose publication was answered. */
     published: () => published,
+    /** Calls that failed and were repeated. */
     repeated: () => repeated,
-    async publish(count) {
+    /** Resolves once each of `count` more events has been answered. */
+    async publish(count: number): Promise<void> {
       let left = count;
       const caller = async () => {
         while (left > 0) {
@@ -72,7 +60,8 @@ export function createPublisher(nextPort: () => number, adminKey: string): Publi
       };
       await Promise.all(Array.from({ length: CALLS }, caller));
     },
-    steadily(perSecond) {
+    /** Publishes so many events a second, whether those before are answered or not, until it is told to stop. */
+    steadily(perSecond: number) {
       const began = performance.now();
       const calls: Promise<void>[] = [];
       const timer = setInterval(() => {
@@ -80,7 +69,8 @@ export function createPublisher(nextPort: () => number, adminKey: string): Publi
         while (calls.length < due) calls.push(one());
       }, TICK_MS);
       return {
-        async stop() {
+        /** Resolves once each event has been answered. */
+        async stop(): Promise<void> {
           clearInterval(timer);
           await Promise.all(calls);
         },

@@ -1,4 +1,7 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createLocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
@@ -6,12 +9,13 @@ import { NameResolver } from "../../src/delivery/http/name-resolver.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "../delivery/engine-parts.ts";
 import { type NameServer, startNameServer } from "../support/name-server.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { answers, byteASecond, GZIP_BOMB, gzipBomb, recovers, resets, resetsAmid } from "./misbehaviour.ts";
 import { setTrap, type Trap } from "./trap.ts";
 
 const DAY = 86_400_000;
 const HEALTHY = "healthy.example";
 const never = new AbortController().signal;
+/** Unpacks to a thousand times its size, and stays below what is read of a response while it is packed. */
+const GZIP_BOMB = gzipSync(Buffer.alloc(48 * 1024 * 1024));
 
 type Status = number | null;
 type Text = string | RegExp | null;
@@ -20,8 +24,7 @@ interface Case {
   title: string;
   /** 200 unless given. */
   reply?: Reply;
-  /** Whether its certificate is. */
-  isExpired?: boolean;
+  certificate?: "other host" | "expired" | "unknown authority";
   /** The name in its URL; localhost unless given. */
   host?: string;
   /** Status and error of each attempt; the delivery is delivered if the last one has no error and 2xx. */
@@ -32,64 +35,107 @@ interface Case {
   requests?: number;
 }
 
+/** Answers a status with headers and a short text. */
+const answers =
+  (status: number, headers: Record<string, string> = {}): Reply =>
+  (_request, response) => {
+    response.writeHead(status, headers).end(`answered ${status}`);
+    return undefined;
+  };
+
+/** Sends half of a long body and breaks the connection. */
+const resetsAmid =
+  (status: number): Reply =>
+  (_request, response) => {
+    response.writeHead(status, { "content-length": "100" }).write("half", () => response.socket?.destroy());
+    return undefined;
+  };
+
+/** Redirects to where nobody may connect. */
+const redirects = (status: number, to: (port: number) => string): Case => ({
+  title: `redirects by ${status}`,
+  reply: (request, response) => answers(status, { location: to(trap.port) })(request, response),
+  attempts: four(status, /^redirects are not followed$/),
+  responseStart: `answered ${status}`,
+});
+
 const four = (status: Status, error: Text): [Status, Text][] => Array(4).fill([status, error]);
-const LATE = /^no response within 1 s$/;
+const delivered: [Status, Text][] = [[200, null]];
 /** Without what the name resolves to. */
 const REFUSED = /^address refused: \w+\.example does not resolve to a public address(?!.*127)/;
 let trap: Trap;
 
+/** Gets no request. */
+const fails = (title: string, error: Text, how: Partial<Case>): Case => ({
+  ...{ title, attempts: four(null, error), requests: 0 },
+  ...how,
+});
+
 /** What test/delivery proves of one request holds over all attempts, and is recorded. */
 const CASES: Case[] = [
-  { title: "is well", host: HEALTHY, attempts: [[200, null]], responseStart: "answered 200" },
+  { title: "is well", host: HEALTHY, attempts: delivered, responseStart: "answered 200" },
   {
-    title: "answers 429 with Retry-After as a date",
-    reply: recovers(429, () => ({ "retry-after": new Date(Date.now() + 3_000).toUTCString() })),
-    // A date has whole seconds, and the answer may be long on its way.
-    attempts: [
-      [429, /^Retry-After: [123] s$/],
-      [200, null],
-    ],
+    title: "answers 429 with Retry-After",
+    reply: (request, response) =>
+      request.attempt > 1 ? 200 : answers(429, { "retry-after": "1" })(request, response),
+    attempts: [[429, "Retry-After: 1 s"], ...delivered],
     responseStart: "answered 429",
   },
+  { title: "answers 200 and resets", reply: resetsAmid(200), attempts: delivered, responseStart: "half" },
   {
-    title: "answers 503 and resets amid the response",
+    title: "answers 503 and resets",
     reply: resetsAmid(503),
     attempts: four(503, null),
     responseStart: "half",
   },
   {
     title: "resets the connection without a response",
-    reply: resets,
+    reply: (_request, response) => void response.socket?.destroy(),
     attempts: four(null, /^connection (reset|closed)/),
   },
-  { title: "never answers", reply: () => undefined, attempts: four(null, LATE) },
-  { title: "sends one byte a second", reply: byteASecond, attempts: [[200, null]], responseStart: /^x+$/ },
+  { title: "never answers", reply: () => undefined, attempts: four(null, /^no response within 1 s$/) },
+  {
+    title: "sends headers and then nothing",
+    reply: (_request, response) => void response.writeHead(200).flushHeaders(),
+    attempts: delivered,
+  },
+  {
+    title: "sends one byte a second",
+    async reply(_request, response) {
+      response.writeHead(200);
+      while (!response.destroyed) {
+        response.write("x");
+        await wait(1_000);
+      }
+      return undefined;
+    },
+    attempts: delivered,
+    responseStart: /^x+$/,
+  },
   {
     title: "sends a gzip bomb",
-    reply: gzipBomb,
-    attempts: [[200, null]],
+    reply(_request, response) {
+      response.writeHead(200, { "content-encoding": "gzip", "content-type": "text/plain" }).end(GZIP_BOMB);
+      return undefined;
+    },
+    attempts: delivered,
     // As it came: unpacked it would be nothing but zeros, shown as replacement characters.
     responseStart: GZIP_BOMB.subarray(0, 1_024).toString("utf8").replaceAll("\0", "\uFFFD"),
   },
-  {
-    title: "redirects to another address",
-    reply: (request, response) =>
-      answers(307, { location: `https://127.0.0.2:${trap.port}/` })(request, response),
-    attempts: four(307, /^redirects are not followed$/),
-    responseStart: "answered 307",
-  },
-  {
-    title: "shows an expired certificate",
-    isExpired: true,
-    attempts: four(null, /certificate has expired/),
-    requests: 0,
-  },
-  {
-    title: "has a name whose lookup hangs",
+  redirects(307, (port) => `http://localhost:${port}/`),
+  redirects(302, (port) => `https://127.0.0.2:${port}/`),
+  fails("shows a certificate for another host", /certificate is for another host/, {
+    certificate: "other host",
+  }),
+  fails("shows an expired certificate", /certificate has expired/, { certificate: "expired" }),
+  fails("shows a certificate of an unknown authority", /unknown authority/, {
+    certificate: "unknown authority",
+  }),
+  fails("has a name that does not resolve", /does not resolve/, { host: "none.example" }),
+  fails("has a name whose lookup hangs", /^DNS lookup of slow.example timed out after 1 s$/, {
     host: "slow.example",
-    attempts: four(null, /^DNS lookup of slow.example timed out after 1 s$/),
-    requests: 0,
-  },
+  }),
+  fails("has a name that resolves to a private address", REFUSED, { host: "private.example" }),
   {
     title: "has a name that changes between two lookups",
     host: "rebinding.example",
@@ -110,18 +156,25 @@ let lookups = 0;
 /** What the name server answers. */
 const ADDRESSES: Record<string, () => string[]> = {
   [HEALTHY]: () => ["127.0.0.1"],
+  "none.example": () => [],
+  "private.example": () => ["127.0.0.2"],
   "rebinding.example": () => {
     lookups += 1;
     return [lookups === 1 ? "127.0.0.1" : "127.0.0.2"];
   },
 };
 
-async function start({ title, isExpired, reply, host = "localhost" }: Case): Promise<string> {
+async function start({ title, certificate, reply, host = "localhost" }: Case): Promise<string> {
+  const authority =
+    certificate === "unknown authority" ? await createLocalAuthority() : await trustedAuthority();
   const past = { notBefore: new Date(Date.now() - 3 * DAY), notAfter: new Date(Date.now() - DAY) };
-  const authority = await trustedAuthority();
-  const receiver = await startReceiver(await authority.issue([host], isExpired ? past : {}), reply);
+  const issued = await authority.issue(
+    [certificate === "other host" ? "other.example" : host],
+    certificate === "expired" ? past : {},
+  );
+  const receiver = await startReceiver(issued, reply);
   receivers.set(title, receiver);
-  if (host === "rebinding.example") traps.push(await setTrap("127.0.0.2", receiver.port));
+  if (/private|rebinding/.test(host)) traps.push(await setTrap("127.0.0.2", receiver.port));
   return `https://${host}:${receiver.port}`;
 }
 
@@ -182,9 +235,8 @@ test.each(CASES)("a receiver that $title has the outcome and the record that it 
   expect(attempts.map(({ number, status, error }) => [number, status, error])).toEqual(
     expected.attempts.map(([status, error], index) => [index + 1, status, matching(error)]),
   );
-  const isDelivered = expected.attempts.at(-1)?.[0] === 200;
   expect(attempts[0]).toMatchObject({
-    state: isDelivered ? "delivered" : "failed",
+    state: expected.attempts.at(-1)?.[0] === 200 ? "delivered" : "failed",
     response_start: matching(responseStart),
   });
   expect(receivers.get(title)?.received).toHaveLength(requests);

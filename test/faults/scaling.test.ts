@@ -1,8 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { until } from "../support/wait.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import type { Ledger } from "./ledger.ts";
 import { checkAttempts, holders, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
@@ -20,79 +19,71 @@ const AFTERWARDS = 90 * RATE * WEBHOOKS;
 /** Long enough that a worker that is told to stop has something in flight. */
 const ANSWER_MS = 200;
 
-// workers.test.ts has workers that share and hand over in every run of the tests; here the time of each wait counts.
-describe.runIf(FULL_SIZE)("while workers come and go", () => {
-  let cluster: Cluster;
-  let ledger: Ledger;
+/** When its event was published: a delivery's id begins with that time, in milliseconds since 1970. */
+const publishedAt = (deliveryId: string) => Number.parseInt(deliveryId.replace("-", "").slice(0, 12), 16);
 
-  beforeAll(async () => {
-    cluster = await startCluster(AS_INSTALLED);
-    ledger = await cluster.ledger(ANSWER_MS);
-    for (let n = 0; n < WEBHOOKS; n += 1) await cluster.register(`${ledger.url}/${n}`);
+/** Resolves once each of the workers has been seen to hold deliveries. */
+async function untilAllDeliver({ db }: Cluster, ...workers: ServiceProcess[]): Promise<void> {
+  const idle = new Set(workers.map(({ pid }) => pid));
+  await until(async () => {
+    for (const pid of await holders(db)) idle.delete(pid);
+    return idle.size === 0;
   });
-  afterAll(() => cluster?.end());
+}
 
-  /** Resolves once so many more deliveries have arrived. */
-  async function untilMore(deliveries: number): Promise<void> {
-    const wanted = ledger.entries.length + deliveries;
-    await until(() => ledger.entries.length >= wanted);
+/** Changes the workers, of which one runs before and after; answers the one that runs then. */
+type Change = (cluster: Cluster, worker: ServiceProcess) => Promise<ServiceProcess>;
+
+const replaced =
+  (waits: boolean): Change =>
+  async (cluster, worker) => {
+    const ended = worker.end("SIGTERM");
+    if (waits) await ended;
+    const successor = await cluster.startWorker();
+    await untilAllDeliver(cluster, successor);
+    await ended;
+    return successor;
+  };
+
+// on-publish.test.ts and workers.test.ts have workers that share and hand over; here the time of each wait counts.
+test.runIf(FULL_SIZE).each<[string, number, Change]>([
+  [
+    "others come and go beside one that stays",
+    5_000,
+    async (cluster, worker) => {
+      await untilAllDeliver(cluster, worker, ...(await cluster.workers(2)));
+      await cluster.workers(0);
+      return worker;
+    },
+  ],
+  ["the only one stops before its successor starts", 20_000, replaced(true)],
+  ["the only one stops while its successor starts", 20_000, replaced(false)],
+])("of workers, %s, and each delivery arrives once, within %i ms", async (what, withinMs, change) => {
+  const cluster = await startCluster(AS_INSTALLED);
+  onTestFinished(() => cluster.end());
+  const { entries, url } = await cluster.ledger(ANSWER_MS);
+  for (let n = 0; n < WEBHOOKS; n += 1) await cluster.register(`${url}/${n}`);
+  const untilMore = (deliveries: number) => {
+    const wanted = entries.length + deliveries;
+    return until(() => entries.length >= wanted);
+  };
+  let worker = await cluster.startWorker();
+  const publishing = cluster.publisher.steadily(RATE);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await untilMore(SOME);
+    worker = await change(cluster, worker);
   }
-
-  /** Resolves once each of the workers has been seen to hold deliveries. */
-  async function untilAllDeliver(workers: readonly ServiceProcess[]): Promise<void> {
-    const idle = new Set(workers.map(({ pid }) => pid));
-    await until(async () => {
-      for (const pid of await holders(cluster.db)) idle.delete(pid);
-      return idle.size === 0;
-    });
-  }
-
-  /** When its event was published: a delivery's id begins with that time, in milliseconds since 1970. */
-  const publishedAt = (deliveryId: string) => Number.parseInt(deliveryId.replace("-", "").slice(0, 12), 16);
-
-  /** Publishes steadily while the workers change; each delivery arrives once, and waits for its request no longer than this. */
-  async function expectArrivals(what: string, withinMs: number, change: () => Promise<void>): Promise<void> {
-    const before = ledger.entries.length;
-    const publishing = cluster.publisher.steadily(RATE);
-    for (let round = 0; round < ROUNDS; round += 1) {
-      await untilMore(SOME);
-      await change();
-    }
-    await untilMore(AFTERWARDS);
-    await publishing.stop();
-    await untilAllFinal(cluster.db);
-    const n = WEBHOOKS * cluster.publisher.published();
-    expect(await outcomes(cluster.db)).toEqual([{ state: "delivered", attempts: 1, n }]);
-    expect(new Set(ledger.entries.map(({ deliveryId }) => deliveryId)).size).toBe(n);
-    expect(ledger.entries.length).toBe(n);
-    await checkAttempts(cluster.db);
-    const waits = ledger.entries.slice(before).map(({ deliveryId, at }) => at - publishedAt(deliveryId));
-    const longest = waits.reduce((most, wait) => Math.max(most, wait), 0);
-    tell(`${what}, ${ROUNDS} times, ${RATE} events/s: the longest wait was ${longest} ms`);
-    expect(longest).toBeLessThan(withinMs);
-  }
-
-  test("beside one that stays, each delivery arrives once, within 5 s", async () => {
-    const [first] = await cluster.workers(1);
-    await expectArrivals("1, 3 and 1 workers", 5_000, async () => {
-      await untilAllDeliver(await cluster.workers(3));
-      await cluster.workers(1);
-    });
-    await first?.end("SIGTERM");
-  });
-
-  test.each([
-    { how: "before its successor starts", meanwhile: false },
-    { how: "while its successor starts", meanwhile: true },
-  ])("and the only one stops $how, each delivery arrives once, within 20 s", async ({ how, meanwhile }) => {
-    let worker = await cluster.startWorker();
-    await expectArrivals(`the only worker stopped ${how}`, 20_000, async () => {
-      const ended = worker.end("SIGTERM");
-      if (!meanwhile) await ended;
-      worker = await cluster.startWorker();
-      await untilAllDeliver([worker]);
-      await ended;
-    });
-    await worker.end("SIGTERM");
-  });
+  await untilMore(AFTERWARDS);
+  await publishing.stop();
+  await untilAllFinal(cluster.db);
+  const n = WEBHOOKS * cluster.publisher.published();
+  expect(await outcomes(cluster.db)).toEqual([{ state: "delivered", attempts: 1, n }]);
+  expect([entries.length, new Set(entries.map(({ deliveryId }) => deliveryId)).size]).toEqual([n, n]);
+  await checkAttempts(cluster.db);
+  const longest = entries.reduce(
+    (most, { deliveryId, at }) => Math.max(most, at - publishedAt(deliveryId)),
+    0,
+  );
+  tell(`${what}, ${ROUNDS} times, ${RATE} events/s: the longest wait was ${longest} ms`);
+  expect(longest).toBeLessThan(withinMs);
 });

@@ -1,19 +1,17 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, createClient } from "@connectrpc/connect";
-import { afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, expect, onTestFinished, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { openDatabase, rows } from "../../src/db/database.ts";
+import { rows } from "../../src/db/database.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { failure } from "../support/failure.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
-import type { ServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
 import { until } from "../support/wait.ts";
-import { activityFailures } from "./activity-failures.ts";
-import { type Cluster, startCluster } from "./cluster.ts";
+import { useCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
-import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+import { checkAttempts, handleOfRun, outcomes, removeAll, untilAllFinal, untilReady } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
 /**
@@ -33,44 +31,42 @@ const PROMISED_MS = 1_000;
 /** A deadline as callers have it, in milliseconds. */
 const DEADLINE_MS = 5_000;
 
-/** Pumps work while it hangs, and what a busy machine keeps waiting is not taken for dead. */
-const LINGERING = { DISPATCH_ON_PUBLISH: "true", DISPATCH_INTERVAL: "5s", HEARTBEAT_TIMEOUT: "10s" };
-
-let cluster: Cluster | undefined;
-let gateway: DatabaseGateway | undefined;
-
+let gateway: DatabaseGateway;
+/** All processes reach their PostgreSQL by way of the gateway; `cluster.db` does not. */
+const cluster = await useCluster(async ({ databaseUrl }) => {
+  gateway = await startDatabaseGateway(databaseUrl);
+  return {
+    DATABASE_URL: gateway.url,
+    // Pumps work while it hangs, and what a busy machine keeps waiting is not taken for dead.
+    DISPATCH_ON_PUBLISH: "true",
+    DISPATCH_INTERVAL: "1h",
+    HEARTBEAT_TIMEOUT: "10s",
+    RETRY_INITIAL_DELAY: "2s",
+    RETRY_BACKOFF_COEFFICIENT: "1",
+    // Each webhook gets little at a time, so that much waits when it is paused.
+    DELIVERY_MAX_PER_WEBHOOK: "4",
+  };
+});
+const { db, publisher } = cluster;
+afterAll(() => gateway.close());
 afterEach(async () => {
-  gateway?.resume();
-  gateway?.delay(0);
-  await cluster?.end();
-  await gateway?.close();
+  gateway.resume();
+  gateway.delay(0);
+  await removeAll(db);
 });
 
-/** A cluster whose processes reach their PostgreSQL by way of a gateway; `cluster.db` does not. */
-async function start(settings: Record<string, string> = {}): Promise<[Cluster, DatabaseGateway]> {
-  cluster = await startCluster(async ({ databaseUrl }) => {
-    gateway = await startDatabaseGateway(databaseUrl);
-    return { DATABASE_URL: gateway.url, ...settings };
-  });
-  return [cluster, gateway as DatabaseGateway];
-}
-
-async function readiness({ httpPort }: ServiceProcess): Promise<number> {
-  return (await fetch(`http://127.0.0.1:${httpPort}/readyz`)).status;
-}
-
 /** What a caller over gRPC is told. */
-async function publishOnce({ api, adminKey }: Cluster): Promise<Code | undefined> {
-  const client = createClient(EventService, keyedTransport(api.grpcPort, adminKey));
+async function publishOnce(): Promise<Code | undefined> {
+  const client = createClient(EventService, keyedTransport(cluster.api.grpcPort, cluster.adminKey));
   const refused = await failure(client.publishEvent(orderEvent(), { timeoutMs: DEADLINE_MS }));
   return refused?.code;
 }
 
 /** The status that a caller over HTTP gets. */
-async function post({ api, adminKey }: Cluster, path: string, body: object): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${api.httpPort}${path}`, {
+async function post(path: string, body: object): Promise<number> {
+  const response = await fetch(`http://127.0.0.1:${cluster.api.httpPort}${path}`, {
     method: "POST",
-    headers: { "Content-Type": "application/json", "X-Service-Key": adminKey },
+    headers: { "Content-Type": "application/json", "X-Service-Key": cluster.adminKey },
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(DEADLINE_MS),
   });
@@ -79,113 +75,19 @@ async function post({ api, adminKey }: Cluster, path: string, body: object): Pro
 
 const requests = (ledgers: readonly Ledger[]) => ledgers.flatMap(({ entries }) => entries);
 
-/** Deliveries with requests that no attempt is recorded for: those that may be repeated, by id. */
-async function inDoubt({ db }: Cluster, ledgers: readonly Ledger[]): Promise<Set<string>> {
-  const recorded = await rows<{ id: string; n: number }>(
-    db,
-    "select delivery_id as id, count(*)::int as n from all_attempts group by 1",
-  );
-  const left = new Map(recorded.map(({ id, n }) => [id, n]));
-  const doubtful = new Set<string>();
-  for (const { deliveryId } of requests(ledgers)) {
-    const n = left.get(deliveryId) ?? 0;
-    if (n === 0) doubtful.add(deliveryId);
-    else left.set(deliveryId, n - 1);
-  }
-  return doubtful;
-}
-
-const exitCodes = (processes: readonly ServiceProcess[]) =>
-  processes.map(({ process: { exitCode } }) => exitCode);
-
-test.runIf(FULL_SIZE)(
-  "a database that hangs: callers are told UNAVAILABLE, nothing fails for it, and everything is delivered later",
-  async () => {
-    const [cluster, gateway] = await start(LINGERING);
-    const processes = [cluster.api, await cluster.startWorker(), await cluster.startWorker()];
-    const healthy = await cluster.ledger(ANSWER_MS);
-    const recovering = await cluster.ledger(ANSWER_MS, (_path, nth) => (nth === 1 ? 503 : 200));
-    const ledgers = [healthy, recovering];
-    await cluster.register(healthy.url);
-    const retried = await cluster.register(recovering.url);
-    const publishing = cluster.publisher.publish(EVENTS);
-    // Retries are under way too.
-    await until(() => recovering.entries.length > EVENTS / 4);
-
-    gateway.hang();
-    const hungAt = Date.now();
-    expect(await Promise.all([publishOnce(cluster), publishOnce(cluster)])).toEqual([
-      Code.Unavailable,
-      Code.Unavailable,
-    ]);
-    expect(await post(cluster, "/webhook.v1.EventService/PublishEvent", {})).toBe(503);
-    expect(await post(cluster, "/api/webhook", { process: 1, url: "https://receiver.example" })).toBe(503);
-    expect(await Promise.all(processes.map(readiness))).toEqual([503, 503, 503]);
-    const doubtful = await inDoubt(cluster, ledgers);
-    // The time itself is what is tested.
-    await wait(HANG_MS - (Date.now() - hungAt));
-    expect(requests(ledgers).filter(({ at }) => at > hungAt + PROMISED_MS)).toEqual([]);
-    expect(await post(cluster, "/webhook.v1.EventService/PublishEvent", {})).toBe(503);
-    expect(await Promise.all(processes.map(readiness))).toEqual([503, 503, 503]);
-    expect(exitCodes(processes)).toEqual([null, null, null]);
-    gateway.resume();
-    const resumedAt = Date.now();
-
-    await publishing;
-    await untilAllFinal(cluster.db);
-    const endedAfter = (Date.now() - resumedAt) / 1_000;
-    await checkAttempts(cluster.db);
-    const events = (await rows(cluster.db, "select from events")).length;
-    // A call that was refused may have been stored all the same.
-    expect(events).toBeGreaterThanOrEqual(cluster.publisher.published());
-    const deliveries = await rows<{ id: string; state: string; attempts: number; retried: boolean }>(
-      cluster.db,
-      "select id, state, attempts, webhook_id = :retried::bigint as retried from all_deliveries",
-      { retried },
-    );
-    expect(deliveries).toHaveLength(2 * events);
-    const unexpected = deliveries.filter(({ id, state, attempts, retried }) => {
-      if (state !== "delivered") return true;
-      // Where the request that failed was in doubt and is repeated, the repeat succeeds.
-      return attempts !== (retried ? 2 : 1) && !(attempts === 1 && doubtful.has(id));
-    });
-    expect(unexpected).toEqual([]);
-    const { repeats, invented } = await reconcile(cluster.db, ledgers);
-    expect(invented).toBe(0);
-    expect(repeats.filter(({ deliveryId }) => !doubtful.has(deliveryId))).toEqual([]);
-    expect(repeats.length).toBeLessThanOrEqual(doubtful.size);
-    expect(await activityFailures(cluster)).toEqual([]);
-    await until(async () => (await Promise.all(processes.map(readiness))).every((status) => status === 200));
-    expect(exitCodes(processes)).toEqual([null, null, null]);
-    tell(
-      `hung for ${HANG_MS / 1_000} s: ${doubtful.size} requests in doubt, ${repeats.length} repeated; ` +
-        `all ${events} events delivered ${endedAfter.toFixed(1)} s after`,
-    );
-  },
-);
-
 test("a database that is 50 ms away in each direction: nothing is sent twice, and a pause takes effect within a second", async () => {
-  // Each webhook gets little at a time, so that much waits when it is paused.
-  const [cluster, gateway] = await start({ DELIVERY_MAX_PER_WEBHOOK: "4" });
   gateway.delay(DELAY_MS);
-  const distant = openDatabase(gateway.url, { max: 1 });
-  await rows(distant, "select 1");
-  const asked = performance.now();
-  await rows(distant, "select 1");
-  expect(performance.now() - asked).toBeGreaterThanOrEqual(2 * DELAY_MS - 5);
-  await distant.destroy();
-
   const healthy = await cluster.ledger(ANSWER_MS);
   const recovering = await cluster.ledger(ANSWER_MS, (_path, nth) => (nth === 1 ? 503 : 200));
   // Its first requests wait for the pause.
   const pause = Promise.withResolvers<number>();
-  const paused = await cluster.ledger(4 * ANSWER_MS, () => pause.promise);
+  const paused = await cluster.ledger(8 * ANSWER_MS, () => pause.promise);
   const ledgers = [healthy, recovering, paused];
   const ids: bigint[] = [];
   for (const { url } of ledgers) ids.push(await cluster.register(url));
-  await cluster.publisher.publish(SLOW_EVENTS);
-  const worker = await cluster.startWorker();
-  const leases = () => rows(cluster.db, "select id from workers");
+  await publisher.publish(SLOW_EVENTS);
+  const [worker] = await cluster.workers(1);
+  const leases = () => rows(db, "select id from workers");
   const leasesBefore = await leases();
   expect(leasesBefore).toHaveLength(1);
   await until(() => paused.entries.length > 0);
@@ -202,20 +104,94 @@ test("a database that is 50 ms away in each direction: nothing is sent twice, an
   if (FULL_SIZE) expect(last - answeredAt).toBeLessThan(PROMISED_MS);
   await webhooks.resumeWebhook({ webhookId });
 
-  await untilAllFinal(cluster.db);
-  await checkAttempts(cluster.db);
-  expect(await outcomes(cluster.db)).toEqual([
+  await untilAllFinal(db);
+  await checkAttempts(db);
+  expect(await outcomes(db)).toEqual([
     { state: "delivered", attempts: 1, n: 2 * SLOW_EVENTS },
     { state: "delivered", attempts: 2, n: SLOW_EVENTS },
   ]);
-  const { repeats, invented } = await reconcile(cluster.db, ledgers);
-  expect({ requests: requests(ledgers).length, repeats, invented }).toEqual({
-    requests: 4 * SLOW_EVENTS,
-    repeats: [],
-    invented: 0,
-  });
+  const { repeats, invented } = await reconcile(db, ledgers);
+  expect([requests(ledgers).length, repeats, invented]).toEqual([4 * SLOW_EVENTS, [], 0]);
   expect(await leases()).toEqual(leasesBefore);
-  expect(await activityFailures(cluster)).toEqual([]);
-  expect(worker.process.exitCode).toBeNull();
+  expect(worker?.process.exitCode).toBeNull();
   tell(`50 ms per packet: the last request ${last - answeredAt} ms after the pause was answered`);
+});
+
+test.runIf(FULL_SIZE)(
+  "a database that hangs: callers are told UNAVAILABLE, nothing fails for it, and everything is delivered later",
+  async () => {
+    await cluster.workers(0);
+    const often = { DISPATCH_INTERVAL: "5s", DELIVERY_MAX_PER_WEBHOOK: "400" };
+    const workers = [await cluster.startWorker(often), await cluster.startWorker(often)];
+    onTestFinished(async () => void (await Promise.all(workers.map((worker) => worker.end("SIGTERM")))));
+    const processes = [cluster.api, ...workers];
+    const healthy = await cluster.ledger(ANSWER_MS);
+    const recovering = await cluster.ledger(ANSWER_MS, (_path, nth) => (nth === 1 ? 503 : 200));
+    const ledgers = [healthy, recovering];
+    await cluster.register(healthy.url);
+    const retried = await cluster.register(recovering.url);
+    const publishing = publisher.publish(EVENTS);
+    // Retries are under way too.
+    await until(() => recovering.entries.length > EVENTS / 4);
+
+    gateway.hang();
+    const hungAt = Date.now();
+    expect(await Promise.all([publishOnce(), publishOnce()])).toEqual([Code.Unavailable, Code.Unavailable]);
+    expect(await post("/webhook.v1.EventService/PublishEvent", {})).toBe(503);
+    expect(await post("/api/webhook", { process: 1, url: "https://receiver.example" })).toBe(503);
+    await untilReady(processes, 503);
+    // The time itself is what is tested.
+    await wait(HANG_MS - (Date.now() - hungAt));
+    expect(requests(ledgers).filter(({ at }) => at > hungAt + PROMISED_MS)).toEqual([]);
+    expect(await post("/webhook.v1.EventService/PublishEvent", {})).toBe(503);
+    await untilReady(processes, 503);
+    gateway.resume();
+    const resumedAt = Date.now();
+
+    await publishing;
+    await untilAllFinal(db);
+    const endedAfter = (Date.now() - resumedAt) / 1_000;
+    await checkAttempts(db);
+    const events = (await rows(db, "select from events")).length;
+    // A call that was refused may have been stored all the same.
+    expect(events).toBeGreaterThanOrEqual(EVENTS);
+    const wrong = await rows(
+      db,
+      `select id, state, attempts from all_deliveries
+        where state <> 'delivered' or attempts > case when webhook_id = :retried::bigint then 2 else 1 end`,
+      { retried },
+    );
+    expect(wrong).toEqual([]);
+    expect(await db("all_deliveries").count()).toEqual([{ count: BigInt(2 * events) }]);
+    // What the two workers could not record in time, 200 each at most, is sent again.
+    const { repeats, invented } = await reconcile(db, ledgers);
+    expect(invented).toBe(0);
+    expect(repeats.length).toBeLessThanOrEqual(2 * 200);
+    await untilReady(processes, 200);
+    expect(processes.map(({ process: { exitCode } }) => exitCode)).toEqual([null, null, null]);
+    tell(
+      `hung for ${HANG_MS / 1_000} s: ${repeats.length} repeated; ${events} events delivered ${endedAfter.toFixed(1)} s after`,
+    );
+  },
+);
+
+test("a worker that is killed while its run waits for the database: another one goes on with that run's retries", async () => {
+  const [worker] = await cluster.workers(1);
+  const { url } = await cluster.ledger(0, (_path, nth) => (nth <= 2 ? 503 : 200));
+  await cluster.register(url);
+  await publisher.publish(20);
+  await until(async () => (await outcomes(db)).every(({ state }) => state === "retrying"));
+  gateway.hang();
+  const run = await handleOfRun(cluster, "id in (select run_id from retries)");
+  const asks = async () => (await run.pending("listUndelivered")).length > 0;
+  // Asked again and again; the answer does not come any more.
+  await until(asks);
+  const retries = await rows(db, "select id, run_id from retries order by id");
+  await worker?.end("SIGKILL");
+  gateway.resume();
+  expect(await asks()).toBe(true);
+  await cluster.workers(1);
+  await untilAllFinal(db);
+  expect(await outcomes(db)).toEqual([{ state: "delivered", attempts: 3, n: 20 }]);
+  expect(await rows(db, "select id, run_id from deliveries order by id")).toEqual(retries);
 });

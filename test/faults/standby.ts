@@ -13,7 +13,7 @@ import {
   postmasterMarker,
 } from "../../src/embedded/postgres/postmaster.ts";
 import { launch, type ServerDefinition } from "../../src/embedded/process/server-process.ts";
-import { type ServerControl, supervise } from "../../src/embedded/process/supervise.ts";
+import { supervise } from "../../src/embedded/process/supervise.ts";
 import { anyPort } from "../support/any-port.ts";
 import { until } from "../support/wait.ts";
 
@@ -23,15 +23,10 @@ const NAME = "standby";
 const NOT_COPIED = ["postmaster.pid", "postmaster.opts", "pg_wal", "pg_replslot"];
 
 /** A copy of a PostgreSQL that follows it: each transaction is in both before its end is told. */
-export interface Standby extends ServerControl {
-  /** Address of the service's database in it; only reads until it is promoted. */
-  url: string;
-  /** Makes it take writes; the other one must have ended for good. */
-  promote(): Promise<void>;
-}
+export type Standby = Awaited<ReturnType<typeof startStandby>>;
 
 /** Makes a standby of a running PostgreSQL, below its folder, and makes the replication synchronous. */
-export async function startStandby(primary: EmbeddedPostgres): Promise<Standby> {
+export async function startStandby(primary: EmbeddedPostgres) {
   const port = await anyPort();
   const at = (url: string) => Object.assign(new URL(url), { port: String(port) }).href;
   return withSuperuser(primary.superuserUrl, async (ask) => {
@@ -52,20 +47,16 @@ export async function startStandby(primary: EmbeddedPostgres): Promise<Standby> 
     await ask(`alter system set synchronous_standby_names = '${NAME}'`);
     await ask("select pg_reload_conf()");
     await until(() => isAt("sync_state", "sync"));
-    return {
+    return Object.assign(control, {
+      /** Address of the service's database in it; only reads until it is promoted. */
       url: at(primary.url),
-      get pid() {
-        return control.pid;
-      },
-      stop: control.stop,
-      kill: control.kill,
-      restart: control.restart,
+      /** Makes it take writes; the other one must have ended for good. */
       promote: () =>
         withSuperuser(at(primary.superuserUrl), async (promote) => {
           const [promoted] = await promote("select pg_promote(true, 60) as done");
           if (promoted?.done !== true) throw new Error("the standby was not promoted within 60 s");
         }),
-    };
+    });
   });
 }
 

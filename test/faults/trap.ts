@@ -2,15 +2,10 @@ import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 
 /** A listener that nobody may connect to. */
-export interface Trap {
-  port: number;
-  /** Connections that came all the same. */
-  connections(): number;
-  close(): Promise<void>;
-}
+export type Trap = Awaited<ReturnType<typeof setTrap>>;
 
 /** Listens on the address; whoever connects is counted and sent away. */
-export async function setTrap(address: string, port = 0): Promise<Trap> {
+export async function setTrap(address: string, port = 0) {
   let connections = 0;
   const server = createServer((socket) => {
     connections += 1;
@@ -19,8 +14,9 @@ export async function setTrap(address: string, port = 0): Promise<Trap> {
   await once(server, "listening");
   return {
     port: (server.address() as AddressInfo).port,
+    /** Connections that came all the same. */
     connections: () => connections,
-    close: () => new Promise((resolve) => server.close(() => resolve())),
+    close: () => new Promise<void>((resolve) => server.close(() => resolve())),
   };
 }
 
