@@ -21,11 +21,6 @@ const INCLUDED: Record<string, string[]> = {
   deploy: [DEPLOY],
   "record-histories": ["test/upgrade/record-histories.ts"],
 };
-/**
- * The file that needs a process of its own, which it limits. All others leave nothing behind in theirs, so that it can go on to
- * the next file: starting one and loading the service takes a second and a half.
- */
-const APART = ["test/faults/small-memory.test.ts"];
 /** Modes whose tests take as long as they need: those of a release, which measure or try much. */
 const LONG = ["full", "fuzz", "deploy", "record-histories"];
 const LONG_MS = 4 * 3_600_000;
@@ -33,7 +28,10 @@ const LONG_MS = 4 * 3_600_000;
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
 
-/** Tests that share a process with others, or not. */
+/**
+ * A project whose files each have a process, or share one: they leave nothing behind in it, and to start a process and load
+ * the service takes a second and a half.
+ */
 function project(
   name: string,
   isolate: boolean,
@@ -72,8 +70,7 @@ const COMPONENTS = {
 function projectsOf(mode: string): TestProjectInlineConfiguration[] {
   const included = INCLUDED[mode];
   if (included) return [project("apart", true, included, LONG.includes(mode) ? { limitMs: LONG_MS } : {})];
-  if (mode === "all")
-    return [project("apart", true, APART), project("together", false, SLOW, { exclude: APART })];
+  if (mode === "all") return [project("together", false, SLOW)];
   return [COMPONENTS, project("together", false, ["test/**/*.test.ts"], { exclude: [...SLOW, DEPLOY] })];
 }
 

@@ -34,6 +34,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   });
   const parts = new RunParts(folder);
   const server = createServer(async ({ url = "/" }, response) => {
+    // On a slow machine, a client asks over a connection that is just being closed as idle.
+    response.setHeader("connection", "close");
     try {
       response.end(JSON.stringify(await parts.find(url.slice(1) as keyof Parts)));
     } catch (error) {
