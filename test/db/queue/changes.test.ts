@@ -87,12 +87,9 @@ test("a webhook is stopped while it is paused, unless only its test delivery is 
   expect(await stopped()).toEqual([paused]);
   expect(await stopped({ onlyId: test })).toEqual([]);
   expect(await stopped({ onlyId: randomUUID() })).toEqual([paused]);
+  const stale = { id: live, revision: 0n };
   const missing = { id: 1_000_000n, revision: 1n };
-  expect(await loadStopped(db, [held, { id: live, revision: 0n }, missing])).toEqual([
-    live,
-    paused,
-    missing.id,
-  ]);
+  expect(await loadStopped(db, [held, stale, missing])).toEqual([live, paused, missing.id]);
   expect(await loadStopped(db, [])).toEqual([]);
 });
 

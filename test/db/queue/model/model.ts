@@ -90,6 +90,8 @@ export interface ModelReplay {
   readonly queued: Set<string>;
   /** Where deliveries were when it was started. */
   readonly places: ReadonlyMap<string, Place>;
+  /** The ids of the deliveries that have changed since then. */
+  readonly changed: Set<string>;
 }
 
 /** What a step does to deliveries. */
@@ -278,6 +280,7 @@ export class StorageModel {
       const change: Change = [before.places.get(id) ?? null, after.places.get(id) ?? null];
       if (isSame(...change)) continue;
       changed.push(change);
+      for (const replay of this.replays) replay.changed.add(id);
       const inWords = `${this.nameOf(id)}: ${change.map((place) => this.#inWords(place)).join(" → ")}`;
       this.log.push(`    ${inWords}`);
       expect(effect.may(...change), inWords).toBe(true);
