@@ -37,10 +37,9 @@ test("an event tells its publisher, user, times and payload, and how many delive
   const { eventId, idempotencyKey, of } = await publish();
   await changeDelivery(db, of(webhook), { state: "failed", attempts: 4 });
   const { event, payload, deliveries: counts } = await deliveries.getEvent({ eventId });
-  expect(event).toMatchObject({
-    ...{ id: eventId, process: 1, userId: "tenant-7", time: TIME, subject: "SO-7", idempotencyKey },
-    ...{ apiKeyId: api.adminKeyId, apiKeyName: "admin", erased: false, test: false },
-  });
+  const about = { id: eventId, process: 1, userId: "tenant-7", time: TIME, subject: "SO-7" };
+  expect(event).toMatchObject({ ...about, idempotencyKey, erased: false, test: false });
+  expect(event).toMatchObject({ apiKeyId: api.adminKeyId, apiKeyName: "admin" });
   expect(timestampDate(event?.published as never)).toEqual(timeOfId(eventId));
   expect(payload).toContain('"OrderId":9007199254740993');
   const { PENDING, FAILED } = DeliveryState;

@@ -129,7 +129,9 @@ describe("the cookie's name and Secure", () => {
     const headers = { "content-type": "application/json", ...OWN_PAGE };
     const ask = (method: string, message: object, cookie = "") =>
       dispatcher.request({
-        ...{ origin: secure.url, path: `/${method}`, method: "POST" },
+        origin: secure.url,
+        path: `/${method}`,
+        method: "POST",
         headers: { ...headers, cookie },
         body: JSON.stringify(message),
       });

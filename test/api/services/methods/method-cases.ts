@@ -101,7 +101,11 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     "WebhookService.UpdateWebhook": {
       request: async () => ({
         ...(await withSettings("requestSettings").request()),
-        ...{ name: "Shop", url: freshUrl(), rateLimit: 7, paused: true, filter: 'user_id == "u"' },
+        name: "Shop",
+        url: freshUrl(),
+        rateLimit: 7,
+        paused: true,
+        filter: 'user_id == "u"',
         circuitBreaker: { enabled: true },
       }),
       others: withSettings("requestSettings").others,

@@ -62,12 +62,11 @@ await db("runs").insert([
 ]);
 
 test("the overview counts open deliveries by state, the log's by outcome, and what happened in the last day", async () => {
-  expect((await stats.getOverview({})).overview).toMatchObject({
-    ...{ pending: 3n, delivering: 1n, retrying: 2n, failed: 11n, cancelled: 1n },
-    ...{ attemptsLastDay: 13n, deliveredLastDay: 7n, failedLastDay: 1n },
-    ...{ attemptsPreviousDay: 100n, deliveredPreviousDay: 90n, failedPreviousDay: 10n },
-    failedAttemptsPreviousDay: 10n,
-  });
+  const { overview } = await stats.getOverview({});
+  expect(overview).toMatchObject({ pending: 3n, delivering: 1n, retrying: 2n, failed: 11n, cancelled: 1n });
+  expect(overview).toMatchObject({ attemptsLastDay: 13n, deliveredLastDay: 7n, failedLastDay: 1n });
+  const previous = { attemptsPreviousDay: 100n, deliveredPreviousDay: 90n, failedPreviousDay: 10n };
+  expect(overview).toMatchObject({ ...previous, failedAttemptsPreviousDay: 10n });
 });
 
 test("the history has the last day in equal spans, those in which nothing happened too", async () => {

@@ -8,10 +8,8 @@ import { expectWithin, timed } from "../../../support/database-time.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const { CLOSED, OPEN, DISABLED } = CircuitBreakerState;
-const DEFAULTS = {
-  ...{ enabled: true, disableOnGone: false, resendFailed: false },
-  ...{ failures: 10, failingSeconds: 1_800, probeSeconds: 60, disableSeconds: 432_000 },
-};
+const NUMBERS = { failures: 10, failingSeconds: 1_800, probeSeconds: 60, disableSeconds: 432_000 };
+const DEFAULTS = { enabled: true, ...NUMBERS, disableOnGone: false, resendFailed: false };
 
 const api = await useApi();
 const { db } = api.context;
@@ -84,13 +82,11 @@ test("the audit log has the settings, each change of the breaker by the service,
   const field = "circuit_breaker_state";
   const settings = expect.stringContaining("failures 10, failingSeconds 1800");
   const reason = { field: "reason", after: "10 attempts in a row have failed, over 31 minutes" };
+  const opening = [{ field, before: "closed", after: "open" }, reason];
   const { WEBHOOK_RESUMED, WEBHOOK_BREAKER_OPENED, WEBHOOK_UPDATED } = AuditAction;
   expect(entries).toMatchObject([
     { action: WEBHOOK_RESUMED, byOperator: false, changes: [{ field, before: "open" }] },
-    {
-      ...{ action: WEBHOOK_BREAKER_OPENED, byOperator: true },
-      changes: [{ field, before: "closed", after: "open" }, reason],
-    },
+    { action: WEBHOOK_BREAKER_OPENED, byOperator: true, changes: opening },
     { action: WEBHOOK_UPDATED, changes: [{ field: "circuit_breaker", after: settings }] },
   ]);
 });

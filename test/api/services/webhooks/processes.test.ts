@@ -40,8 +40,11 @@ test.each(["/api", "/api/v1", "/api/v2"])(
     expect([status, envelope.Data]).toEqual([
       200,
       processes.map(({ number, name, description, sample, schema }) => ({
-        ...{ Number: number, Name: name, Description: description },
-        ...{ Sample: JSON.parse(sample), Schema: JSON.parse(schema) },
+        Number: number,
+        Name: name,
+        Description: description,
+        Sample: JSON.parse(sample),
+        Schema: JSON.parse(schema),
       })),
     ]);
     // To the letter: numbers with every digit, keys in their order.

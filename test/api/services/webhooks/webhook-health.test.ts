@@ -63,10 +63,9 @@ test("the list has each webhook's health and is narrowed by it; a key of an app 
 
 test("the overview counts webhooks by health, and attempts that failed though all will be retried", async () => {
   const { stats } = api;
-  expect((await stats.getOverview({})).overview).toMatchObject({
-    ...{ healthyWebhooks: 1n, degradedWebhooks: 1n, failingWebhooks: 1n },
-    ...{ attemptsLastDay: 5n, failedAttemptsLastDay: 3n, failed: 0n },
-  });
+  const { overview } = await stats.getOverview({});
+  expect(overview).toMatchObject({ healthyWebhooks: 1n, degradedWebhooks: 1n, failingWebhooks: 1n });
+  expect(overview).toMatchObject({ attemptsLastDay: 5n, failedAttemptsLastDay: 3n, failed: 0n });
   const { buckets } = await stats.getHistory({ buckets: 24 });
   expect(buckets.at(-1)).toMatchObject({ attempts: 5n, failedAttempts: 3n, delivered: 2n, failed: 0n });
   const { webhooks: each } = await stats.listWebhookStats({});
