@@ -4,41 +4,23 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, onTestFinished } from "vitest";
+import { expect } from "vitest";
 import { ONLY, type TestApi } from "../support/test-api.ts";
 import { loseFirstAnswer } from "./broken-answer.ts";
 
 export const root = fileURLToPath(new URL("../..", import.meta.url));
 export const examples = path.join(root, "clients/examples");
-/** What docs/clients.md tells dependents to install with the package, by its folder here. */
-export const DOCUMENTED = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
+/** What docs/clients.md tells dependents to install with the package. */
+const DOCUMENTED = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
 /** What else the examples need. */
 const BESIDE = ["@grpc/grpc-js", "@grpc/proto-loader", "@types/node", "@types/pg", "pg"];
 /** The options by which the examples and the declarations are checked. */
-export const STRICT = [
-  "--noEmit",
-  "--strict",
-  "--module",
-  "nodenext",
-  "--target",
-  "es2022",
-  "--types",
-  "node",
-];
+export const STRICT = "--noEmit --strict --module nodenext --target es2022 --types node".split(" ");
 export const tsc = path.join(root, "node_modules/.bin/tsc");
 const URL_LISTED = "https://receiver.example/clients";
 
 /** A project that depends on the client package. */
-export interface Dependent {
-  folder: string;
-  /** What its programs are told of the service. */
-  environment: NodeJS.ProcessEnv;
-  /** Runs a program in the project. Answers what it printed, when it ended well. */
-  run(program: string, args: string[], options?: { cwd?: string; env?: NodeJS.ProcessEnv }): Promise<string>;
-  /** Copies an example to the project, under its own name or another. */
-  copy(example: string, name?: string): Promise<void>;
-  remove(): Promise<void>;
-}
+export type Dependent = Awaited<ReturnType<typeof createDependent>>;
 
 const run = async (program: string, args: string[], options: { cwd: string; env?: NodeJS.ProcessEnv }) =>
   (await promisify(execFile)(program, args, options)).stdout;
@@ -48,7 +30,7 @@ const run = async (program: string, args: string[], options: { cwd: string; env?
  * folders below node_modules are given, as npm installs it with their packages, without the network and without leave to break
  * what a package asks of its peers.
  */
-export async function createDependent(api: TestApi, installed?: readonly string[]): Promise<Dependent> {
+export async function createDependent(api: TestApi, installed?: readonly string[]) {
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-dependent-"));
   await run(process.execPath, ["scripts/build-client.ts"], { cwd: root });
   const pack = async (each: string) => {
@@ -72,7 +54,7 @@ export async function createDependent(api: TestApi, installed?: readonly string[
     await symlink(path.join(root, "node_modules", name), place, "junction");
   }
   await api.rest("POST", "/api/webhook", { json: { process: 1, url: URL_LISTED } });
-  const environment = {
+  const environment: NodeJS.ProcessEnv = {
     ...process.env,
     WEBHOOK_URL: api.url,
     WEBHOOK_GRPC: `127.0.0.1:${api.grpcPort}`,
@@ -82,10 +64,16 @@ export async function createDependent(api: TestApi, installed?: readonly string[
   };
   return {
     folder,
+    /** What its programs are told of the service. */
     environment,
-    run: (program, args, { cwd = folder, env = {} } = {}) =>
-      run(program, args, { cwd, env: { ...environment, ...env } }),
-    copy: (example, name = path.basename(example)) =>
+    /** Runs a program in the project. Answers what it printed, when it ended well. */
+    run: (
+      program: string,
+      args: string[],
+      { cwd = folder, env = {} }: { cwd?: string; env?: NodeJS.ProcessEnv } = {},
+    ) => run(program, args, { cwd, env: { ...environment, ...env } }),
+    /** Copies an example to the project, under its own name or another. */
+    copy: (example: string, name = path.basename(example)) =>
       copyFile(path.join(examples, example), path.join(folder, name)),
     remove: () => rm(folder, { recursive: true, force: true }),
   };
@@ -106,7 +94,6 @@ export async function expectPublishing(
 ): Promise<void> {
   const { secret } = await api.key({ permissions: ONLY.publish });
   const proxy = await loseFirstAnswer(api.grpcPort as number);
-  onTestFinished(() => proxy.close());
   const printed = await runExample({ WEBHOOK_KEY: secret, WEBHOOK_GRPC: proxy.address });
   const stored = await api.context.db("events").whereLike("idempotency_key", `${language}-%`);
   expect(stored).toHaveLength(1_002);

@@ -6,12 +6,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 /** What the examples in Python need, as docs/clients.md names them. */
-const PYTHON_PACKAGES = [
-  "grpcio==1.85.1",
-  "grpcio-tools==1.85.1",
-  "grpcio-status==1.85.1",
-  "googleapis-common-protos==1.76.0",
-];
+const PYTHON_PACKAGES =
+  "grpcio==1.85.1 grpcio-tools==1.85.1 grpcio-status==1.85.1 googleapis-common-protos==1.76.0".split(" ");
 
 const CACHE = fileURLToPath(new URL("../../.cache/clients", import.meta.url));
 
