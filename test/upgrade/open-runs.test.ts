@@ -82,44 +82,30 @@ test("an open run that has not come to the change goes on when the release is ro
 });
 
 test.runIf(FULL_SIZE)(
-  "a run that has made the change waits after a roll back until the newer release is back",
+  "a run that has made the change waits after a roll back, the next run makes its retries once its lease has expired, and the newer release ends it",
   async () => {
     await deploy(changed.first);
     const waiting = await startWaitingRun();
-    expect(await stepsSoFar(waiting.run)).toContain("patch ask-first");
+    const { run, receiver } = waiting;
+    expect(await stepsSoFar(run)).toContain("patch ask-first");
     await deploy();
-    await untilStep(waiting.run, FAILED_TASK);
-    const { events } = await waiting.run.fetchHistory();
+    await untilStep(run, FAILED_TASK);
+    const { events } = await run.fetchHistory();
     const failures = events?.flatMap(
       (event) => event.workflowTaskFailedEventAttributes?.failure?.message ?? [],
     );
     expect(failures).toContainEqual(expect.stringContaining("TMPRL1100"));
-    expect(waiting.receiver.received).toHaveLength(1);
-    const query = `TemporalChangeVersion = "ask-first" and ExecutionStatus = "Running" and WorkflowId = "${waiting.run.workflowId}"`;
+    expect(receiver.received).toHaveLength(1);
+    const query = `TemporalChangeVersion = "ask-first" and ExecutionStatus = "Running" and WorkflowId = "${run.workflowId}"`;
     await expect.poll(async () => (await service.temporal.workflow.count(query)).count).toBe(1);
-    await deploy(changed.first);
-    await expectUnaffected(waiting);
-  },
-);
-
-test.runIf(FULL_SIZE)(
-  "the retries of a run that waits after a roll back are made by the next run once its lease has expired",
-  async () => {
-    await deploy(changed.first);
-    const waiting = await startWaitingRun();
-    await deploy();
-    await untilStep(waiting.run, FAILED_TASK);
     // As if the time had passed.
-    const { workflowId } = waiting.run;
-    await service
-      .db("runs")
-      .where({ workflow_id: workflowId })
-      .update({ lease_until: new Date(0) });
+    const runs = service.db("runs").where({ workflow_id: run.workflowId });
+    await runs.update({ lease_until: new Date(0) });
     await service.db("retries").update({ due: new Date() });
     expect(await service.dispatch()).toMatchObject({ sent: 2, delivered: 1 });
     await expectDelivered(waiting);
     // Once the newer release is back it finds nothing left to do.
     await deploy(changed.first);
-    expect(await waiting.run.result()).toMatchObject({ sent: 1, delivered: 0 });
+    expect(await run.result()).toMatchObject({ sent: 1, delivered: 0 });
   },
 );

@@ -11,6 +11,8 @@ import { misfits, storedHistories, textsOf } from "./stored-histories.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const stored = await storedHistories();
+const latest = stored.filter(({ release }) => release === RELEASED.version);
+const earlier = stored.filter(({ release }) => release !== RELEASED.version);
 // What replays log of histories that are meant to fail.
 quietRuntime();
 
@@ -30,7 +32,7 @@ async function patchIds(): Promise<string[]> {
 }
 
 test("every patch of the workflows is a step of a shape, so that a release stores a history with it", async () => {
-  const steps = new Set(Object.values(SHAPES).flatMap((shape) => Object.keys(shape)));
+  const steps = new Set(Object.values(SHAPES).flat());
   const ids = await patchIds();
   expect(ids.length).toBeGreaterThan(0);
   expect(ids.filter((id) => !steps.has(`patch ${id}`))).toEqual([]);
@@ -42,7 +44,7 @@ test("docs/operations.md names every patch of the workflows, for roll backs", as
 });
 
 test("the released version has stored histories, of the shapes that their names say", () => {
-  expect(stored.filter(({ release }) => release === RELEASED.version).length).toBeGreaterThan(20);
+  expect(latest.length).toBeGreaterThan(20);
   for (const { shape, history } of stored) assertShape(shape, history);
 });
 
@@ -56,16 +58,20 @@ test("stored histories name no machine, path or secret", () => {
   }
 });
 
-test("the workflows replay every stored history of every release", async () => {
-  const code = await readFile((await part("workflows")).bundle, "utf8");
-  expect(await misfits(code, stored)).toEqual({});
-});
+// test/workflows/stored-histories.test.ts replays those of the latest release.
+test.skipIf(earlier.length === 0)(
+  "the workflows replay every stored history of every earlier release",
+  async () => {
+    const code = await readFile((await part("workflows")).bundle, "utf8");
+    expect(await misfits(code, earlier)).toEqual({});
+  },
+);
 
-test("a workflow with another activity fits no stored history of its type, and with patched() it fits all", async () => {
-  const dispatches = stored.filter((one) => workflowTypeOf(one.history) === "dispatchPendingDeliveries");
-  const changed = await misfits((await bundleChanged(ASK_FIRST)).code, stored);
+test("a workflow with another activity fits no history of its type of the release, and with patched() it fits all", async () => {
+  const dispatches = latest.filter((one) => workflowTypeOf(one.history) === "dispatchPendingDeliveries");
+  const changed = await misfits((await bundleChanged(ASK_FIRST)).code, latest);
   expect(Object.keys(changed)).toEqual(dispatches.map(({ release, shape }) => `${release}/${shape}`));
   for (const reason of Object.values(changed)) expect(reason).toMatch(/^DeterminismViolationError/);
   const { code } = await bundleChanged(behindPatch("ask-first", ASK_FIRST));
-  expect(await misfits(code, stored)).toEqual({});
+  expect(await misfits(code, latest)).toEqual({});
 });

@@ -67,7 +67,7 @@ export async function misfits(
 
 /** Writes a history, an event a line, without what tells about the machine: its name, process ids, stack traces. */
 async function storeHistory(shape: string, history: History): Promise<void> {
-  const { events } = scrub(JSON.parse(historyToJSON(history)), new Processes()) as { events: unknown[] };
+  const { events } = scrub(JSON.parse(historyToJSON(history)), renamer()) as { events: unknown[] };
   await mkdir(RECORDINGS, { recursive: true });
   const lines = events.map((event) => JSON.stringify(event));
   await writeFile(path.join(RECORDINGS, `${shape}.json`), `{"events":[\n${lines.join(",\n")}\n]}\n`);
@@ -80,37 +80,25 @@ export function textsOf(value: unknown): string[] {
   return typeof value === "object" && value !== null ? Object.values(value).flatMap(textsOf) : [];
 }
 
-/** Numbers processes from 1, in the order in which they are first named. */
-class Processes {
-  readonly #numbers = new Map<string, number>();
-
-  /** `123@host` and `host/123`, as Temporal's SDK and this service name a process. */
-  rename(text: string): string {
-    const host = hostname().replaceAll(".", "\\.");
-    return text
-      .replace(new RegExp(`(\\d+)@${host}`, "g"), (_, pid: string) => `${this.#numberOf(pid)}@worker`)
-      .replace(new RegExp(`${host}/(\\d+)`, "g"), (_, pid: string) => `worker/${this.#numberOf(pid)}`);
-  }
-
-  #numberOf(pid: string): number {
-    const known = this.#numbers.get(pid) ?? this.#numbers.size + 1;
-    this.#numbers.set(pid, known);
-    return known;
-  }
+/** Renames `123@host` and `host/123`, by which Temporal's SDK and this service name a process: 1 is the first one named. */
+function renamer(): (text: string) => string {
+  const host = hostname().replaceAll(".", "\\.");
+  const pids: string[] = [];
+  const numberOf = (pid: string) => (pids.includes(pid) ? pids.indexOf(pid) + 1 : pids.push(pid));
+  return (text) =>
+    text
+      .replace(new RegExp(`(\\d+)@${host}`, "g"), (_, pid: string) => `${numberOf(pid)}@worker`)
+      .replace(new RegExp(`${host}/(\\d+)`, "g"), (_, pid: string) => `worker/${numberOf(pid)}`);
 }
 
-function scrub(value: unknown, processes: Processes): unknown {
-  if (typeof value === "string") return processes.rename(value);
-  if (Array.isArray(value)) return value.map((item) => scrub(item, processes));
+function scrub(value: unknown, rename: (text: string) => string): unknown {
+  if (typeof value === "string") return rename(value);
+  if (Array.isArray(value)) return value.map((item) => scrub(item, rename));
   if (typeof value !== "object" || value === null) return value;
-  const kept = Object.entries(value).filter(([name]) => name !== "stackTrace");
-  if (isPayload(value)) {
-    const data = processes.rename(Buffer.from(value.data, "base64").toString());
+  if ("metadata" in value && "data" in value && typeof value.data === "string") {
+    const data = rename(Buffer.from(value.data, "base64").toString());
     return { ...value, data: Buffer.from(data).toString("base64") };
   }
-  return Object.fromEntries(kept.map(([name, of]) => [name, scrub(of, processes)]));
-}
-
-function isPayload(value: object): value is { data: string } {
-  return "metadata" in value && "data" in value && typeof value.data === "string";
+  const kept = Object.entries(value).filter(([name]) => name !== "stackTrace");
+  return Object.fromEntries(kept.map(([name, of]) => [name, scrub(of, rename)]));
 }
