@@ -1,26 +1,22 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { Result } from "../../bench/parts/results.ts";
 import { node, startProgram } from "../support/program.ts";
+import { newFolder } from "./project.ts";
 
 /** Runs the bench. If the test ends before it, the bench is told to stop, and stops the servers that it has started. */
 function bench(...args: string[]) {
   const program = startProgram(node("bench/main.ts", ...args));
-  onTestFinished(async () => {
-    await program.end("SIGTERM");
-  });
+  onTestFinished(async () => void (await program.end("SIGTERM")));
   return program;
 }
 
 test("the bench measures what it is told to, prints a table and writes what it found", async () => {
-  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-bench-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
-  const sizes = ["--count", "50", "--repeats", "1"];
-  const { ended, printed } = bench("publish-small", ...sizes, "--results", folder);
+  const folder = newFolder();
+  const { ended, printed } = bench("publish-small", "--count=50", "--repeats=1", "--results", folder);
   expect(await ended, printed()).toBe(0);
-  const results = JSON.parse(await readFile(path.join(folder, "latest.json"), "utf8")) as Result[];
+  const results: Result[] = JSON.parse(readFileSync(path.join(folder, "latest.json"), "utf8"));
   expect(results.map(({ name, target }) => [name, target])).toEqual([
     ["publish-small", ">= 3000"],
     ["publish-small 10 webhooks", undefined],

@@ -29,15 +29,8 @@ const LIMIT = /^(timeout|testTimeout|hookTimeout): (?!PATIENCE_MS$|\[)/;
 /**
  * Finds the assertions of a test file that use a clock, and the waits whose limit is not `PATIENCE_MS`. A test that measures a
  * duration at all is taken to assert it. A moment is followed from variable to variable.
- *
- * @param lang of the source; "ts" unless given
- * @param may what the file may do that others may not
  */
-export function findClocks(
-  source: string,
-  lang: "ts" | "tsx" = "ts",
-  may: { measure?: boolean; wait?: boolean } = {},
-): Finding[] {
+export function findClocks(source: string, lang: "ts" | "tsx" = "ts"): Finding[] {
   const all = [...walk(parseAst(source, { lang }) as unknown as Node)];
   const textOf = ({ start, end }: Node) => source.slice(start, end);
   const findings = new Map<string, Finding>();
@@ -46,9 +39,8 @@ export function findClocks(
     const [text = ""] = source.slice(start, start + length).split("\n");
     findings.set(`${line} ${rule}`, { line, rule, text });
   };
-  if (!may.measure)
-    for (const { 0: text, index } of source.matchAll(MEASURING))
-      add("a clock in an assertion", index, text.length);
+  for (const { 0: text, index } of source.matchAll(MEASURING))
+    add("a clock in an assertion", index, text.length);
   const moments = momentsOf(all, textOf);
   for (const node of all) {
     const text = textOf(node);
@@ -61,7 +53,7 @@ export function findClocks(
     const [, place = -1] = LIMITED.find(([name]) => name.test(callee)) ?? [];
     const limit = (node.arguments as Node[])[place];
     if (limit && !/Function/.test(limit.type)) add("a limit of a wait", limit.start, textOf(limit).length);
-    if (/^vi\.wait(For|Until)$/.test(callee) && !may.wait) add("a limit of a wait", node.start, text.length);
+    if (/^vi\.wait(For|Until)$/.test(callee)) add("a limit of a wait", node.start, text.length);
   }
   return [...findings.values()].sort((one, other) => one.line - other.line);
 }
