@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
 import { openDatabase, rows } from "../../src/db/database.ts";
 import { anyPort } from "../support/any-port.ts";
@@ -32,20 +32,21 @@ const HARDENED = [
 ];
 const SMALL = ["--memory=256m", "--memory-swap=256m", "--cpus=0.5"];
 
+const refuse = (names: string[], errnoRet: number, ...args: object[]) => ({
+  names,
+  action: "SCMP_ACT_ERRNO",
+  errnoRet,
+  args,
+});
 /** seccomp: threads may be started, processes may not. */
 const NO_PROCESSES = {
   defaultAction: "SCMP_ACT_ALLOW",
   syscalls: [
-    { names: ["fork", "vfork"], action: "SCMP_ACT_ERRNO", errnoRet: 1 },
+    refuse(["fork", "vfork"], 1),
     // Its flags are in memory. libc takes `clone` where it does not exist.
-    { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: 38 },
-    {
-      names: ["clone"],
-      action: "SCMP_ACT_ERRNO",
-      errnoRet: 1,
-      // Without CLONE_THREAD.
-      args: [{ index: 0, value: 0x10000, valueTwo: 0, op: "SCMP_CMP_MASKED_EQ" }],
-    },
+    refuse(["clone3"], 38),
+    // Without CLONE_THREAD.
+    refuse(["clone"], 1, { index: 0, value: 0x10000, valueTwo: 0, op: "SCMP_CMP_MASKED_EQ" }),
   ],
 };
 
@@ -103,11 +104,9 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
     const variables = Object.entries(settings).map(([key, value]) => `--env=${key}=${value}`);
     const limits = [...HARDENED, ...SMALL, "--network=host"];
     await podman("run", "--detach", `--name=${name}`, ...limits, ...options, ...variables, image, ...command);
-    const logs = () => podman("logs", name);
     return {
       name,
-      logs,
-      until: (says: RegExp) => until(async () => says.test(await logs())),
+      until: (says: RegExp) => until(async () => says.test(await podman("logs", name))),
       readiness: async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).status,
       /** Sends SIGTERM, and SIGKILL after three seconds; returns the exit code. */
       async stop() {
@@ -116,16 +115,6 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
       },
     };
   }
-
-  /** Workers that hold a lease. */
-  const claims = async () => {
-    const db = openDatabase(database.url, { max: 1 });
-    try {
-      return await rows(db, "select id from workers");
-    } finally {
-      await db.destroy();
-    }
-  };
 
   test("runs as a numeric user and says what it is", async () => {
     const [{ Config: config }] = JSON.parse(await podman("image", "inspect", image));
@@ -154,18 +143,12 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
   });
 
   test("holds an SBOM with each package of node_modules", async () => {
-    const listed = new Set(
-      (
-        JSON.parse(await inImage("cat", "sbom.cdx.json")) as { components: { name: string }[] }
-      ).components.map(({ name }) => name),
-    );
+    const { components } = JSON.parse(await inImage("cat", "sbom.cdx.json"));
+    const listed = new Set(components.map(({ name }: { name: string }) => name));
     const found = await inImage("sh", "-c", "find node_modules -name package.json -path '*node_modules/*'");
-    const names = found
-      .split("\n")
-      .map((file) => /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\/package\.json$/.exec(file)?.[1])
-      .filter((name) => name !== undefined);
+    const names = [...found.matchAll(/^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/]+)\/package\.json$/gm)];
     expect(names.length).toBeGreaterThan(Object.keys(packageJson.dependencies).length);
-    for (const name of names) expect(listed).toContain(name);
+    for (const [, name] of names) expect(listed).toContain(name);
   });
 
   test("a worker becomes ready with 256 MiB and half a core where it can start no process", async () => {
@@ -191,30 +174,37 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
     expect(await worker.stop()).toBe(0);
   });
 
-  describe("obeys SIGTERM within three seconds while it starts", () => {
+  const nowhere = async () => `127.0.0.1:${await anyPort()}`;
+  const withoutDatabase = async () => ({ DATABASE_URL: `postgres://nobody:nothing@${await nowhere()}/none` });
+  const withoutTemporal = async () => ({ TEMPORAL_ADDRESS: await nowhere() });
+
+  interface Moment {
+    when: string;
+    afterMs?: number;
+    settings?: () => Promise<Record<string, string>>;
+    waits?: RegExp;
+  }
+  const moments: Moment[] = [
     // Node's own start, the restart with less memory, loading the code, connecting.
-    test.each([0, 200, 500, 1_000, 2_000, 3_000, 4_000])("%i ms after its start", async (afterMs) => {
-      const worker = await startWorker([]);
+    ...[0, 200, 500, 1_000, 2_000, 3_000, 4_000].map((afterMs) => ({
+      when: `${afterMs} ms after its start`,
+      afterMs,
+    })),
+    { when: "without a database", settings: withoutDatabase, waits: /waiting for the database/ },
+    { when: "without Temporal", settings: withoutTemporal, waits: /waiting for Temporal/ },
+  ];
+  test.each([
+    ...moments.map((moment) => ({ ...moment, init: [] as string[] })),
+    ...moments.filter(({ settings }) => settings).map((moment) => ({ ...moment, init: ["--init"] })),
+  ])(
+    "obeys SIGTERM within three seconds while it starts, and claims nothing: $when, options $init",
+    async ({ afterMs = 0, init, settings, waits = /(?:)/ }) => {
+      const worker = await startWorker(init, await settings?.());
       await wait(afterMs);
+      await worker.until(waits);
       expect(await worker.stop()).toBe(0);
-      expect(await claims()).toEqual([]);
-    });
-
-    const nowhere = async () => `127.0.0.1:${await anyPort()}`;
-
-    test.each([[[]], [["--init"]]])("with a database that does not answer, options %j", async (options) => {
-      const worker = await startWorker(options, {
-        DATABASE_URL: `postgres://nobody:nothing@${await nowhere()}/none`,
-      });
-      await worker.until(/waiting for the database/);
-      expect(await worker.stop()).toBe(0);
-    });
-
-    test.each([[[]], [["--init"]]])("without Temporal, options %j, and claims nothing", async (options) => {
-      const worker = await startWorker(options, { TEMPORAL_ADDRESS: await nowhere() });
-      await worker.until(/waiting for Temporal/);
-      expect(await worker.stop()).toBe(0);
-      expect(await claims()).toEqual([]);
-    });
-  });
+      const db = openDatabase(database.url, { max: 1 });
+      expect(await rows(db, "select id from workers").finally(() => db.destroy())).toEqual([]);
+    },
+  );
 });

@@ -1,4 +1,5 @@
 import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import { appendFile, chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
@@ -22,20 +23,10 @@ export const POSTGRES_PROGRAMS = ["initdb", "pg_ctl", "pg_dump", "pg_restore", "
 );
 
 /** A PostgreSQL of an operator's, whose WAL is archived. */
-export interface OwnPostgres {
-  folder: string;
-  /** The address of a database, for the superuser unless told otherwise. */
-  url(database: string, user?: string): string;
-  /** Runs one of PostgreSQL's programs as its user; returns what it prints. */
-  call(program: string, ...args: string[]): Promise<string>;
-  /** Starts a server on a data folder, and waits until it takes writes. */
-  start(data: string): Promise<void>;
-  stop(data: string): Promise<void>;
-  end(): Promise<void>;
-}
+export type OwnPostgres = Awaited<ReturnType<typeof startOwnPostgres>>;
 
 /** Makes a folder with an archive for WAL, and a cluster `data` in it that is running. */
-export async function startOwnPostgres(): Promise<OwnPostgres> {
+export async function startOwnPostgres() {
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-restore-"));
   const port = await anyPort();
   // PostgreSQL refuses to run as root.
@@ -47,25 +38,28 @@ export async function startOwnPostgres(): Promise<OwnPostgres> {
     if (ids) await chown(each, ids.uid, ids.gid);
   }
   const program = (name: string) => path.join(postgresBin as string, name);
+  /** Runs one of PostgreSQL's programs as its user; returns what it prints. */
   const call = async (name: string, ...args: string[]) =>
     (await run(program(name), args, { ...ids, cwd: folder, maxBuffer: 2 ** 26 })).stdout.trim();
   const running = new Set<string>();
-  const postgres: OwnPostgres = {
+  const postgres = {
     folder,
-    url: (database, user = "postgres") => `postgres://${user}@127.0.0.1:${port}/${database}`,
+    /** The address of a database, for the superuser unless told otherwise. */
+    url: (database: string, user = "postgres") => `postgres://${user}@127.0.0.1:${port}/${database}`,
     call,
-    async start(data) {
+    /** Starts a server on a data folder, and waits until it takes writes. */
+    async start(data: string) {
       // Its output is a pipe that the server would keep open.
       const child = spawn(program("pg_ctl"), ["start", "--wait", "--pgdata", data, "--log", `${data}.log`], {
         ...ids,
         cwd: folder,
         stdio: "ignore",
       });
-      const code = await new Promise<number | null>((resolve) => child.once("exit", resolve));
+      const [code] = await once(child, "exit");
       if (code !== 0) throw new Error(`pg_ctl start ended with ${code}; see ${data}.log`);
       running.add(data);
     },
-    async stop(data) {
+    async stop(data: string) {
       running.delete(data);
       await call("pg_ctl", "stop", "--wait", "--mode=fast", "--pgdata", data);
     },

@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
@@ -8,62 +9,52 @@ import { type Db, openDatabase, PreparedStatementError, rows } from "../../src/d
 import { ensurePartitions, listPartitions, PARTITIONED } from "../../src/db/partitions.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { lock, refused } from "../support/grpc-calls.ts";
-import { findPgBouncer, type PgBouncer, type Program, startPgBouncer } from "../support/pgbouncer.ts";
 import { startServiceProcess } from "../support/service-process.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
+import { findPgBouncer, type PgBouncer, startPgBouncer } from "./pgbouncer.ts";
 
 /** Fewer connections to PostgreSQL than the service has in its pool, so that transactions take turns on them. */
 const POOL_SIZE = 8;
 const DAY_MS = 86_400_000;
 
-const before121 = findPgBouncer(
-  "PGBOUNCER_1_18",
-  ([major, minor]) => major === 1 && minor < 21,
-  "before 1.21",
-);
-const since121 = findPgBouncer(
-  "PGBOUNCER_1_24",
-  ([major, minor]) => major > 1 || minor >= 21,
-  "1.21 or later",
-);
+const before121 = findPgBouncer("PGBOUNCER_1_18", "before");
+const since121 = findPgBouncer("PGBOUNCER_1_24", "since");
 
-/** A setup of both sides, as docs/operations.md describes it. */
-interface Setup {
-  name: string;
-  program: Program;
-  /** Of PgBouncer, beside the size of its pool. */
-  pgbouncer: Record<string, string>;
-  /** Of the service, beside its addresses. */
-  service: Record<string, string>;
-  /** Whether the service prepares statements. */
-  prepares: boolean;
-}
-
-const setups: Setup[] = [
+type Settings = Record<string, string>;
+/** Both sides as docs/operations.md describes them: settings of PgBouncer and of the service. */
+const setups = [
   {
-    name: "PgBouncer before 1.21, without prepared statements",
-    program: before121,
-    pgbouncer: {},
-    service: { DATABASE_PREPARED_STATEMENTS: "false" },
+    ...before121,
+    pgbouncer: {} as Settings,
+    service: { DATABASE_PREPARED_STATEMENTS: "false" } as Settings,
     prepares: false,
   },
   {
-    name: "PgBouncer since 1.21, with prepared statements",
-    program: since121,
-    pgbouncer: { max_prepared_statements: "200" },
-    service: {},
+    ...since121,
+    pgbouncer: { max_prepared_statements: "200" } as Settings,
+    service: {} as Settings,
     prepares: true,
   },
 ];
 
-/** Tests that need a program: skipped where it is missing, and the title says why. */
-function describeWith(program: Program, name: string, tests: (file: string) => void): void {
-  if ("missing" in program) describe.skip(`${name} (skipped: ${program.missing})`, () => tests(""));
-  else describe(`${name} (${program.version})`, () => tests(program.file));
+/** Starts PgBouncer in front of a database of the test's own. */
+async function startOwn(file: string, settings: Settings) {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const pgbouncer = await startPgBouncer(file, database.url, settings);
+  onTestFinished(() => pgbouncer.stop());
+  return { pgbouncer, direct: database.url };
 }
 
-describe.each(setups)("behind $name", (setup) => {
-  describeWith(setup.program, "the service", (file) => {
+/** Opens a pool for the test. */
+function pool(url: string, max = 5): Db {
+  const db = openDatabase(url, { max });
+  onTestFinished(() => db.destroy());
+  return db;
+}
+
+for (const setup of setups) {
+  describe.skipIf(setup.isMissing)(`the service behind ${setup.name}`, () => {
     let service: TestService;
     let pgbouncer: PgBouncer;
     beforeAll(async () => {
@@ -72,7 +63,7 @@ describe.each(setups)("behind $name", (setup) => {
         // The service has everything to migrate.
         await direct.raw("drop schema public cascade; create schema public");
         await direct.destroy();
-        pgbouncer = await startPgBouncer(file, url, {
+        pgbouncer = await startPgBouncer(setup.file, url, {
           default_pool_size: String(POOL_SIZE),
           ...setup.pgbouncer,
         });
@@ -85,35 +76,19 @@ describe.each(setups)("behind $name", (setup) => {
     });
     afterEach(() => service.removeWebhooks());
 
-    test("makes its tables, and works by way of PgBouncer", async () => {
-      expect(await service.db("knex_migrations").pluck("name")).toContain("0001-initial");
+    test("makes its tables, delivers events, retries what failed, and prepares statements if it may", async () => {
       const pools = await pgbouncer.console("show pools");
-      expect(pools).toEqual(expect.arrayContaining([expect.objectContaining({ pool_mode: "transaction" })]));
-    });
-
-    test("delivers events, retries what failed, and lists it all page by page", async () => {
+      expect(pools).toContainEqual(expect.objectContaining({ pool_mode: "transaction" }));
       const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
-      const webhookId = await service.register(`${receiver.url}/`);
+      await service.register(`${receiver.url}/`);
       const events = await Promise.all(Array.from({ length: 100 }, (_, n) => service.publish(BigInt(n + 1))));
-      for (const { eventId } of events) {
-        const [delivery] = await service.untilFinal(eventId);
-        expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 2 });
-      }
+      for (const { eventId } of events)
+        expect(await service.untilFinal(eventId)).toMatchObject([
+          { state: DeliveryState.DELIVERED, attemptCount: 2 },
+        ]);
       expect(receiver.received).toHaveLength(200);
-      const listed: string[] = [];
-      let pageToken = "";
-      do {
-        const page = await service.deliveries.listDeliveries({ webhookId, pageSize: 30, pageToken });
-        listed.push(...page.deliveries.map(({ eventId }) => eventId));
-        pageToken = page.nextPageToken;
-      } while (pageToken !== "");
-      expect(listed.toSorted()).toEqual(events.map(({ eventId }) => eventId).toSorted());
-    });
-
-    test(`prepares ${setup.prepares ? "its hot" : "no"} statements on PgBouncer's connections`, async () => {
-      await service.untilFinal((await service.publish()).eventId);
       const db = pool(pgbouncer.url, POOL_SIZE);
-      // Each holds one of the connections, until all are held.
+      // Each holds one of PgBouncer's connections, until all are held.
       const held = await Promise.all(Array.from({ length: POOL_SIZE }, () => db.transaction()));
       const names = await Promise.all(held.map((trx) => trx("pg_prepared_statements").pluck("name")));
       await Promise.all(held.map((trx) => trx.rollback()));
@@ -121,23 +96,19 @@ describe.each(setups)("behind $name", (setup) => {
     });
 
     test("starts no more requests to a webhook that was paused", async () => {
-      const receiver = await service.receiver(
-        () => new Promise<number>((resolve) => setTimeout(resolve, 20, 200)),
-      );
-      const webhookId = await service.register(`${receiver.url}/`);
       const events = 2_000;
-      const { deliveries } = service;
+      const receiver = await service.receiver(() => setTimeout(20, 200));
+      const webhookId = await service.register(`${receiver.url}/`);
       await service.webhooks.pauseWebhook({ webhookId });
       await Promise.all(Array.from({ length: events }, (_, n) => service.publish(BigInt(n + 1))));
       await service.webhooks.resumeWebhook({ webhookId });
       await receiver.until((received) => received.length > 50);
       await service.webhooks.pauseWebhook({ webhookId });
-      const delivering = async () =>
-        (await deliveries.listDeliveries({ webhookId, states: [DeliveryState.DELIVERING] })).deliveries
-          .length;
-      await expect.poll(delivering).toBe(0);
-      const sent = receiver.received.length;
-      expect(sent).toBeLessThan(events);
+      const inFlight = { webhookId, states: [DeliveryState.DELIVERING] };
+      await expect
+        .poll(async () => (await service.deliveries.listDeliveries(inFlight)).deliveries)
+        .toEqual([]);
+      expect(receiver.received.length).toBeLessThan(events);
       await service.webhooks.resumeWebhook({ webhookId });
       await receiver.until((received) => received.length === events);
     });
@@ -165,12 +136,17 @@ describe.each(setups)("behind $name", (setup) => {
       expect((await Promise.all(calls)).map(({ webhooks: found }) => found)).toEqual([[], [], []]);
     });
 
-    test("makes partitions and drops old ones", async () => {
+    test("makes partitions and drops old ones, over connections that nobody else shares", async () => {
+      const partitions = async () => {
+        const found = await Promise.all(PARTITIONED.map((table) => listPartitions(service.db, table)));
+        return found.flat().map(({ name }) => name);
+      };
       const old = new Date(Date.now() - 40 * DAY_MS);
+      const isOld = (name: string) => name.includes(old.toISOString().slice(0, 10).replaceAll("-", ""));
       await ensurePartitions(service.db, 1, [old]);
-      await service.db.raw(`drop table ${(await partitions(service.db)).at(-1)}`);
-      expect((await partitions(service.db)).filter(isOf(old))).toHaveLength(PARTITIONED.length);
-      const made = (await partitions(service.db)).length;
+      await service.db.raw(`drop table ${(await partitions()).at(-1)}`);
+      expect((await partitions()).filter(isOld)).toHaveLength(PARTITIONED.length);
+      const made = (await partitions()).length;
       // The ports of the connections over which tables are dropped from now on.
       await service.db.raw(`create table drops (port int);
         create function note_drop() returns event_trigger language plpgsql as
@@ -178,11 +154,8 @@ describe.each(setups)("behind $name", (setup) => {
         create event trigger note_drop on ddl_command_start when tag in ('DROP TABLE') execute function note_drop()`);
       await service.temporal.schedule.getHandle(service.retentionScheduleId).trigger();
       // The old ones go, and the one that was missing is there again.
-      await expect
-        .poll(async () => (await partitions(service.db)).length)
-        .toBe(made - PARTITIONED.length + 1);
-      expect((await partitions(service.db)).filter(isOf(old))).toEqual([]);
-      // A lock time-out of its own needs a connection that nobody else shares.
+      await expect.poll(async () => (await partitions()).length).toBe(made - PARTITIONED.length + 1);
+      expect((await partitions()).filter(isOld)).toEqual([]);
       const pooled = (await pgbouncer.console("show servers")).map(({ local_port }) => Number(local_port));
       const ports: number[] = await service.db("drops").pluck("port");
       expect(ports).toHaveLength(PARTITIONED.length);
@@ -190,74 +163,55 @@ describe.each(setups)("behind $name", (setup) => {
       expect(ports.filter((port) => pooled.includes(port))).toEqual([]);
     });
   });
-});
 
-const partitions = async (db: Db) =>
-  (await Promise.all(PARTITIONED.map((table) => listPartitions(db, table)))).flat().map(({ name }) => name);
-
-const isOf = (day: Date) => (name: string) =>
-  name.includes(day.toISOString().slice(0, 10).replaceAll("-", ""));
-
-/** Starts PgBouncer in front of a database of the test's own. */
-async function startOwn(file: string, settings: Record<string, string>) {
-  const database = await createTestDatabase();
-  onTestFinished(() => database.drop());
-  const pgbouncer = await startPgBouncer(file, database.url, settings);
-  onTestFinished(() => pgbouncer.stop());
-  return { pgbouncer, direct: database.url };
-}
-
-/** Opens a pool for the test. */
-function pool(url: string, max = 5): Db {
-  const db = openDatabase(url, { max });
-  onTestFinished(() => db.destroy());
-  return db;
-}
-
-describe.each(setups)("the calls of $name", (setup) => {
-  describeWith(setup.program, "that are given up", (file) => {
+  describe.skipIf(setup.isMissing)(`calls that are given up, by way of ${setup.name}`, () => {
+    const SQL = "select pg_sleep(60)";
     /** Runs a statement for a call that can be given up. */
-    function startCall(db: Db, sql: string) {
+    function startCall(db: Db) {
       const call = new AbortController();
-      const ended = onBehalfOf(call.signal, () => rows(db, sql)).then(
+      const ended = onBehalfOf(call.signal, () => rows(db, SQL)).then(
         () => "completed",
         (error: unknown) => (isGivenUp(error) ? "cancelled" : error),
       );
       return { giveUp: () => call.abort(), ended };
     }
-    const active = async (db: Db, sql: string) =>
-      (await db("pg_stat_activity").where({ query: sql, state: "active" })).length;
+    const active = (db: Db) => db("pg_stat_activity").where({ query: SQL, state: "active" });
 
     test("are cancelled over TLS", async () => {
-      const { pgbouncer, direct } = await startOwn(file, {
-        ...setup.pgbouncer,
-        client_tls_sslmode: "require",
-      });
-      const db = pool(`${pgbouncer.url}?sslmode=verify-full&sslrootcert=${pgbouncer.authorityFile}`);
-      const call = startCall(db, "select pg_sleep(60)");
-      await expect.poll(() => active(pool(direct, 1), "select pg_sleep(60)")).toBe(1);
+      const settings = { ...setup.pgbouncer, client_tls_sslmode: "require" };
+      const { pgbouncer, direct } = await startOwn(setup.file, settings);
+      const call = startCall(
+        pool(`${pgbouncer.url}?sslmode=verify-full&sslrootcert=${pgbouncer.authorityFile}`),
+      );
+      const watching = pool(direct, 1);
+      await expect.poll(() => active(watching)).toHaveLength(1);
       call.giveUp();
       expect(await call.ended).toBe("cancelled");
     });
 
     test("are cancelled once they have begun, when they waited for a server's connection before", async () => {
-      const { pgbouncer, direct } = await startOwn(file, { ...setup.pgbouncer, default_pool_size: "1" });
+      const { pgbouncer, direct } = await startOwn(setup.file, {
+        ...setup.pgbouncer,
+        default_pool_size: "1",
+      });
       const db = pool(pgbouncer.url);
       const holding = await db.transaction();
       await holding.raw("select 1");
-      const call = startCall(db, "select pg_sleep(60)");
+      const call = startCall(db);
       const waiting = async () =>
         (await pgbouncer.console("show pools")).map(({ cl_waiting }) => Number(cl_waiting));
       await expect.poll(waiting).toContain(1);
       call.giveUp();
       await holding.commit();
       expect(await call.ended).toBe("cancelled");
-      expect(await active(pool(direct, 1), "select pg_sleep(60)")).toBe(0);
+      expect(await active(pool(direct, 1))).toEqual([]);
     });
   });
-});
+}
 
-describeWith(before121, "PgBouncer before 1.21", (file) => {
+describe.skipIf(before121.isMissing)(before121.name, () => {
+  const { file } = before121;
+
   test("stops the start while statements are prepared, and the error says what to set", async () => {
     const { pgbouncer, direct } = await startOwn(file, {});
     const settings = {
@@ -272,33 +226,29 @@ describeWith(before121, "PgBouncer before 1.21", (file) => {
     await expect(checkPooler(pgbouncer.url, direct, false)).resolves.toBeUndefined();
   });
 
-  test("stops the start without another address of PostgreSQL, and the error says what to set", async () => {
+  test("stops the start without another address of PostgreSQL; in session mode it carries everything", async () => {
     const { pgbouncer } = await startOwn(file, {});
     await expect(checkPooler(pgbouncer.url, pgbouncer.url, false)).rejects.toThrow(
       /^DATABASE_URL leads through a pooler .* set DATABASE_DIRECT_URL/,
     );
-  });
-
-  test("carries everything in session mode", async () => {
-    const { pgbouncer } = await startOwn(file, { pool_mode: "session" });
-    await expect(checkPooler(pgbouncer.url, pgbouncer.url, true)).resolves.toBeUndefined();
+    const { pgbouncer: ofSessions } = await startOwn(file, { pool_mode: "session" });
+    await expect(checkPooler(ofSessions.url, ofSessions.url, true)).resolves.toBeUndefined();
   });
 
   test("fails prepared statements with an error that says what to set", async () => {
     const { pgbouncer } = await startOwn(file, {});
     const db = pool(pgbouncer.url);
     const errors: unknown[] = [];
-    const ask = () =>
-      rows(db, "select :n::int as n", { n: 1 }, { prepare: "of_pooler" }).catch((error) =>
-        errors.push(error),
-      );
+    const ask = () => rows(db, "select 1", {}, { prepare: "of_pooler" }).catch((error) => errors.push(error));
     while (errors.length === 0) await Promise.all(Array.from({ length: 10 }, ask));
     for (const error of errors) expect(error).toBeInstanceOf(PreparedStatementError);
     expect((errors[0] as Error).message).toContain("set DATABASE_PREPARED_STATEMENTS=false");
   });
 });
 
-describeWith(since121, "PgBouncer since 1.21", (file) => {
+describe.skipIf(since121.isMissing)(since121.name, () => {
+  const { file } = since121;
+
   test("stops the start when it is told to keep no prepared statements", async () => {
     const { pgbouncer, direct } = await startOwn(file, { max_prepared_statements: "0" });
     await expect(checkPooler(pgbouncer.url, direct, true)).rejects.toThrow(

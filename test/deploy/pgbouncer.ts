@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
@@ -6,47 +6,22 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import pg from "pg";
 import { createLocalAuthority } from "../../demo/certificates.ts";
-import { anyPort } from "./any-port.ts";
-import { startProgram } from "./program.ts";
-import { eventually } from "./wait.ts";
+import { anyPort } from "../support/any-port.ts";
+import { startProgram } from "../support/program.ts";
+import { eventually } from "../support/wait.ts";
 
 /** A running PgBouncer in front of one PostgreSQL. */
-export interface PgBouncer {
-  /** The database's address by way of PgBouncer. */
-  url: string;
-  /** PEM file of the authority of its certificate. It speaks TLS with those who ask for it. */
-  authorityFile: string;
-  /** The answer to a command of its console, such as `show stats`. */
-  console(command: string): Promise<Record<string, string>[]>;
-  stop(): Promise<void>;
-}
+export type PgBouncer = Awaited<ReturnType<typeof startPgBouncer>>;
 
-/** A PgBouncer program of this machine, or why there is none. */
-export type Program = { file: string; version: string } | { missing: string };
-
-/**
- * Finds a PgBouncer program: the one that an environment variable names, or else `pgbouncer` on PATH.
- *
- * @param variable the name of the environment variable
- * @param accepts whether a version, such as `[1, 18]`, is one that the tests need
- * @param wanted the versions that it accepts, in words
- */
-export function findPgBouncer(
-  variable: string,
-  accepts: (version: readonly [number, number]) => boolean,
-  wanted: string,
-): Program {
+/** Finds a PgBouncer, before 1.21 or since: that of an environment variable, or else `pgbouncer` on PATH. */
+export function findPgBouncer(variable: string, which: "before" | "since") {
   const file = process.env[variable] ?? "pgbouncer";
-  const hint = `set ${variable} to a PgBouncer ${wanted}`;
-  let told: string;
-  try {
-    told = execFileSync(file, ["--version"], { encoding: "utf8" });
-  } catch (error) {
-    return { missing: `${file} --version failed (${(error as NodeJS.ErrnoException).code}); ${hint}` };
-  }
-  const [, version = "", major, minor] = /^PgBouncer ((\d+)\.(\d+)\S*)/i.exec(told) ?? [];
-  if (!accepts([Number(major), Number(minor)])) return { missing: `${file} is ${version}; ${hint}` };
-  return { file, version };
+  const told = String(spawnSync(file, ["--version"], { encoding: "utf8" }).stdout);
+  const [, version, major, minor] = /^PgBouncer ((\d+)\.(\d+)\S*)/i.exec(told) ?? [];
+  const isBefore = Number(major) === 1 && Number(minor) < 21;
+  const isMissing = version === undefined || isBefore !== (which === "before");
+  const found = isMissing ? `skipped: ${file} is ${version ?? "missing"}; set ${variable}` : version;
+  return { file, isMissing, name: `PgBouncer ${which} 1.21 (${found})` };
 }
 
 /**
@@ -58,7 +33,7 @@ export async function startPgBouncer(
   file: string,
   databaseUrl: string,
   settings: Record<string, string> = {},
-): Promise<PgBouncer> {
+) {
   const target = new URL(databaseUrl);
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-pgbouncer-"));
   const port = await anyPort();
@@ -97,7 +72,11 @@ export async function startPgBouncer(
     await rm(folder, { recursive: true, force: true });
   };
   try {
-    await eventually(() => answers(port));
+    await eventually(async () => {
+      const socket = connect(port, "127.0.0.1");
+      await once(socket, "connect");
+      socket.destroy();
+    });
   } catch (error) {
     await stop();
     throw new Error(`PgBouncer did not start: ${program.printed()}`, { cause: error });
@@ -106,9 +85,12 @@ export async function startPgBouncer(
   through.hostname = "127.0.0.1";
   through.port = String(port);
   return {
+    /** The database's address by way of PgBouncer. */
     url: through.href,
+    /** PEM file of the authority of its certificate. It speaks TLS with those who ask for it. */
     authorityFile: inFolder("authority.pem"),
-    async console(command) {
+    /** The answer to a command of its console, such as `show stats`. */
+    async console(command: string): Promise<Record<string, string>[]> {
       const own = new URL(through);
       own.pathname = "pgbouncer";
       const client = new pg.Client({ connectionString: own.href });
@@ -121,11 +103,4 @@ export async function startPgBouncer(
     },
     stop,
   };
-}
-
-/** Resolves when it accepts a connection; rejects when it does not. */
-async function answers(port: number): Promise<void> {
-  const socket = connect(port, "127.0.0.1");
-  await once(socket, "connect");
-  socket.destroy();
 }

@@ -1,10 +1,9 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { startReceiver } from "../../demo/receiver.ts";
@@ -13,25 +12,22 @@ import { rows } from "../../src/db/database.ts";
 import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
 import { scrapeText } from "../metrics/scrapes.ts";
 import { anyPort } from "../support/any-port.ts";
+import { ROOT } from "../support/program.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { until } from "../support/wait.ts";
 import { describeWith } from "./programs.ts";
 
-const file = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const file = (name: string) => path.join(ROOT, name);
 
 /** What promtool prints, and its exit code. */
-async function promtool(args: string[], input = ""): Promise<{ code: number | null; output: string }> {
-  const child = execFile("promtool", args);
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (output += chunk));
-  child.stdin?.end(input);
-  const [code] = (await once(child, "close")) as [number | null];
-  return { code, output };
+function promtool(args: string[], input = ""): { code: number | null; output: string } {
+  const { status, stdout, stderr } = spawnSync("promtool", args, { input, encoding: "utf8" });
+  return { code: status, output: stdout + stderr };
 }
 
 describeWith(["promtool"], "the alert rules", () => {
-  test("fire when they should, and only then", async () => {
-    expect(await promtool(["test", "rules", file("test/deploy/alerts.yml")])).toMatchObject({ code: 0 });
+  test("fire when they should, and only then", () => {
+    expect(promtool(["test", "rules", file("test/deploy/alerts.yml")])).toMatchObject({ code: 0 });
   });
 
   test("have a test and an entry of the runbook each", () => {
@@ -86,7 +82,7 @@ describeWith(["prometheus"], "two APIs and two workers", () => {
     };
     if (!data) throw new Error(`${expression}: ${error}`);
     const [only] = data.result;
-    return only === undefined ? undefined : Number(only.value[1]);
+    return only && Number(only.value[1]);
   }
 
   const counted = async (sql: string) => {
@@ -127,8 +123,7 @@ describeWith(["prometheus"], "two APIs and two workers", () => {
     const empty: string[] = [];
     for (const expression of EXPRESSIONS) {
       const asked = expression.replaceAll("$job", ".+").replaceAll("$__rate_interval", "5m");
-      const found = await query(asked);
-      if (found === undefined) empty.push(expression);
+      if ((await query(asked)) === undefined) empty.push(expression);
     }
     // Nothing was refused, and every receiver answered.
     expect(empty.filter((expression) => !/refusals|status_code=""/.test(expression))).toEqual([]);
@@ -137,7 +132,7 @@ describeWith(["prometheus"], "two APIs and two workers", () => {
   test("have metrics whose names and types promtool finds nothing wrong with", async () => {
     for (const { metricsPort } of services) {
       const text = await scrapeText(`http://127.0.0.1:${metricsPort}/metrics`);
-      expect(await promtool(["check", "metrics"], text)).toEqual({ code: 0, output: "" });
+      expect(promtool(["check", "metrics"], text)).toEqual({ code: 0, output: "" });
     }
   });
 });
@@ -156,25 +151,17 @@ async function startPrometheus(targets: readonly string[]) {
     }),
   );
   const url = `http://127.0.0.1:${await anyPort()}`;
-  const child = spawn(
-    "prometheus",
-    [
-      `--config.file=${config}`,
-      `--storage.tsdb.path=${path.join(folder, "data")}`,
-      `--web.listen-address=${new URL(url).host}`,
-    ],
-    { stdio: "ignore" },
+  const options = [
+    `--config.file=${config}`,
+    `--storage.tsdb.path=${path.join(folder, "data")}`,
+    `--web.listen-address=${new URL(url).host}`,
+  ];
+  const child = spawn("prometheus", options, { stdio: "ignore" });
+  await until(async () => (await fetch(`${url}/-/ready`).catch(() => undefined))?.ok === true).catch(
+    (error) => {
+      child.kill("SIGKILL");
+      throw error;
+    },
   );
-  const isReady = () =>
-    fetch(`${url}/-/ready`).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-  try {
-    await until(isReady);
-  } catch (error) {
-    child.kill("SIGKILL");
-    throw error;
-  }
   return { process: child, url, folder };
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { type Ledger, startLedger } from "../faults/ledger.ts";
@@ -32,7 +32,6 @@ describeWith(POSTGRES_PROGRAMS, "docs/operations.md, back up and restore", () =>
   /** The role of the service. */
   let user: string;
   const services: ServiceProcess[] = [];
-  const pools: Db[] = [];
 
   beforeAll(async () => {
     [postgres, parts] = await Promise.all([startOwnPostgres(), startFaultParts()]);
@@ -44,34 +43,23 @@ describeWith(POSTGRES_PROGRAMS, "docs/operations.md, back up and restore", () =>
     ledger.entries.length = 0;
     user = "service";
     database = `service_${randomUUID().slice(0, 8)}`;
-    await createDatabase(database);
+    await administer(`create database ${database} owner service`);
   });
-  afterEach(async () => {
-    await stopServices();
-    for (const db of pools.splice(0)) await db.destroy();
-  });
+  afterEach(() => stopServices());
   afterAll(async () => {
     await ledger?.close();
     await parts?.end();
     await postgres?.end();
   });
 
-  async function administer(sql: string): Promise<void> {
-    const admin = openDatabase(postgres.url("postgres"), { max: 1 });
-    await admin.raw(sql).finally(() => admin.destroy());
-  }
-
-  const createDatabase = (name: string) =>
-    postgres.call("createdb", `--maintenance-db=${postgres.url("postgres")}`, "--owner=service", name);
-
-  async function stopServices(): Promise<void> {
-    await Promise.all(services.splice(0).map((service) => service.end("SIGTERM")));
-  }
+  const administer = (sql: string) => postgres.call("psql", `--command=${sql}`, postgres.url("postgres"));
+  const stopServices = () => Promise.all(services.splice(0).map((service) => service.end("SIGTERM")));
 
   async function start(role: "api" | "worker", environment: Record<string, string> = {}) {
+    const DATABASE_URL = postgres.url(database, user);
     const service = await startServiceProcess({
       ...parts.environment,
-      DATABASE_URL: postgres.url(database, user),
+      DATABASE_URL,
       ROLE: role,
       ...environment,
     });
@@ -81,7 +69,7 @@ describeWith(POSTGRES_PROGRAMS, "docs/operations.md, back up and restore", () =>
 
   function open(): Db {
     const db = openDatabase(postgres.url(database, user), { max: 2 });
-    pools.push(db);
+    onTestFinished(() => db.destroy());
     return db;
   }
 
@@ -133,15 +121,9 @@ describeWith(POSTGRES_PROGRAMS, "docs/operations.md, back up and restore", () =>
     await stopServices();
 
     const restored = `${database}_restored`;
-    await createDatabase(restored);
-    await postgres.call(
-      "pg_restore",
-      "--no-owner",
-      "--role=service",
-      "--exit-on-error",
-      `--dbname=${postgres.url(restored)}`,
-      dump,
-    );
+    await administer(`create database ${restored} owner service`);
+    const options = ["--no-owner", "--role=service", "--exit-on-error", `--dbname=${postgres.url(restored)}`];
+    await postgres.call("pg_restore", ...options, dump);
     database = restored;
     ledger.entries.length = 0;
     const db = open();
@@ -161,7 +143,8 @@ describeWith(POSTGRES_PROGRAMS, "docs/operations.md, back up and restore", () =>
 
   test("another role that acts as the owner replaces the first one: calls, deliveries and migrations work", async () => {
     await startWithWebhook();
-    await administer("create role service_2 login in role service; alter role service_2 set role service");
+    await administer("create role service_2 login in role service");
+    await administer("alter role service_2 set role service");
     user = "service_2";
     await publish(await start("api"), "rotated");
     const db = open();

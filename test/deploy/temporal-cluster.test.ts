@@ -96,19 +96,5 @@ describeWith(
       await expect.poll(open).toBe(0);
       await worker.end("SIGTERM");
     });
-
-    test("workers with a version become the current ones and dispatch", async () => {
-      const deployment = { TEMPORAL_DEPLOYMENT_NAME: "webhook-service", TEMPORAL_WORKER_BUILD_ID: "1.0.0" };
-      const worker = await cluster.startWorker(deployment);
-      const { ledger, publishing } = await startStorm();
-      await publishing;
-      await expectDelivered(ledger, EVENTS);
-      const { workerDeploymentInfo } = await client.workflowService.describeWorkerDeployment({
-        namespace: "default",
-        deploymentName: "webhook-service",
-      });
-      expect(workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId).toBe("1.0.0");
-      await worker.end("SIGTERM");
-    });
   },
 );

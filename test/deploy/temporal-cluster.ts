@@ -2,16 +2,15 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, symlink } from "node:fs/promises";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
 import { anyPort } from "../support/any-port.ts";
+import { ROOT } from "../support/program.ts";
 import { type OwnPostgres, startOwnPostgres } from "./own-postgres.ts";
 
 /** Temporal's server and SQL tool, as the images of docker-compose contain them, for `describeWith`. */
 export const TEMPORAL_PROGRAMS = ["temporal-server", "temporal-sql-tool"];
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
 
 /** The services of a Temporal cluster, each of which can run in processes of its own. */
@@ -19,20 +18,13 @@ const SERVICES = ["frontend", "history", "matching", "worker"] as const;
 type TemporalService = (typeof SERVICES)[number];
 
 /** A Temporal cluster on PostgreSQL, with a process for each of its services. */
-export interface TemporalCluster {
-  /** `host:port` of the frontend. */
-  address: string;
-  /** Kills the process of a service. */
-  kill(service: TemporalService): Promise<void>;
-  start(service: TemporalService): Promise<void>;
-  end(): Promise<void>;
-}
+export type TemporalCluster = Awaited<ReturnType<typeof startTemporalCluster>>;
 
 /**
  * Starts PostgreSQL and Temporal, configured by the environment variables, scripts and files of docker-compose.yml, and
  * makes the namespace.
  */
-export async function startTemporalCluster(): Promise<TemporalCluster> {
+export async function startTemporalCluster() {
   const postgres = await startOwnPostgres();
   const { port } = new URL(postgres.url("postgres"));
   const environment: Record<string, string> = {
@@ -42,7 +34,7 @@ export async function startTemporalCluster(): Promise<TemporalCluster> {
     POSTGRES_USER: "postgres",
     POSTGRES_PWD: "not-asked-for",
     BIND_ON_IP: "127.0.0.1",
-    DYNAMIC_CONFIG_FILE_PATH: path.join(root, "docker/temporal-dynamic-config.yaml"),
+    DYNAMIC_CONFIG_FILE_PATH: path.join(ROOT, "docker/temporal-dynamic-config.yaml"),
   };
   for (const service of SERVICES) {
     const prefix = service.toUpperCase();
@@ -53,16 +45,18 @@ export async function startTemporalCluster(): Promise<TemporalCluster> {
   const address = `127.0.0.1:${environment.FRONTEND_GRPC_PORT}`;
   const running = new Map<TemporalService, ChildProcess>();
 
-  const cluster: TemporalCluster = {
+  const cluster = {
+    /** `host:port` of the frontend. */
     address,
-    async kill(service) {
+    /** Kills the process of a service. */
+    async kill(service: TemporalService) {
       const child = running.get(service);
       running.delete(service);
       if (!child) return;
       child.kill("SIGKILL");
       await once(child, "exit");
     },
-    async start(service) {
+    async start(service: TemporalService) {
       const log = await open(path.join(postgres.folder, `${service}.log`), "a");
       const child = spawn("temporal-server", ["start", "--service", service], {
         env: { ...process.env, ...environment },
@@ -89,11 +83,8 @@ export async function startTemporalCluster(): Promise<TemporalCluster> {
 }
 
 /** Runs a script of docker-compose.yml. */
-async function script(name: string, environment: Record<string, string>): Promise<void> {
-  await run("/bin/sh", [path.join(root, "docker", name)], {
-    env: { ...process.env, ...environment },
-  });
-}
+const script = (name: string, environment: Record<string, string>) =>
+  run("/bin/sh", [path.join(ROOT, "docker", name)], { env: { ...process.env, ...environment } });
 
 /** PATH with the `temporal` command, which the image of docker-compose contains. */
 async function pathWithCli({ folder }: OwnPostgres): Promise<string> {
