@@ -1,4 +1,4 @@
-import { existsSync, globSync } from "node:fs";
+import { globSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { read, root } from "./project.ts";
@@ -24,10 +24,6 @@ const MAY_IMPORT: Record<string, string> = {
 /** Folders with more files than these are split. Migrations are read one by one. */
 const MAX_FILES = 10;
 const MANY_FILES = ["src/db/migrations"];
-/** Folders of tests that mirror no folder of the code. */
-const OWN_TESTS =
-  /^test\/(api\/services\/methods|clients|deploy|faults|repository|support|upgrade|web)(\/|$)/;
-
 interface Import {
   from: string;
   to: string;
@@ -91,16 +87,6 @@ test("no folder of the code holds more than ten files", () => {
     ([folder, some]) => !MANY_FILES.includes(folder) && (some?.length ?? 0) > MAX_FILES,
   );
   expect(large.map(([folder, some]) => `${folder}: ${some?.length} files`)).toEqual([]);
-});
-
-test("tests are in a folder of the name of what they test", () => {
-  const folders = new Set(globSync("test/**/*.test.ts", { cwd: root }).map((file) => path.dirname(file)));
-  const homeless = [...folders].filter((folder) => {
-    const mirrored = folder.split(path.sep).slice(1).join("/");
-    const places = [mirrored, `src/${mirrored}`].map((place) => path.join(root, place));
-    return !OWN_TESTS.test(folder.replaceAll(path.sep, "/")) && !places.some(existsSync);
-  });
-  expect(homeless).toEqual([]);
 });
 
 test("workflows import nothing but Temporal's packages, themselves and types", () => {
