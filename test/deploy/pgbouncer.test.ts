@@ -221,7 +221,7 @@ describe.skipIf(before121.isMissing)(before121.name, () => {
       SECRET_KEY: "0f".repeat(32),
     };
     await expect(startServiceProcess(settings)).rejects.toThrow(
-      /ended with 1:[\s\S]*Startup failed: DATABASE_URL leads through a pooler .* set DATABASE_PREPARED_STATEMENTS=false/,
+      /ended with 1 [\s\S]*Startup failed: DATABASE_URL leads through a pooler .* set DATABASE_PREPARED_STATEMENTS=false/,
     );
     await expect(checkPooler(pgbouncer.url, direct, false)).resolves.toBeUndefined();
   });
