@@ -28,11 +28,32 @@ export interface Web {
   visit(options: VisitOptions, test: (page: Page, context: BrowserContext) => Promise<void>): Promise<void>;
 }
 
+/** A path without a page. */
+const NOWHERE = "/nowhere";
+
 /** Follows a link that is not on the page, as the page itself would: without loading anything. */
-const follow = (path: string) => `
-  for (const button of document.querySelectorAll(".mantine-Notification-root button")) button.click();
-  history.pushState(null, "", ${JSON.stringify(path)});
-  dispatchEvent(new PopStateEvent("popstate"));`;
+const follow = (page: Page, path: string) =>
+  page.evaluate(
+    `history.pushState(null, "", ${JSON.stringify(path)}); dispatchEvent(new PopStateEvent("popstate"));`,
+  );
+
+/** Closes the messages on the page, and counts them. Run in the page. */
+const CLOSE_MESSAGES = `(() => {
+  const buttons = document.querySelectorAll(".mantine-Notification-root button");
+  for (const button of buttons) button.click();
+  return buttons.length;
+})()`;
+
+/** Leaves the page that is open, with its dialogs and messages, for another one. */
+async function leaveFor(page: Page, path: string): Promise<void> {
+  const nothing = page.getByRole("heading", { name: "Page not found" });
+  await follow(page, NOWHERE);
+  await nothing.waitFor();
+  await expect.poll(() => page.evaluate(CLOSE_MESSAGES)).toBe(0);
+  if (path === NOWHERE) return;
+  await follow(page, path);
+  await nothing.waitFor({ state: "detached" });
+}
 
 async function webOf(service: { url: string; readonly adminKey: string }): Promise<Web> {
   const browser = await theBrowser();
@@ -60,10 +81,8 @@ async function webOf(service: { url: string; readonly adminKey: string }): Promi
       const isKept = key === service.adminKey;
       const visited = isKept ? kept : undefined;
       kept = undefined;
-      if (visited) {
-        await visited.page.evaluate(follow(path));
-        await expect.poll(() => visited.page.locator(".mantine-Notification-root").count()).toBe(0);
-      } else for (const each of context.pages()) await each.close();
+      if (visited) await leaveFor(visited.page, path);
+      else for (const each of context.pages()) await each.close();
       const { page, watched } = visited ?? (await load(path, key));
       await journey(page, context);
       watched.expectNothing();

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import { ADMINISTRATOR, ago, aKey, HOUR } from "./answers.ts";
-import { all, choose, click, fill, find, later, open, path, press, sees, value } from "./page.tsx";
+import { all, choose, click, fill, find, later, open, path, sees, value } from "./page.tsx";
 
 test("dozens of apps are searched, lead to their keys and webhooks, and say why they cannot be removed", async () => {
   const installedApps = Array.from({ length: 12 }, (_, n) => ({ id: `app-${n}`, name: `App ${n}` }));
@@ -57,20 +57,3 @@ test("the audit log is filtered by action, key and target in the address, names 
   await click("Clear the filters");
   expect(path()).toBe("/audit");
 });
-
-test.each([
-  ["/webhooks", "New webhook", "listWebhooks", "No webhooks yet"],
-  ["/apps", "New app", "listInstalledApps", "No installed apps yet"],
-] as const)(
-  "what makes the first of a list is where it was, focus and all, once %s turns out empty",
-  async (at, button, method, says) => {
-    const read = Promise.withResolvers<object>();
-    await open(at, { [method]: () => read.promise });
-    find("button", button).focus();
-    read.resolve({});
-    await later(0);
-    sees(says);
-    await press("{Enter}");
-    find("dialog");
-  },
-);
