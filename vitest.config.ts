@@ -62,7 +62,7 @@ const COMPONENTS = {
   oxc: { jsx: { runtime: "automatic", development: false } },
   test: {
     ...project("components", false, ["test/web/**/*.test.tsx"]).test,
-    experimental: {},
+    experimental: { viteModuleRunner: true },
     env: { NODE_ENV: "production", TZ: "Europe/Berlin" },
   },
 } satisfies TestProjectInlineConfiguration;
@@ -79,6 +79,8 @@ export default defineConfig(({ mode }) => {
     test: {
       projects: projectsOf(mode),
       globalSetup: "test/support/run/setup.ts",
+      // Node runs the set-up, too.
+      experimental: { viteModuleRunner: false, nodeLoader: false },
       // One more than the smallest machine has cores: two workers leave a third of two cores idle.
       maxWorkers: 3,
       sequence: { sequencer: LongWaitsFirst },
