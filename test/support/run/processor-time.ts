@@ -18,26 +18,21 @@ interface Process {
   ended: number;
 }
 
-function read(pid: number): Process | undefined {
+/** A file of a process; undefined if it has ended. */
+function read(pid: number, file: string): string | undefined {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    const fields = stat
-      .slice(stat.lastIndexOf(")") + 2)
-      .split(" ")
-      .map(Number);
-    const [utime = 0, stime = 0, cutime = 0, cstime = 0] = fields.slice(11, 15);
-    return { pid, parent: fields[1] as number, own: utime + stime, ended: cutime + cstime };
+    return readFileSync(`/proc/${pid}/${file}`, "latin1");
   } catch {
-    return undefined; // It has ended.
+    return undefined;
   }
 }
 
-function titleOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, "latin1").replaceAll("\0", " ");
-  } catch {
-    return "";
-  }
+function processOf(pid: number): Process | undefined {
+  const [, fields] = read(pid, "stat")?.split(/\) (?!.*\) )/s) ?? [];
+  if (fields === undefined) return undefined;
+  const [, parent = 0, ...times] = fields.split(" ").map(Number);
+  const [utime = 0, stime = 0, cutime = 0, cstime = 0] = times.slice(9);
+  return { pid, parent, own: utime + stime, ended: cutime + cstime };
 }
 
 /**
@@ -49,13 +44,13 @@ function titleOf(pid: number): string {
 export function countProcessorTime(): () => Map<string, number> | null {
   const seconds = new Map<string, number>();
   let seen = new Map<number, Process>();
-  if (!read(process.pid)) return () => null;
+  if (!processOf(process.pid)) return () => null;
 
   function look(): void {
     const all = readdirSync("/proc")
       .map(Number)
       .filter((pid) => pid > 0)
-      .flatMap((pid) => read(pid) ?? []);
+      .flatMap((pid) => processOf(pid) ?? []);
     const byPid = new Map(all.map((one) => [one.pid, one]));
     const folders = new Map<number, string | undefined>([[process.pid, "the run itself"]]);
     /** The folder that a process works for; undefined if it does not belong to the run. */
@@ -68,7 +63,7 @@ export function countProcessorTime(): () => Map<string, number> | null {
       return folder;
     };
     const ownFolder = (pid: number): string | undefined => {
-      const title = titleOf(pid);
+      const title = read(pid, "cmdline")?.replaceAll("\0", " ") ?? "";
       const [, worker] = BACKEND.exec(title) ?? [];
       if (worker !== undefined) return folderOf(Number(worker));
       if (title.startsWith("postgres: ") || title.includes("/postgres -D ")) return "PostgreSQL itself";
