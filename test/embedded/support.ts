@@ -104,9 +104,8 @@ export async function stranger(uid?: number): Promise<ChildProcess & { pid: numb
 export async function runProgram<T>(
   name: string,
   args: readonly string[],
-  options: Parameters<typeof startProgram>[1] = {},
 ): Promise<{ program: Program; said: T }> {
-  const program = startProgram([process.execPath, path.join(ROOT, "test/embedded", name), ...args], options);
+  const program = startProgram([process.execPath, path.join(ROOT, "test/embedded", name), ...args]);
   onTestFinished(() => void program.process.kill("SIGKILL"));
   const [line] = await program.until(/^\{.*\}$/m);
   return { program, said: JSON.parse(line) as T };

@@ -32,14 +32,9 @@ export interface Program {
  */
 export function startProgram(
   [file = "", ...args]: readonly string[],
-  {
-    environment = {},
-    cwd = ROOT,
-    ...user
-  }: { environment?: NodeJS.ProcessEnv; cwd?: string; uid?: number; gid?: number } = {},
+  { environment = {}, cwd = ROOT }: { environment?: NodeJS.ProcessEnv; cwd?: string } = {},
 ): Program {
   const child = spawn(file, args, {
-    ...user,
     cwd,
     env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
