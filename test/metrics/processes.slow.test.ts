@@ -1,8 +1,13 @@
+import { createClient } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import packageJson from "../../package.json" with { type: "json" };
 import { rows } from "../../src/db/database.ts";
 import { publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
 import { startServiceProcess } from "../support/service-process.ts";
+import { keyedTransport } from "../support/test-service.ts";
 import { type Sample, scrape, sum } from "./scrapes.ts";
 
 const EVENTS = 20;
@@ -16,6 +21,9 @@ test("a service has the metrics of its delivery processes, by a label, and those
     HEARTBEAT_TIMEOUT: "20s",
     METRICS_PORT: "0",
     DELIVERY_PROCESSES: "2",
+    LOG_LEVEL: "debug",
+    OTEL_TRACES_EXPORTER: "otlp",
+    OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1",
   });
   onTestFinished(async () => void (await service.end("SIGTERM")));
   const metrics = (): Promise<Sample[]> => scrape(`http://127.0.0.1:${service.metricsPort}/metrics`);
@@ -56,4 +64,13 @@ test("a service has the metrics of its delivery processes, by a label, and those
   process.kill(Number(worker.name.split("/").at(-1)), "SIGKILL");
   await expect.poll(() => processesOf("process_uptime_seconds")).toHaveLength(2);
   await expect.poll(() => processesOf("process_uptime_seconds")).toEqual(all);
+
+  // Log lines of a traced call carry its trace id.
+  const traceId = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
+  const events = createClient(EventService, keyedTransport(service.grpcPort, parts.adminKey));
+  await events.publishEvent(orderEvent(), { headers });
+  const fields = { role: "all", version: packageJson.version, traceId, msg: "call" };
+  const had = Object.entries(fields).map(([name, value]) => `(?=.*"${name}":"${value}")`);
+  await expect.poll(service.printed).toMatch(new RegExp(`^{${had.join("")}`, "m"));
 });
