@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import { constants } from "node:zlib";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
-import { compression } from "vite-plugin-compression2";
+import { compression, defineAlgorithm } from "vite-plugin-compression2";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/api/openapi/swagger-ui.ts";
 import { NONCE_PLACEHOLDER } from "../src/contract/page-paths.ts";
 
@@ -22,8 +23,11 @@ function swaggerUi(): Plugin {
   };
 }
 
+/** Quality 11, the default, takes seven seconds of the first start instead of one, for files that are 8 % smaller. */
+const BROTLI = defineAlgorithm("brotliCompress", { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } });
+
 export default defineConfig({
-  plugins: [react(), swaggerUi(), compression({ algorithms: ["gzip", "brotliCompress"] })],
+  plugins: [react(), swaggerUi(), compression({ algorithms: ["gzip", BROTLI] })],
   html: { cspNonce: NONCE_PLACEHOLDER },
   build: { target: "es2023", emptyOutDir: true, assetsInlineLimit: 0 },
   // `npm run dev:web`: the page from its sources, the calls to a service that runs. The browser asks this server, and
