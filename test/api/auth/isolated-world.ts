@@ -1,8 +1,10 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import { audited } from "../../../src/db/audit/audit-log.ts";
 import { termOf } from "../../../src/db/events/search.ts";
 import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
+import { startSession } from "../../../src/db/keys/sessions.ts";
 import { insertReplay } from "../../../src/db/replays/replays.ts";
 import { scopeOf } from "../../../src/db/scope.ts";
 import { aWebhook } from "../../support/builders.ts";
@@ -95,7 +97,31 @@ export async function buildWorld(api: TestApi): Promise<World> {
         await filled(api, key, { id, process, url, endpointId: endpoint?.id as string }, secrets),
       );
   }
-  return { appA, appB, keys: [...callers, ...others, ...revoked], webhooks, callers };
+  const keys = [...callers, ...others, ...revoked];
+  await writeAuditLog(api, keys, webhooks);
+  return { appA, appB, keys, webhooks, callers };
+}
+
+/** Entries about each key and webhook, made with each key: apps see entries about what is theirs, and no author of others. */
+async function writeAuditLog(
+  { context: { db } }: TestApi,
+  keys: readonly WorldKey[],
+  webhooks: readonly WorldWebhook[],
+) {
+  for (const { appId: installedAppId, markers } of keys) {
+    const [apiKeyId, apiKeyName] = markers as [string, string];
+    const actor = { apiKeyId, apiKeyName, installedAppId, sessionId: null, address: null };
+    await audited(db, actor, (_trx, record) =>
+      record(
+        ...keys.map(({ id, appId, markers: [, name = null] }) => ({
+          ...{ action: "api_key_rotated" as const, target: { id, name, appId, process: null } },
+        })),
+        ...webhooks.map(({ id, url, appId, process }) => ({
+          ...{ action: "webhook_paused" as const, target: { id: String(id), name: url, appId, process } },
+        })),
+      ),
+    );
+  }
 }
 
 async function worldKey(
@@ -109,6 +135,7 @@ async function worldKey(
   const rights = { permissions: [...permissions], allowedProcesses, ...app };
   const { apiKey, secret } = await api.keys.createApiKey({ name, ...rights });
   const id = apiKey?.id as string;
+  await startSession(api.context.db, id, secret);
   const markers = [id, name, secret.slice(0, 12), secret];
   return { id, secret, appId, permissions, processes: allowedProcesses, markers };
 }
@@ -147,6 +174,9 @@ async function filled(
     markers: [...secrets],
     settings: [url, ...settings, ...(endpointId === null ? [] : [endpointId])],
   };
+  const run = { workflow_id: marker("workflow"), first_run_id: randomUUID(), lease_until: new Date() };
+  const [{ id: runId }] = await db("runs").insert(run).returning("id");
+  made.markers.push(run.workflow_id, run.first_run_id);
   for (const state of STATES) {
     const [user, idempotency, order] = [marker("user"), marker("idempotency"), marker("order")];
     const [error, responseStart, reason] = [marker("error"), marker("response"), marker("reason")];
@@ -156,7 +186,7 @@ async function filled(
     await db("events").where({ id: eventId }).update(published);
     await db("search_terms").insert({ term: String(termOf(order)), event_id: eventId });
     const tried = [{ status: 500, error, responseStart }];
-    await changeDelivery(db, deliveryId, { state, tried, attempts: 1, reason });
+    await changeDelivery(db, deliveryId, { state, tried, attempts: 1, reason, runId });
     made.deliveryIds.push(deliveryId);
     made.eventIds.push(eventId);
     made.searched.push(user, idempotency, order);

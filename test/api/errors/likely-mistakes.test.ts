@@ -41,6 +41,15 @@ test.each([
   expect([status, envelope.Warnings]).toEqual([404, Warnings]);
 });
 
+test.each(["/nothing-like-it", `/api/webhook/${"x".repeat(5_000)}`])(
+  "a path that is like no other is told of none",
+  async (path) => {
+    const { status, envelope } = await api.rest("GET", path);
+    const said = expect.stringMatching(/^no such path: \S+; all paths: \/openapi\.json$/);
+    expect([status, envelope.Warnings]).toEqual([404, [said]]);
+  },
+);
+
 const KEY = `whk_${"k".repeat(43)}`;
 const SIGNING = `whsec_${"s".repeat(30)}+/==`;
 const CREATE = "WebhookService/CreateWebhook";

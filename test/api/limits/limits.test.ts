@@ -220,6 +220,10 @@ describe("requests of a key", () => {
     expect((await api.client(EventService, key).publishEventBatch({ events })).results).toHaveLength(20);
     expect((await listBy(key)).headers.get("RateLimit-Remaining")).toBe("1");
   });
+
+  test("say nothing of health: it wants no key and has no limit", async () => {
+    for (let n = 0; n < 5; n += 1) expect((await fetch(`${api.url}/healthz`)).status).toBe(200);
+  });
 });
 
 describe("incomplete messages", () => {

@@ -64,6 +64,23 @@ describe("methods that need no key", () => {
 });
 
 describe("methods that need a key", () => {
+  test("read at most 64 KiB of a message that is not compressed, in every protocol", async () => {
+    const [fits, tooLong] = [unknownFields(64 * KIB), unknownFields(64 * KIB + 2)];
+    const web = (body: Uint8Array) =>
+      callHttp(api, DELIVERIES, { type: "application/grpc-web+proto", body: enveloped(body) });
+    expect((await callHttp(api, DELIVERIES, proto(fits))).status).toBe(200);
+    expect((await callGrpc(api, DELIVERIES, { body: enveloped(fits) })).status).toBe(0);
+    expect((await web(fits)).text).toContain("grpc-status: 0");
+    const says = "a message of this method may have at most 65536 bytes, uncompressed; send less at once";
+    expect(await callHttp(api, DELIVERIES, proto(tooLong))).toMatchObject(
+      refusal(429, "resource_exhausted", says, "MESSAGE_TOO_LARGE"),
+    );
+    expect(await callGrpc(api, DELIVERIES, { body: enveloped(tooLong) })).toMatchObject(
+      refusedByGrpc(8, says),
+    );
+    expect((await web(tooLong)).text).toMatch(/grpc-status: 8\r\n/);
+  });
+
   test.each(Object.entries(BOMBS))(
     "decompress no more of %s than the method's limit",
     async (encoding, bomb) => {

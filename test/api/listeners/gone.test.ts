@@ -14,6 +14,7 @@ import pino from "pino";
 import { Agent, type Dispatcher } from "undici";
 import { afterAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { PublishEventsRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { Admissions } from "../../../src/api/rest/admissions.ts";
@@ -68,10 +69,11 @@ test.each(PROTOCOLS)(
 
 describe("a stream whose client disconnects is not logged as an error:", () => {
   const PUBLISH = "/webhook.v1.EventService/PublishEvents";
+  const REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
   /** Fails unless the log says that the call was canceled, and nothing worse. */
-  async function expectCanceled(): Promise<void> {
-    const ended = () => lines.find(({ method }) => method?.endsWith("/PublishEvents"))?.code;
+  async function expectCanceled(path = PUBLISH): Promise<void> {
+    const ended = () => lines.find(({ method }) => method && path.endsWith(method))?.code;
     await expect.poll(ended).toBe("Canceled");
     expect(warnings()).toEqual([]);
   }
@@ -87,20 +89,28 @@ describe("a stream whose client disconnects is not logged as an error:", () => {
     };
   }
 
+  /** Starts a call over gRPC on a session of its own, and sends a message. */
+  function openStream(path: string, message: Buffer) {
+    const session = http2.connect(api.url, { ca });
+    const headers = { ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" };
+    const stream = session.request({ ...headers, ...key }).on("error", () => {});
+    stream.write(message);
+    return { session, stream };
+  }
+
+  test("a client of reflection, between two questions", async () => {
+    const messageRequest = { case: "listServices" as const, value: "" };
+    const question = create(ServerReflectionRequestSchema, { messageRequest });
+    const asked = enveloped(toBinary(ServerReflectionRequestSchema, question));
+    const { session, stream } = openStream(REFLECTION, asked);
+    await once(stream, "data");
+    session.destroy();
+    await expectCanceled(REFLECTION);
+  });
+
   test("a publisher over gRPC", async () => {
     const { bytes, isStored } = oneEvent();
-    const session = http2.connect(api.url, { ca });
-    const headers = {
-      ":method": "POST",
-      ":path": PUBLISH,
-      "content-type": "application/grpc",
-      te: "trailers",
-      ...key,
-    };
-    session
-      .request(headers)
-      .on("error", () => {})
-      .write(bytes);
+    const { session } = openStream(PUBLISH, bytes);
     await isStored();
     session.destroy();
     await expectCanceled();

@@ -161,6 +161,7 @@ describe("a handshake", () => {
     ["refuses TLS 1.1", version("TLSv1.1", "DEFAULT@SECLEVEL=0"), REFUSED],
     ["refuses TLS 1.0", version("TLSv1", "DEFAULT@SECLEVEL=0"), REFUSED],
     ["refuses CBC", version("TLSv1.2", CBC), REFUSED],
+    ["refuses CCM", version("TLSv1.2", "ECDHE-ECDSA-AES128-CCM8:ECDHE-ECDSA-AES128-CCM"), REFUSED],
     ["refuses keys without forward secrecy", version("TLSv1.2", "AES128-GCM-SHA256"), REFUSED],
     ["refuses finite-field Diffie-Hellman", version("TLSv1.2", "DHE-RSA-AES128-GCM-SHA256"), REFUSED],
   ])("%s", async (_what, options, agreed) => {

@@ -1,4 +1,4 @@
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
@@ -7,6 +7,7 @@ import { type DeliveryFilter, listDeliveries } from "../../../../src/db/deliveri
 import { timeOfId } from "../../../../src/db/partitions.ts";
 import type { Scope } from "../../../../src/db/scope.ts";
 import { databaseTime } from "../../../support/database-time.ts";
+import { pagesOf } from "../../../support/pages.ts";
 import { idAt, idBeside, type Stored, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
 
@@ -174,4 +175,26 @@ test("a page is gone back to from the next one, and from the first one lead what
   const since = await read(newest.previousPageToken);
   expect(since.ids).toEqual([fourth]);
   expect((await read(since.nextPageToken)).ids).toEqual([third, second]);
+});
+
+test("of deliveries of which few pass, a page ends after 20,000 that were looked at, and tells how far it has searched", async () => {
+  await api.empty();
+  const webhookId = await api.register();
+  await db.raw(
+    `with event as materialized (select new_event_id() as id from generate_series(1, 20_500))
+      insert into deliveries (id, event_id, webhook_id, outcome, attempts, round_start, finished)
+      select new_delivery_id(id), id, ?, 'failed', 0, 0, now() from event`,
+    [String(webhookId)],
+  );
+  const ids: string[] = await db("deliveries").orderBy("id", "desc").pluck("id");
+  // Newest first; the last one that the first page looks at is found.
+  const expected = [3, 19_999, 20_499].map((place) => ids[place] as string);
+  await db("deliveries").whereIn("id", expected).update({ outcome: "delivered" });
+  for (const filter of [{}, { webhookId }]) {
+    const wanted = { ...filter, states: [DeliveryState.DELIVERED] };
+    const pages = await pagesOf((pageToken) => page({ ...wanted, pageToken }));
+    expect(pages.map((each) => each.ids)).toEqual([expected.slice(0, 2), expected.slice(2)]);
+    const times = pages.map(({ searchedBackTo }) => searchedBackTo && timestampDate(searchedBackTo));
+    expect(times).toEqual([timeOfId(ids[19_999] as string), undefined]);
+  }
 });

@@ -92,6 +92,12 @@ test("a delivery is answered with every attempt in order", async () => {
   const ended = await get(deliveryId);
   expect(ended.delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
   expect(attemptsOf(ended)).toEqual([...attemptsOf(open), [3, 200, undefined, "ok", 7]]);
+  // Nothing was sent where there was no answer.
+  expect(ended.attempts.map(({ signatureHeaders }) => signatureHeaders.length > 0)).toEqual([
+    true,
+    false,
+    true,
+  ]);
   expect(ended.attempts.map((attempt) => timestampDate(attempt.started as Timestamp))).toEqual(
     Array(3).fill(started),
   );

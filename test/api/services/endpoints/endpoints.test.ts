@@ -186,6 +186,7 @@ describe("a call about one webhook of an endpoint", () => {
     ["name", (of) => webhooks.updateWebhook({ ...of, name: "Orders" })],
     ["URL", (of) => webhooks.updateWebhook({ ...of, url: "https://moved.example/" })],
     ["circuit breaker", (of) => webhooks.updateWebhook({ ...of, circuitBreaker })],
+    ["request settings, by an update", (of) => webhooks.updateWebhook({ ...of, requestSettings: settings })],
     ["request settings", (of) => webhooks.setWebhookRequestSettings({ ...of, settings })],
     ["rate limit", (of) => webhooks.setWebhookRateLimit({ ...of, rateLimit: 9 })],
     ["pause", webhooks.pauseWebhook],

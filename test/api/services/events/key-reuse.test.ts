@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
-import type { PublishEventRequestSchema, PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
+import { PublishEventRequestSchema, type PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { failure } from "../../../support/failure.ts";
+import { grpcTrailers } from "../../../support/grpc-calls.ts";
 import { useApi } from "../../../support/test-api.ts";
 
 const api = await useApi();
@@ -71,12 +72,16 @@ test.each(ways)(
   },
 );
 
-test("of thousands of fields that differ an error names the first 20 for programs, and few in its message", async () => {
+test("of thousands of fields that differ an error names the first 20 for programs, and few in its message; its trailers stay below 8 KiB", async () => {
   const lines = (sku: string) =>
     Array.from({ length: 2_500 }, (_, n) => ({ productId: 7n, sku: `${sku}-${n}`, quantity: 1 }));
   const first = request({}, { lines: lines("A") });
   const { eventId } = await events.publishEvent(first);
   const other = request({ idempotencyKey: first.idempotencyKey }, { lines: lines("B") });
+  const message = toBinary(PublishEventRequestSchema, create(PublishEventRequestSchema, other));
+  const { trailers, bytes } = await grpcTrailers(api, "/webhook.v1.EventService/PublishEvent", message);
+  expect(trailers["grpc-status"]).toBe(String(Code.AlreadyExists));
+  expect(bytes).toBeLessThan(8_192);
   const error = await failure(events.publishEvent(other));
   expect(error?.rawMessage).toContain("lines[2].sku and 2497 more");
   const fields = Array.from({ length: 20 }, (_, n) => `order_dispatched.lines[${n}].sku`);

@@ -1,11 +1,12 @@
 import { Code, createClient } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
+import { Health } from "../../../../gen/health/v1/health_pb.ts";
 import { EventService, type PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Room } from "../../../../src/api/services/events/room.ts";
 import { revokeApiKey } from "../../../../src/db/keys/key-revocation.ts";
 import { connect } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { anOrder, orderEvent } from "../../../support/grpc-calls.ts";
+import { anOrder, lock, orderEvent } from "../../../support/grpc-calls.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { ONLY, useApi } from "../../../support/test-api.ts";
 
@@ -161,6 +162,32 @@ test("events wait in order while those before them take all the memory that may 
   room.leave(5);
   await waiting[1];
   expect(entered).toEqual(["large", "small"]);
+});
+
+test("publishes for many webhooks are written some thousand deliveries at a time, however many come at once", async () => {
+  await db.raw(
+    `insert into webhooks (process, url, target_url, api_key_id, secret)
+      select 1, 'wide/' || n, 'wide/' || n, ?::uuid, '' from generate_series(1, 300) n`,
+    [api.adminKeyId],
+  );
+  onTestFinished(() => db("webhooks").whereLike("url", "wide/%").update({ deleted: new Date() }));
+  // After the first one it is known how many deliveries an event has.
+  const requests = many(41);
+  await events.publishEvent(requests[0] as Request);
+  const release = await lock(api, "events");
+  onTestFinished(release);
+  const calls = requests.slice(1).map((request) => events.publishEvent(request));
+  // Calls that were made before have arrived after so many others.
+  for (let n = 0; n < 100; n += 1) await api.client(Health).check({});
+  await release();
+  const queued = (await Promise.all(calls)).map(({ deliveriesQueued }) => deliveriesQueued);
+  expect(queued).toEqual(Array(40).fill(301));
+  const ids = (await storedUnder(requests)).map(({ id }) => id);
+  const written = await db("queue")
+    .select(db.raw("count(*)::int as n"))
+    .whereIn("event_id", ids)
+    .groupByRaw("xmin::text");
+  expect(Math.max(...written.map(({ n }) => n))).toBeLessThan(10_000);
 });
 
 test("of publishes written together, one that cannot be stored fails alone", async () => {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import pino from "pino";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createKeyUse } from "../../../../src/api/auth/key-use.ts";
 import { recordKeyUse } from "../../../../src/db/keys/api-keys.ts";
 import { forgetExpiredSecrets } from "../../../../src/db/webhooks/webhook-secrets.ts";
@@ -114,11 +114,20 @@ describe("the time a key was last used", () => {
   test("is written once a minute, however many processes the key is used with", async () => {
     const { id } = await api.key();
     const at = (second: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, second));
+    vi.useFakeTimers({ toFake: ["Date"] });
+    onTestFinished(() => void vi.useRealTimers());
     const written: unknown[] = [];
-    for (const second of [0, 59, 60, 30]) {
-      await recordKeyUse(db, [{ id, at: at(second) }], 60_000);
-      written.push((await db("api_keys").where("id", id).first())?.last_used);
+    const read = async () => written.push((await db("api_keys").where("id", id).first())?.last_used);
+    const use = createKeyUse(db, pino({ level: "silent" }), HOUR);
+    for (const second of [0, 59, 60]) {
+      vi.setSystemTime(at(second));
+      use.note(id);
+      await use.close();
+      await read();
     }
+    // Of another process, later.
+    await recordKeyUse(db, [{ id, at: at(30) }], 60_000);
+    await read();
     expect(written).toEqual([at(0), at(0), at(60), at(60)]);
   });
 

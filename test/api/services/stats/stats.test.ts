@@ -4,7 +4,7 @@ import { Code } from "@connectrpc/connect";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
 import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
-import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
+import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
 import { timed } from "../../../support/database-time.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
@@ -146,6 +146,23 @@ describe("a webhook's attempts and their latency", () => {
     expect(found?.attempts).toBe(all);
     expect(found?.intervals.reduce((sum, each) => sum + each.attempts, 0n)).toBe(all);
   });
+});
+
+test("attempts of one latency class in a week may exceed 32 bits", async () => {
+  const own = await api.register();
+  const attempts = 1_200_000_000;
+  // Hours of one interval of six hours, in UTC, before the current one.
+  const interval = Math.floor(Date.now() / (6 * HOUR)) * 6 * HOUR - 24 * HOUR;
+  const counts = { attempts, failed_attempts: 0, delivered: attempts, failed: 0, cancelled: 0, filtered: 0 };
+  const latency = [0, 0, attempts, ...Array<number>(LATENCY_BOUNDS_MS.length - 2).fill(0)];
+  const hour = { webhook_id: String(own), ...counts, total_ms: String(attempts * 3), longest_ms: 3, latency };
+  const starts = [interval, interval + HOUR].map((start) => new Date(start));
+  await db("rollup_hours").insert(starts.map((start) => ({ ...hour, start })));
+  const expected = { attempts: 2_400_000_000n, latencyP50Ms: 4 };
+  const { periods } = await stats.getWebhookStats({ webhookId: own });
+  expect(periods.at(-1)).toMatchObject({ hours: 168, ...expected });
+  const { webhooks } = await stats.listWebhookHistory({ webhookIds: [own], hours: 168 });
+  expect(webhooks).toMatchObject([expected]);
 });
 
 test("the last runs are listed newest first", async () => {
