@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import type { Knex } from "knex";
 import { afterAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { count, openDatabase } from "../../src/db/database.ts";
+import { count, openDatabase, rows } from "../../src/db/database.ts";
 import { type Published, publishEvents } from "../../src/db/events/publish.ts";
 import { migrate, SchemaError } from "../../src/db/migrate.ts";
 import * as initial from "../../src/db/migrations/0001-initial.ts";
@@ -72,6 +72,29 @@ describe("an empty database", () => {
     expect(await migrations()).toEqual(OWN);
     const [published] = (await publishEvents(db, [anEvent()])) as [Published];
     expect(published).toMatchObject({ queued: 0, duplicate: false });
+  });
+
+  test("is waited for outside the database by a process that finds another one migrating", async () => {
+    const holding = await holdUp();
+    let done = 0;
+    const migrating = Promise.all([1, 2, 3].map(() => migrate(url).then(() => (done += 1))));
+    await expect.poll(heldUp).toHaveLength(1);
+    const waiting = `select from pg_locks l join pg_stat_activity a using (pid)
+      where l.locktype = 'advisory' and not l.granted and a.datname = current_database()`;
+    expect(await rows(db, waiting)).toEqual([]);
+    expect(done).toBe(0);
+    await holding.rollback();
+    await migrating;
+    expect(await migrations()).toEqual(OWN);
+  });
+
+  test("gets months as partitions with a long retention", async () => {
+    await migrate(url, { retentionDays: 365 });
+    for (const table of PARTITIONED) {
+      const partitions = await listPartitions(db, table);
+      expect(partitions.length).toBeGreaterThan(0);
+      expect(partitions.filter(({ from }) => from.getUTCDate() !== 1)).toEqual([]);
+    }
   });
 });
 

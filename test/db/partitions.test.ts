@@ -115,6 +115,19 @@ describe("partitions are made", () => {
     await insertEvent(other, idAt(new Date()));
     expect(await ensurePartitions(db, DAYS, [new Date(now + 300 * DAY_MS)])).toBe(PARTITIONED.length);
   });
+
+  test("with every index of their table", async () => {
+    const missing = await rows(
+      db,
+      `select i.indexrelid::regclass from pg_partitioned_table p join pg_index i on i.indrelid = p.partrelid
+        join pg_inherits t on t.inhparent = p.partrelid
+        where not exists (
+          select from pg_inherits h join pg_index o on o.indexrelid = h.inhrelid
+          where h.inhparent = i.indexrelid and o.indrelid = t.inhrelid and o.indisvalid
+        )`,
+    );
+    expect(missing).toEqual([]);
+  });
 });
 
 describe("a row whose partition is missing", () => {

@@ -39,7 +39,7 @@ import {
 import { createTestDatabase } from "../support/database.ts";
 import { anEvent } from "../support/new-event.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
-import { type PlanNode, plansOf } from "./explained.ts";
+import { type PlanNode, plansOf, undone } from "./explained.ts";
 import {
   claimRetries,
   foldAll,
@@ -141,8 +141,8 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
 }
 
 /** The large tables that the query's own statements would read from end to end, by PostgreSQL's plans for them. */
-async function scannedTables(query: (db: Db) => Promise<unknown>): Promise<string[]> {
-  const plans = await plansOf(db, query);
+async function scannedTables(query: (db: Db) => Promise<unknown>, on = db): Promise<string[]> {
+  const plans = await plansOf(on, query);
   expect(plans.length).toBeGreaterThan(0);
   const scanned: string[] = [];
   for (const plan of plans) collect(plan, scanned);
@@ -268,9 +268,12 @@ describe("no table that grows is read from end to end", () => {
     expect(await scannedTables(query)).toEqual([]);
   });
 
-  test("by the overview of all, but that it counts what is open, and webhooks by their health", async () => {
-    const scanned = await scannedTables((trx) => readOverview(trx, "everything"));
-    const counted = ["queue", "retries", "webhooks", "webhook_health"];
-    expect(scanned.filter((table) => !counted.includes(table))).toEqual([]);
-  });
+  test("by the overview of all, but that it counts what is open and fails", () =>
+    undone(db, async (trx) => {
+      // Of webhooks that succeed there are no rows.
+      await trx.raw("delete from webhook_health where webhook_id < 0; analyze webhook_health");
+      const scanned = await scannedTables((inner) => readOverview(inner, "everything"), trx);
+      const counted = ["queue", "retries", "webhook_health"];
+      expect(scanned.filter((table) => !counted.includes(table))).toEqual([]);
+    }));
 });

@@ -8,7 +8,7 @@ import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
-import { getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
+import { deleteWebhook, getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import {
   claim,
@@ -83,6 +83,16 @@ describe("a closed breaker", () => {
     expect(await breakerOf(id)).toMatchObject({ state: "closed", failedAttempts: 3, reason: null });
     await letPass(db, SETTINGS.failingSeconds);
     expect(await answer(db, deliveries.slice(9), 503)).toMatchObject([{ state: "open" }]);
+  });
+
+  test("costs no write while attempts succeed, nor does a webhook without one", async () => {
+    await queue(db, 5);
+    await withBreaker(5);
+    const version = () => rows(db, "select xmin::text, ctid::text, state, failures from webhook_breakers");
+    const before = await version();
+    await answer(db, await claim(db), 200);
+    expect(await version()).toEqual(before);
+    expect(before).toMatchObject([{ state: "closed", failures: 0 }]);
   });
 
   test("of a webhook that a user has paused does not open by what is still under way", async () => {
@@ -207,6 +217,24 @@ describe("an open breaker", () => {
     await letPass(db, 1);
     await decided(db);
     expect(await claim(db)).toHaveLength(1);
+  });
+
+  test("is closed by a version without breakers that resumes the webhook", async () => {
+    const id = await opened(5);
+    await db.raw("update webhooks set paused = null, revision = revision + 1");
+    expect(await breakerOf(id)).toMatchObject({ state: "closed", reason: null, nextProbe: null });
+    await letPass(db, 60);
+    await decided(db);
+    expect(await db("webhook_breakers").pluck("state")).toEqual(["closed"]);
+    expect(await claim(db)).toHaveLength(5);
+  });
+
+  test("goes with its webhook", async () => {
+    const id = await opened(5);
+    const sent = await probe();
+    await deleteWebhook(db, id);
+    expect(await db("webhook_breakers")).toEqual([]);
+    expect(await answer(db, sent, 503)).toEqual([]);
   });
 
   test("disables the webhook by a probe that fails after days of failures, until a user resumes it", async () => {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { count, rows } from "../../../src/db/database.ts";
+import { count, openDatabase, rows } from "../../../src/db/database.ts";
 import { type RetentionStep, retentionStep } from "../../../src/db/deliveries/retention.ts";
 import { sendAgain } from "../../../src/db/deliveries/send-again.ts";
 import { readOverview } from "../../../src/db/deliveries/stats.ts";
@@ -61,11 +61,25 @@ async function storeEvent(created: Date, delivery: Partial<Stored> = {}, key: st
   return { eventId, apiKeyId, deliveryId };
 }
 
+/** So many events of a moment, with their idempotency keys. */
+async function storeKeys(created: Date, events: number): Promise<void> {
+  await db.raw(
+    `with e as (
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred)
+        select overlay(?::text placing lpad(n::text, 12, '0') from 25)::uuid, gen_random_uuid(), n, 1, 'u', now()
+        from generate_series(1, ?::int) n returning id, api_key_id, idempotency_key
+      )
+      insert into idempotency_keys (event_id, api_key_id, idempotency_key, request_sha256)
+      select id, api_key_id, idempotency_key, '\\x00' from e`,
+    [idAt(created, 0), events],
+  );
+}
+
 /** Steps until nothing is left to do. */
-async function retain(): Promise<RetentionStep[]> {
+async function retain(on = db): Promise<RetentionStep[]> {
   const steps: RetentionStep[] = [];
   for (;;) {
-    const step = await retentionStep(db, db, RETENTION_DAYS);
+    const step = await retentionStep(on, on, RETENTION_DAYS);
     if (step.expired + step.keys + step.runs + step.partitions.length === 0) return steps;
     steps.push(step);
   }
@@ -151,6 +165,31 @@ describe("idempotency keys", () => {
     expect(await db("idempotency_keys").pluck("event_id")).toEqual([young.eventId, young.eventId]);
     const again = await publishEvents(db, [anEvent({ apiKeyId, idempotencyKey: "key" })]);
     expect(again).toMatchObject([{ duplicate: false }]);
+  });
+
+  test("are deleted in steps that read each event once, and once more to find that none is left", async () => {
+    const keys = 20_000;
+    const created = daysAgo(40);
+    await storeEvent(created);
+    await storeKeys(created, keys - 1);
+    const events = partitionOf("events", created);
+    // One connection, because each reports what it has read by itself.
+    const worker = openDatabase(db.client.config.connection.connectionString, { max: 1 });
+    onTestFinished(() => worker.destroy());
+    const rowsRead = async () => {
+      await worker.raw("select pg_stat_force_next_flush()");
+      const read =
+        "select (seq_tup_read + idx_tup_fetch)::int as n from pg_stat_user_tables where relname = :events";
+      return (await rows<{ n: number }>(worker, read, { events }))[0]?.n ?? 0;
+    };
+    // The partition stays, and with it the count of what was read.
+    await maintain(events);
+    const before = await rowsRead();
+    const steps = await retain(worker);
+    expect(steps.reduce((sum, step) => sum + step.keys, 0)).toBe(keys);
+    const read = (await rowsRead()) - before;
+    expect(read).toBeGreaterThanOrEqual(2 * keys);
+    expect(read).toBeLessThan(3 * keys);
   });
 });
 

@@ -6,10 +6,9 @@ import {
   foldDeltas,
   LATENCY_BOUNDS_MS,
 } from "../../../src/db/deliveries/rollups.ts";
-
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
-import { expectStatistics } from "../queue/model/invariants.ts";
+import { expectRollups, expectStatistics } from "../queue/model/invariants.ts";
 import { claim, foldAll, NO_WAIT, openQueueDatabase, queue, record, result } from "../queue/queue.ts";
 
 const HOUR_MS = 3_600_000;
@@ -24,6 +23,21 @@ test("a call of one process does nothing while another one folds", async () => {
   expect(await foldDeltas(db)).toBe(0);
   await other.rollback();
   expect(await foldDeltas(db)).toBe(3);
+});
+
+test("a step folds 500 deltas, and processes that fold at once fold each delta once", async () => {
+  const webhookId = await queue(db, 0);
+  await storeDeliveries(
+    db,
+    Array.from({ length: 1_700 }, () => ({ webhookId, state: "delivered" as const, finished: new Date() })),
+  );
+  expect(await foldDeltas(db)).toBe(500);
+  let folded = 0;
+  // A step that finds another process at it does nothing.
+  while ((await db("rollup_deltas").limit(1)).length > 0)
+    for (const step of await Promise.all([foldDeltas(db), foldDeltas(db), foldDeltas(db)])) folded += step;
+  expect(folded).toBe(1_200);
+  await expectRollups(db);
 });
 
 test("results that are recorded while deltas are folded are counted once", async () => {

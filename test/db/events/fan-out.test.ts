@@ -125,6 +125,17 @@ test("publishing while webhooks are created and deleted counts exactly those tha
   expect(await db("processes").where({ process: 1 }).pluck("live")).toEqual([1_040]);
 });
 
+test("steps of several processes at once queue each delivery once", async () => {
+  const webhooks = await register(MANY);
+  const events = [await publish(), await publish(), await publish()];
+  let queued = 0;
+  // A step that finds only events that others are at answers null.
+  while ((await db("fan_out").limit(1)).length > 0)
+    for (const step of await Promise.all([1, 2, 3].map(() => fanOutStep(db)))) queued += step?.queued ?? 0;
+  expect(queued).toBe(3 * MANY);
+  for (const { eventId } of events) expect(await recipientsOf(eventId)).toEqual(webhooks);
+});
+
 test("a step leaves the event that another process is at alone, and takes the next", async () => {
   await register(1_100);
   const [first, second] = [await publish(), await publish()];

@@ -9,11 +9,12 @@ import { startRound } from "../../../src/db/deliveries/send-again.ts";
 import { publishEvents } from "../../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
+import { listPartitions, PARTITIONED } from "../../../src/db/partitions.ts";
 import { endBeyond } from "../../../src/db/queue/endings.ts";
 import { adoptRetries, assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
-import { createWebhook, getWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { createWebhook, deleteWebhook, getWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { aKey } from "../../support/builders.ts";
 import { anEvent } from "../../support/new-event.ts";
 import { schemaValidator } from "../../support/schema-validator.ts";
@@ -208,6 +209,32 @@ test("a notice reaches no webhook of the app whose key may not subscribe to the 
   ]);
 });
 
+test("without a subscription of its app, a change stores nothing", async () => {
+  const other = await key(await app());
+  await register(admin);
+  for (const process of [WEBHOOK_FAILING, DELIVERY_FAILED]) await register(other, process);
+  await publish(admin, 1);
+  await attemptAll(503);
+  await failRetries();
+  expect(await notices()).toEqual([]);
+});
+
+test("ids of failed deliveries are kept only while a webhook subscribes to their notices", async () => {
+  await register(admin);
+  const subscriber = await register(admin, DELIVERY_FAILED);
+  const kept = async () => {
+    await publish(admin, 1);
+    await attemptAll(503);
+    await failRetries();
+    return (await db("rollup_deltas").delete().returning("failed_ids")).flatMap(
+      (row) => row.failed_ids ?? [],
+    );
+  };
+  expect(await kept()).toHaveLength(1);
+  await deleteWebhook(db, subscriber);
+  expect(await kept()).toHaveLength(0);
+});
+
 test("the attempts of a notice cause no notice, whatever becomes of them", async () => {
   const subscribers: bigint[] = [];
   for (const process of EVERY_NOTICE) subscribers.push(await register(admin, process));
@@ -262,5 +289,18 @@ test("a change whose notice cannot be stored is not stored either, and both are 
   await expect(foldDeltas(db)).rejects.toThrow("idempotency_keys");
   await db.raw("alter table away rename to idempotency_keys");
   expect(await db("webhook_health")).toEqual([]);
+  expect(await sent()).toEqual([[WEBHOOK_FAILING, [subscriber]]]);
+});
+
+test("a notice creates the partition of its day", async () => {
+  const subscriber = await register(admin, WEBHOOK_FAILING);
+  const webhookId = await register(admin);
+  await db.raw(
+    `insert into rollup_deltas (minute, webhook_ids, changes, durations_ms)
+      values (date_trunc('minute', now()), array[?::bigint], '{0}', '{5}')`,
+    [String(webhookId)],
+  );
+  for (const table of PARTITIONED)
+    for (const { name } of await listPartitions(db, table)) await db.raw(`drop table ${name}`);
   expect(await sent()).toEqual([[WEBHOOK_FAILING, [subscriber]]]);
 });

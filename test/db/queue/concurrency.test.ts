@@ -80,6 +80,26 @@ test("of results that are the same, from several calls at once, one call records
   expect(await rows(db, "select from all_attempts")).toHaveLength(60);
 });
 
+test("late results and claims of another worker at the same time leave each attempt to one of them", async () => {
+  await queue(db, 60);
+  const claimed = await claim(db, await freshClaimant(db, -1));
+  await endExpiredWorkers(db);
+  const living = await freshClaimant(db);
+  const recorded: string[] = [];
+  const claimedAgain: string[] = [];
+  await Promise.all([
+    ...claimed.map(async (delivery) => recorded.push(...(await record(db, [delivery], 200)).keys())),
+    (async () => {
+      for (let n = 0; n < 30; n += 1) claimedAgain.push(...(await claim(db, living, 2)).map(({ id }) => id));
+    })(),
+  ]);
+  expect([...recorded, ...claimedAgain].sort()).toEqual(claimed.map(({ id }) => id).sort());
+  expect(await db("deliveries").pluck("id")).toHaveLength(recorded.length);
+  expect(await db("queue").where({ claimed_by: living.workerId }).pluck("id")).toHaveLength(
+    claimedAgain.length,
+  );
+});
+
 describe("a claimed retry that leaves its run, as its webhook is paused, at the same time", () => {
   /** Claims a retry, and begins a statement on it that has to wait until the retry has left its run. */
   async function whileItLeaves<T>(begin: (retry: ClaimedDelivery) => Promise<T>): Promise<T> {

@@ -151,6 +151,13 @@ describe.each(histories)("of 12,000 deliveries for 200 webhooks, %s,", (_what, p
     }
   }
 
+  async function expectPlansKept(statement: string, work: (trx: Db) => Promise<number>): Promise<void> {
+    for (let n = 0; n < UNTIL_KEPT; n += 1) await readBy(work);
+    const planned =
+      "select custom_plans::int as n from pg_prepared_statements where starts_with(name, :statement)";
+    expect(await rows(db, planned, { statement })).toEqual([{ n: FIRST_PLANS }]);
+  }
+
   // Once for both tests: what they do is rolled back, and the first one's plans are those of the second or are closed.
   beforeAll(async () => {
     await openPool();
@@ -162,15 +169,13 @@ describe.each(histories)("of 12,000 deliveries for 200 webhooks, %s,", (_what, p
 
   test("claiming, loading and recording 200 reads little more than these, and is not planned each time", async () => {
     await expectLittleRead(deliver);
-    for (let n = 0; n < UNTIL_KEPT; n += 1) await readBy(deliver);
-    const statements =
-      "select custom_plans::int as n from pg_prepared_statements where name like 'claim_pending%'";
-    expect(await rows(db, statements)).toEqual([{ n: FIRST_PLANS }]);
+    await expectPlansKept("claim_pending", deliver);
   });
 
-  test("claiming, loading and recording 200 retries reads little more than these", async () => {
+  test("claiming, loading and recording 200 retries reads little more than these, and is not planned each time", async () => {
     if (!isPlanned) await openPool();
     await failOnce();
     await expectLittleRead(retry);
+    await expectPlansKept("claim_group", retry);
   });
 });

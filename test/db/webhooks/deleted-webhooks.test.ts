@@ -43,6 +43,20 @@ test("deleting a webhook cancels the first of its open deliveries at once, the o
   await expectRollups(db);
 });
 
+test("steps take so many rows of each table, over all deleted webhooks, and several processes cancel each once", async () => {
+  const webhooks = await Promise.all(Array.from({ length: 5 }, () => queue(db, 0)));
+  await storeDeliveries(
+    db,
+    webhooks.flatMap((webhookId) => Array(900).fill({ webhookId })),
+  );
+  await db("webhooks").update({ deleted: new Date() });
+  expect([await cancelOfDeleted(db), await cancelOfDeleted(db)]).toEqual([1_000, 1_000]);
+  await Promise.all([cancelAll(), cancelAll(), cancelAll()]);
+  await cancelAll();
+  expect(await states()).toEqual([{ state: "cancelled", reason: "webhook deleted", n: 4_500 }]);
+  await expectRollups(db);
+});
+
 test("what appears after the deletion, as from a publish that was under way, is cancelled, until none can appear any more", async () => {
   const webhookId = await queue(db, 1);
   await deleteWebhook(db, webhookId);

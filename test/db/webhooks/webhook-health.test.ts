@@ -37,6 +37,11 @@ async function letPass(seconds: number): Promise<void> {
 
 const healths = () => db("webhook_health").pluck("health");
 
+test("a webhook whose attempts succeed costs no row", async () => {
+  expect(await attempts(await queue(db, 0), { succeeded: 20 })).toEqual([]);
+  expect(await healths()).toEqual([]);
+});
+
 test("a webhook is failing from its first failed attempt when none has succeeded, though all will be retried", async () => {
   const webhookId = await queue(db, 0);
   const targetUrl = expect.stringContaining("https://example.com/");
