@@ -19,6 +19,7 @@ import {
   SPACING,
 } from "../db/queue/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { until } from "../support/wait.ts";
 
 type Line = Record<string, unknown> & { msg: string };
@@ -151,4 +152,19 @@ test("dead rows of the queue are removed within seconds, without autovacuum", as
   start(3, { on });
   // A statement that runs at the same time may still see the rows: then the next vacuum removes them, 15 seconds later.
   await until(async () => !(await hasDead()));
+});
+
+test("a round folds step after step until one is not full", async () => {
+  const [webhookId = 0n] = await queueMany(db, { urlPrefix: SECRET_URL, webhooks: 1, events: 0 });
+  await storeDeliveries(db, Array(1_000).fill({ webhookId, state: "delivered", finished: new Date() }));
+  const asked: string[] = [];
+  const note = ({ sql }: { sql: string }) => {
+    if (sql.includes("delete from rollup_deltas")) asked.push("fold");
+    if (/from settings where name = \S+ for update/.test(sql)) asked.push("the end of the round");
+  };
+  db.on("query", note);
+  onTestFinished(() => void db.off("query", note));
+  start(1);
+  await until(() => asked.includes("the end of the round"));
+  expect(asked.slice(0, 4)).toEqual(["fold", "fold", "fold", "the end of the round"]);
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { GroupStatus } from "../../src/db/queue/retry-groups.ts";
 import { RetryPasses } from "../../src/delivery/retry-pass.ts";
 import { answerOf } from "../support/simulation/receivers.ts";
 import { type Group, Scenario, type ScenarioOptions } from "../support/simulation/scenario.ts";
@@ -81,27 +82,57 @@ test("a pass claims what has fallen due meanwhile after a tenth of its horizon, 
   expect(scenario.startedOf("late")).toHaveLength(2);
 });
 
-test("a pass that waits for a rate limit asks for tokens four times a second, and does not count its retries", async () => {
+/** A pass with answers of the database that the test gives; `asked` are the statements, in order. */
+function scripted(
+  status: (asked: readonly string[]) => Partial<GroupStatus>,
+  { limited = false, statusMs = 1 } = {},
+) {
   const time = new SimulatedTime();
+  const { clock } = time;
   const asked: string[] = [];
-  const answer = async <T>(what: string, known: T): Promise<T> => {
+  const sender = startSender(clock, { post: () => {} });
+  const answer = async <T>(what: string, ms: number, known: T): Promise<T> => {
     asked.push(what);
-    await time.clock.wait(1);
+    await clock.wait(ms);
     return known;
   };
   const passes = new RetryPasses({
-    clock: time.clock,
-    claim: () => answer("claim", { deliveries: [], touched: 0, limited: true }),
+    clock,
+    claim: () => answer("claim", 1, { deliveries: [], touched: 0, limited }),
     lease: { claim: (work) => work(1) },
-    sender: startSender(time.clock, { post: () => {} }),
-    statements: { groupStatus: () => answer("status", { open: 20, delayMs: 0, hasPaused: false }) },
-    leavePaused: async () => {},
+    sender,
+    statements: {
+      groupStatus: () =>
+        answer("status", statusMs, { open: 0, delayMs: 0, hasPaused: false, ...status(asked) }),
+    },
+    leavePaused: (runId) => answer(`leave ${runId}`, 1, undefined),
   });
   const stop = new AbortController();
-  const passed = passes.run({ runId: 7, group: 1 }, { horizonMs: 30_000, forMs: 60_000 }, stop.signal);
+  const options = { horizonMs: 30_000, forMs: 60_000 };
+  const passed = passes.run({ runId: 7, group: 1 }, options, stop.signal);
+  return { time, asked, stop, passed };
+}
+
+test("a pass that waits for a rate limit asks for tokens four times a second, and does not count its retries", async () => {
+  const { time, asked, stop, passed } = scripted(() => ({ open: 20 }), { limited: true });
   await time.run(2_000);
   expect(asked).toEqual(Array(8).fill("claim"));
   stop.abort();
   await time.run(3_000);
   expect(await passed).toMatchObject({ sent: 0, status: { open: 20 } });
+});
+
+test("a pass whose webhook hangs in another run counts its retries rarely: about a tenth of the time", async () => {
+  const { time, asked, stop } = scripted(() => ({ open: 20 }), { statusMs: 300 });
+  await time.run(20_000);
+  const claims = asked.filter((each) => each === "claim").length;
+  expect([claims, asked.length - claims]).toEqual([19, 7]);
+  stop.abort();
+});
+
+test("retries of webhooks that are paused when they are due leave their run, and the pass ends", async () => {
+  const { time, asked, passed } = scripted((before) => ({ hasPaused: !before.includes("leave 7") }));
+  await time.run(1_000);
+  expect(asked.slice(-3)).toEqual(["status", "leave 7", "status"]);
+  expect(await passed).toMatchObject({ status: { open: 0, hasPaused: false }, complete: true });
 });

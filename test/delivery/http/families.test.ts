@@ -2,8 +2,11 @@ import type { LookupAddress } from "node:dns";
 import { syncBuiltinESMExports } from "node:module";
 import { Socket } from "node:net";
 import os, { type NetworkInterfaceInfo } from "node:os";
+import pino from "pino";
 import { afterEach, expect, test, vi } from "vitest";
 import { withoutMissingFamily } from "../../../src/delivery/http/families.ts";
+import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
+import { ProxyState } from "../../../src/delivery/proxy/proxy-state.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { aClient, LOOPBACK, namesAt, networkOf, send } from "../http-parts.ts";
 
@@ -11,6 +14,9 @@ const V4: LookupAddress = { address: "192.0.2.77", family: 4 };
 const V6: LookupAddress = { address: "2001:db8::77", family: 6 };
 const V4_LO: LookupAddress = { address: "127.0.0.1", family: 4 };
 const V6_LO: LookupAddress = { address: "::1", family: 6 };
+
+/** A host name with an address that this machine can reach, and one of the family that it lacks. */
+const RESOLVER = namesAt(V6.address, V4_LO.address);
 
 const LOOPBACKS = [
   { address: "127.0.0.1", family: "IPv4", internal: true },
@@ -32,18 +38,32 @@ afterEach(() => {
   syncBuiltinESMExports();
 });
 
-test("requests dial no address of a family that this machine lacks", async () => {
-  setInterfaces(OWN_V4, LINK_LOCAL);
-  const dialled = new Set<string>();
+/** The addresses that sockets dial during a test. */
+function dialled(): Set<string> {
+  const addresses = new Set<string>();
   const emit = Socket.prototype.emit;
   vi.spyOn(Socket.prototype, "emit").mockImplementation(function (this: Socket, event, ...given) {
-    if (event === "connectionAttempt") dialled.add(given[0]);
+    if (event === "connectionAttempt") addresses.add(given[0]);
     return emit.call(this, event, ...given);
   });
-  const networks = [LOOPBACK, networkOf("2001:db8::/32")];
-  const client = aClient({ networks, resolver: namesAt(V6.address, V4_LO.address) });
-  const sent = await send(client, `https://receiver.example:${await anyPort()}`);
-  expect([sent.failure, [...dialled]]).toEqual(["host", [V4_LO.address]]);
+  return addresses;
+}
+
+test("requests and tunnels dial no address of a family that this machine lacks", async () => {
+  setInterfaces(OWN_V4, LINK_LOCAL);
+  const addresses = dialled();
+  const port = await anyPort();
+  const client = aClient({ networks: [LOOPBACK, networkOf("2001:db8::/32")], resolver: RESOLVER });
+  expect(await send(client, `https://receiver.example:${port}`)).toMatchObject({ failure: "host" });
+  expect(addresses).toEqual(new Set([V4_LO.address]));
+  addresses.clear();
+  const proxy = new OutboundProxy(
+    { protocol: "http", host: "proxy.example", port, credentials: undefined },
+    { resolver: RESOLVER, state: new ProxyState(pino({ enabled: false })), attemptTimeoutMs: 20_000 },
+  );
+  const target = { addresses: [V4.address], port: 443 };
+  await expect(proxy.open(target, 5_000, new AbortController().signal)).rejects.toThrow();
+  expect(addresses).toEqual(new Set([V4_LO.address]));
 });
 
 test.each<[string, object[], LookupAddress[], LookupAddress[]]>([

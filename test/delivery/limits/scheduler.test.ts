@@ -133,3 +133,34 @@ test("of a moved endpoint, tasks of all webhooks for the old host are removed wi
   const inFlight = ["old.example", "new.example"].map((host) => scheduler.hosts.of(host).inFlight);
   expect(inFlight).toEqual([0, 1]);
 });
+
+test.each<[string, Verdict, bigint[]]>([
+  ["webhook", { webhook: "failure", host: "success" }, [1n, 1n, 1n, 2n, 2n, 2n]],
+  ["host", { webhook: "none", host: "failure" }, [2n, 2n, 2n]],
+])(
+  "a %s whose attempt failed in a window of one pauses, others go on meanwhile, and it goes on when resumed",
+  (...row) => {
+    const [, failed, others] = row;
+    const scheduler = new Scheduler<Task>({ budget: 1, max: 1, perHost: 1, perWebhook: 1 });
+    for (let n = 0; n < 9; n += 1) {
+      const id = BigInt(n % 3);
+      const host = id < 2n ? "failing.example" : "well.example";
+      scheduler.push({ kind: "first", webhookId: id, window: id, host });
+    }
+    const drain = () => {
+      const started: bigint[] = [];
+      for (let task = scheduler.next(); task; task = scheduler.next()) {
+        started.push(task.webhookId);
+        scheduler.end(task, ANSWERED);
+      }
+      return started.sort();
+    };
+    const first = scheduler.next() as Task;
+    expect(first.webhookId).toBe(0n);
+    scheduler.end(first, failed);
+    const paused = scheduler.pause(first, failed);
+    expect(drain()).toEqual(others);
+    paused?.resume();
+    expect(drain()).toHaveLength(8 - others.length);
+  },
+);

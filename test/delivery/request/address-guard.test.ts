@@ -16,9 +16,12 @@ test.each([
   ["100.64.0.1", "carrier-grade-nat"],
   ["127.0.0.1", "loopback"],
   ["169.254.169.254", "link-local"],
+  ["172.16.0.1", "private"],
   ["192.168.1.1", "private"],
   ["198.18.0.1", "reserved"],
   ["224.0.0.1", "multicast"],
+  ["240.0.0.1", "reserved"],
+  ["255.255.255.255", "broadcast"],
   ["168.63.129.16", "platform"],
   ["::", "unspecified"],
   ["::1", "loopback"],
@@ -34,6 +37,7 @@ test.each([
   ["64:ff9b:1::8.8.8.8", "local NAT64"],
   ["64:ff9b:1:ffff::1", "local NAT64"],
   ["2606:4700::5efe:8.8.8.8", "tunnel \\(ISATAP\\)"],
+  ["2606:4700::200:5efe:10.0.0.1", "tunnel \\(ISATAP\\)"],
   ["2606:4700::200:5efe:10.0.0.1", "tunnel \\(ISATAP\\)"],
 ])("the address guard refuses %s as %s", (address, kind) => {
   expect(() => guard.check(address)).toThrow(new RegExp(`is an? ${kind} address`));

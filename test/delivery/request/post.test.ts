@@ -171,6 +171,7 @@ const expired = {
   notAfter: new Date(Date.now() - 86_400_000),
 };
 const hangsUp = () => createServer((socket) => socket.once("data", () => socket.end()));
+const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 test.each<[string, () => Server | Promise<Server>]>([
@@ -188,6 +189,8 @@ test.each<[string, () => Server | Promise<Server>]>([
   ["certificate is for another host", async () => of(await authority.issue(["other.example"]))],
   ["an unknown authority, or the receiver does not send the intermediate", async () => of(await aStranger())],
   ["response is not HTTP (HTTPParserError)", () => answeringOverTls("220 mail.example ESMTP\r\n")],
+  ["TLS error: tlsv1 alert decode error (ERR_SSL_TLSV1_ALERT_DECODE_ERROR)", () => answering(alert(50))],
+  ["sent 101 Switching Protocols, which the request did not ask for", () => answeringOverTls(UPGRADE)],
   ["sent 100 Continue, which the request did not ask for", () => answeringOverTls(CONTINUE)],
 ])("an attempt says what is wrong with its receiver: %s", async (words, server) => {
   const { origin } = await listening(await server());

@@ -30,7 +30,10 @@ test.each([
   ["https://example.com:0/", /port 0 is not a valid port/],
   ["https://example.com:22/", /port 22 belongs to another protocol.*DELIVERY_ALLOWED_PORTS/],
   ["https://example.com/\u202Egnp.evil", /U\+202E.*remove it/],
+  ["https://exam\u200Bple.com/", /U\+200B/],
+  ["https://exam\u00ADple.com/", /U\+00AD/],
   ["https://exam\nple.com/", /U\+000A/],
+  ["https://example.com/a\u2066b", /U\+2066/],
   [`https://example.com/${"a".repeat(2_048)}`, /has 2068 characters; at most 2048/],
   [`https://example.com/${"ü".repeat(600)}`, /after percent-encoding; at most 2048/],
 ])("a webhook's address %s is refused with a reason", (given, reason) => {
