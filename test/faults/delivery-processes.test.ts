@@ -160,6 +160,7 @@ describe.skipIf(process.platform === "win32")("beside the API,", () => {
     process.kill(deliveryProcesses()[0] as number, "SIGKILL");
     const reasons = ["a delivery process could not be started; retrying"];
     await eventually(async () => expect(await readyz()).toEqual({ code: 503, reasons }));
+    expect(logged("a delivery process ended; restarting")).toMatchObject([{ signal: "SIGKILL" }]);
     await publish(EVENTS);
     await rename(`${node}-away`, node);
     await until(async () => (await readyz()).code === 200);

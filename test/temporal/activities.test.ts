@@ -6,10 +6,16 @@ import { rows } from "../../src/db/database.ts";
 import { createActivities } from "../../src/temporal/activities.ts";
 import { createDeleteExpired } from "../../src/temporal/delete-expired.ts";
 import { createReplayActivities } from "../../src/temporal/replays/run-replay.ts";
-import { startEngine } from "../delivery/engine-parts.ts";
+import { faulty, startEngine } from "../delivery/engine-parts.ts";
 
 const HEARTBEAT_TIMEOUT_MS = 4_000;
-const parts = await startEngine();
+let isAway = false;
+const atNext = () => {
+  const fault = isAway ? "refused" : undefined;
+  isAway = false;
+  return fault;
+};
+const parts = await startEngine({}, { wrap: (db) => faulty(db, atNext) });
 afterEach(() => void vi.useRealTimers());
 afterAll(() => parts.end());
 
@@ -54,5 +60,14 @@ test.each(Object.entries(ACTIVITIES))(
       await lock.rollback();
     }
     await running;
+  },
+);
+
+test.each(Object.entries(ACTIVITIES))(
+  "%s does not fail when the database is away for its first statement",
+  async (_, activity) => {
+    isAway = true;
+    await new MockActivityEnvironment().run(activity);
+    expect(isAway).toBe(false);
   },
 );

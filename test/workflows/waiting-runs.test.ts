@@ -1,3 +1,4 @@
+import { workflowMetadataQuery } from "@temporalio/workflow";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { addWorker } from "../../src/db/queue/workers.ts";
 import {
@@ -93,6 +94,25 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
     expect(early.received).toHaveLength(1);
     expect(await replayWaiting(run, "used-activities")).toContain("patch ask-after-activities");
   });
+});
+
+test("a run lists the webhooks that their circuit breakers hold back", async () => {
+  const webhookId = await service.register("https://shop.example/");
+  await service.webhooks.updateWebhook({ webhookId, circuitBreaker: { enabled: true } });
+  const later = new Date("2100-01-01T00:00:00Z");
+  const open = { state: "open" as const, outage_since: new Date(), next_probe: later, due: later };
+  await service.db("webhook_breakers").where({ webhook_id: webhookId }).update(open);
+  await service.db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
+  await service.publish();
+  const run = await startRun(service);
+  expect(await run.result()).toMatchObject({ sent: 0 });
+  const { currentDetails } = await run.query(workflowMetadataQuery);
+  expect(currentDetails).toContain("**Circuit breakers**, as last listed:\n\n");
+  expect(currentDetails).toMatch(
+    new RegExp(
+      `- webhook ${webhookId}, shop.example: open since .* UTC \\(.*\\), next probe 2100-01-01 00:00:00 UTC`,
+    ),
+  );
 });
 
 test("a run has one pump on each worker, and skips one that has a lease and does not take its pump", async () => {

@@ -1,3 +1,4 @@
+import type { ConnectionOptions } from "@temporalio/client";
 import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { STATUS_CODES } from "../../../src/contract/errors.ts";
@@ -28,6 +29,29 @@ test("workers and the API reach Temporal directly, whatever the proxy variables 
   // The schedule does not exist.
   await expect(trigger.trigger()).rejects.toThrow("Temporal does not respond");
   expect(proxied()).toBe(0);
+});
+
+test("an attempt to connect that fails half-way closes its connections", async () => {
+  const gateway = await startTemporalGateway();
+  const failed = Promise.withResolvers<void>();
+  // The workers' connection has no interceptors.
+  const options: ConnectionOptions = {
+    address: gateway.address,
+    interceptors: [
+      () => {
+        failed.resolve();
+        throw new Error("refused");
+      },
+    ],
+  };
+  const stopping = new AbortController();
+  const target = { connectionOptions: options as { address: string }, namespace: "default" };
+  const connecting = connectTemporal(target, log, stopping.signal);
+  await failed.promise;
+  expect(gateway.connections()).toBeGreaterThan(0);
+  stopping.abort();
+  await expect(connecting).rejects.toThrow();
+  await expect.poll(gateway.connections).toBe(0);
 });
 
 test("each new reason why Temporal is not available is logged once", async () => {
