@@ -196,3 +196,13 @@ test("an id sorts by its time, so that the primary keys serve as the index and p
   expect(new Set([event, next, delivery]).size).toBe(3);
   expect([timeOfId(event), timeOfId(delivery), timeOfId(firstIdOf(time))]).toEqual([time, time, time]);
 });
+
+test("the last id of a day is in that day's partition, and the first of the next day in the next", async () => {
+  await ensurePartitions(db, DAYS);
+  const [day, nextDay] = await listPartitions(db, "events");
+  const first = firstIdOf(nextDay?.from as Date);
+  const last = `${firstIdOf(new Date(timeOfId(first).getTime() - 1)).slice(0, 13)}-ffff-ffff-ffffffffffff`;
+  for (const id of [last, first]) await insertEvent(db, id);
+  const places = db("events").orderBy("id").select(db.raw("tableoid::regclass::text as place"));
+  expect((await places).map(({ place }) => place)).toEqual([day?.name, nextDay?.name]);
+});

@@ -371,8 +371,12 @@ test("accounts of runs go a week after they were closed, those of runs that did 
   await account("empty, long ago", 0, daysAgo(1.1));
   await account("empty", 0, daysAgo(0.9));
   await account("open", 0, null);
+  await db.raw(
+    `insert into runs (workflow_id, first_run_id, lease_until, closed)
+      select 'many', n::text, now(), now() - interval '2 days' from generate_series(1, 1000) n`,
+  );
   await db.raw("insert into run_groups (run_id, webhook_id, group_number) select id, 1, 1 from runs");
-  expect((await retain()).map(({ runs }) => runs)).toEqual([2]);
+  expect((await retain()).map(({ runs }) => runs)).toEqual([1_000, 2]);
   expect(await db("runs").orderBy("id").pluck("workflow_id")).toEqual(["busy", "empty", "open"]);
   expect(await db("run_groups").orderBy("run_id").pluck("run_id")).toEqual(
     await db("runs").orderBy("id").pluck("id"),

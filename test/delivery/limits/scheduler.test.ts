@@ -164,3 +164,20 @@ test.each<[string, Verdict, bigint[]]>([
     expect(drain()).toHaveLength(8 - others.length);
   },
 );
+
+test("a success, a timeout and a failure in a larger window cause no pause", () => {
+  const failed: Verdict = { webhook: "failure", host: "failure" };
+  for (const [perHost, verdict] of [
+    [1, ANSWERED],
+    [1, LATE],
+    [1, UNREACHABLE],
+    [4, failed],
+  ] as const) {
+    const scheduler = new Scheduler<Task>({ budget: 4, max: 4, perHost, perWebhook: perHost });
+    for (let n = 0; n < 4; n += 1) scheduler.push({ kind: "first", webhookId: 1n, window: 1n, host: "host" });
+    const task = scheduler.next() as Task;
+    while (scheduler.next());
+    scheduler.end(task, verdict);
+    expect(scheduler.pause(task, verdict)).toBeUndefined();
+  }
+});
