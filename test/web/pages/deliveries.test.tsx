@@ -31,6 +31,7 @@ import {
   row,
   sees,
   text,
+  value,
 } from "./page.tsx";
 
 /** How often the list is read again. */
@@ -214,4 +215,31 @@ test("an export survives a failed refresh of the list behind it, Escape and a cl
   resolve();
   await later(0);
   sees(/1 delivery\. Saved as deliveries-2026-11-21T11-0\d-\d\dZ\.csv\./);
+});
+
+test("while failures of another filter are counted, those of the previous one are not shown", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  await openList([failed(1)], {
+    listFailureReasons: async ({ webhookId }) => {
+      if (webhookId === 9n) await promise;
+      return { reasons: [{ reason: webhookId === 9n ? "HTTP 404" : "HTTP 503", count: 382 }] };
+    },
+  });
+  sees("382 HTTP 503", find("group", "Failures by reason"));
+  await goTo("/deliveries?webhook=9");
+  expect(all("group", "Failures by reason")).toEqual([]);
+  resolve();
+  await later(0);
+  sees("HTTP 404", find("group", "Failures by reason"));
+});
+
+test("a search in payloads without a beginning goes back from the end of the filter", async () => {
+  const to = new Date(Date.UTC(2026, 10, 18, 12));
+  const { calls } = await openList([], {}, `/deliveries?to=${to.toISOString()}`);
+  await click("Export…");
+  await fill("Text in the payload", '"OrderId":72');
+  expect(value("Created", find("dialog"))).toBe("The 24 hours before “To”");
+  await click("Search");
+  const seconds = BigInt(to.getTime() / SECOND);
+  expect(calls.exportDeliveries).toMatchObject([{ from: { seconds: seconds - 86_400n }, to: { seconds } }]);
 });

@@ -99,6 +99,13 @@ test("quotas of 0 are refused, and those that somebody else has changed meanwhil
   expect(calls.setApiKeyQuotas).toMatchObject([
     { apiKeyId: "shop", quotas: { webhooks: 0, eventsPerSecond: 0 } },
   ]);
+  await click("New key");
+  await fill("Name", "No quota of 0");
+  await click(/^Publish /, "checkbox");
+  await fill("Events per second", "0");
+  await press("{Enter}");
+  sees("From 1. Leave it empty for no quota.");
+  expect(calls.createApiKey).toEqual([]);
 });
 
 test("a session of an app's key makes keys of the app with at most its own rights, and leaves stronger ones alone", async () => {
@@ -205,4 +212,19 @@ test("webhooks that a key registers while its revocation is confirmed are not de
   await click("Revoke key");
   expect(calls.revokeApiKey).toMatchObject([{ webhooks: { case: "deleteWebhooks" } }]);
   sees("1 webhook was deleted");
+});
+
+test("what the service cannot do is said in words, and can be tried again", async () => {
+  const { answers } = await openKeys([ADMINISTRATOR, aKey()], {
+    rotateApiKey: new DomainError(
+      "FAILED_PRECONDITION",
+      "the key is revoked and cannot be rotated; create another key",
+    ),
+  });
+  await click("Rotate the secret of Shop");
+  await click("Rotate secret");
+  sees("The key is revoked and cannot be rotated; create another key.", find("dialog"));
+  answers.rotateApiKey = { secret: SECRET };
+  await click("Rotate secret");
+  sees("It is shown only once");
 });

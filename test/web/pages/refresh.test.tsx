@@ -6,6 +6,7 @@ import { type Answers, all, click, find, goTo, later, open, sees, seesNot, text 
 const REFUSED = "Too many calls.";
 /** The longest interval between refreshes. */
 const REFRESH = 30 * SECOND;
+const anEntry = (n: number) => ({ id: String(n), time: ago(n * HOUR), targetName: `App ${n}` });
 const OF_ONE = { ...webhooks(aWebhook()), ...deliveries(aDelivery()) };
 
 test("a list stays when a refresh fails, says so, and is refreshed by itself", async () => {
@@ -13,7 +14,7 @@ test("a list stays when a refresh fails, says so, and is refreshed by itself", a
     ...OF_ONE,
     listApiKeys: { apiKeys: [aKey()] },
     listInstalledApps: { installedApps: [{ id: "a", name: "Scale" }] },
-    listAuditEntries: { entries: [{ id: "1", time: ago(HOUR), targetName: "App 1" }] },
+    listAuditEntries: { entries: [anEntry(1)] },
     listReplays: { replays: [{ id: "r", state: ReplayState.RUNNING }] },
   });
   for (const [at, method, shown] of [
@@ -71,3 +72,19 @@ test.each([
     await laterNotices(0);
   },
 );
+
+test("entries of the audit log are still shown when older ones cannot be read, and these follow on demand", async () => {
+  const page = (from: number) => Array.from({ length: 50 }, (_, n) => anEntry(from + n));
+  const { answers } = await open("/audit", {
+    listAuditEntries: { entries: page(1), nextPageToken: "older" },
+  });
+  sees("50 entries shown");
+  answers.listAuditEntries = TOO_MANY;
+  await click("Show more");
+  sees(REFUSED);
+  sees("50 entries shown");
+  answers.listAuditEntries = { entries: [anEntry(51)] };
+  await click("Show more");
+  sees("51 entries");
+  seesNot(REFUSED);
+});

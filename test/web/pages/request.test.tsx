@@ -153,3 +153,26 @@ test("OAuth 2.0 and certificates are tried and saved, shown without secrets, and
   expect(kept?.tls?.clientCertificate?.key).toBeUndefined();
   expect(kept?.tls?.clientCertificate).toBeDefined();
 });
+
+test("a URL of another host asks for headers and credentials at once, and saves them with it", async () => {
+  const { calls } = await openSettings(STORED);
+  await click("Edit");
+  await fill("URL", "https://shop.example/another");
+  expect(all("textbox", "X-Tenant")).toEqual([]);
+  await fill("URL", "https://elsewhere.example/hooks");
+  await click("Save changes");
+  sees("Enter the value of X-Tenant.");
+  sees("Enter the password.");
+  await fill("X-Tenant", "4712");
+  await fill(/^Password/, "new");
+  await click("Save changes");
+  expect(calls.updateWebhook).toMatchObject([
+    {
+      url: "https://elsewhere.example/hooks",
+      requestSettings: {
+        headers: [{ name: "X-Tenant", value: "4712" }],
+        authentication: { case: "basic", value: { username: "shop", password: "new" } },
+      },
+    },
+  ]);
+});

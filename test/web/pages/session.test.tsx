@@ -163,3 +163,30 @@ test("a session of an app's key shows the app's webhooks and keys, and offers ne
   find("link", "2 keys");
   expect(all("button", "New app")).toEqual([]);
 });
+
+test("an address that another key registered is told so, and stays another's", async () => {
+  await open("/webhooks?new=1", {
+    ...webhooks(OWN, OF_OTHERS),
+    ...OF_APP,
+    listProcesses: { processes: [{ number: 1, name: "OrderDispatched", sample: "{}" }] },
+    createWebhook: { webhook: OF_OTHERS, warnings: ["register another URL for a webhook of your own"] },
+  });
+  await click("OrderDispatched", "checkbox");
+  await fill("URL", OF_OTHERS.url);
+  await press("{Enter}");
+  sees("register another URL for a webhook of your own");
+  expect(all("dialog")).toEqual([]);
+  expect(path()).toBe("/webhooks");
+});
+
+test("a browser whose session has ended is asked to sign in, after too many such calls from its address too", async () => {
+  localStorage.setItem("signed-in", "1");
+  const { answers } = await open("/webhooks?process=1", {
+    getSession: new DomainError("RESOURCE_EXHAUSTED", "too many sessions that have ended"),
+    signIn: {},
+  });
+  sees("Your session has ended");
+  answers.getSession = signedIn();
+  await enter("whk_right");
+  expect(path()).toBe("/webhooks?process=1");
+});

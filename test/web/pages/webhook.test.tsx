@@ -24,6 +24,7 @@ import {
 } from "./answers.ts";
 import {
   type Answers,
+  all,
   choose,
   click,
   fill,
@@ -202,7 +203,7 @@ test("a change of somebody else in between is not written over, and a rate limit
 });
 
 test("failed deliveries are replayed from the webhook's page, and missed events sent since a chosen time, once", async () => {
-  const { calls } = await openWebhook(
+  const { calls, answers } = await openWebhook(
     {},
     { ...deliveries(aDelivery(), aDelivery({ id: "2" })), startReplay: new Error("no answer") },
   );
@@ -220,6 +221,12 @@ test("failed deliveries are replayed from the webhook's page, and missed events 
   const [, first, second] = calls.startReplay;
   expect(first?.what).toMatchObject({ case: "backfill", value: { from: { seconds: ago(HOUR).seconds } } });
   expect(second?.idempotencyKey).toBe(first?.idempotencyKey);
+  await click("Cancel", "button", dialog);
+  answers.startReplay = {};
+  await click("Send missed events…");
+  await click("Send missed events", "button", find("dialog", "Send missed events?"));
+  sees("The replay has started");
+  expect(calls.startReplay[3]?.idempotencyKey).not.toBe(first?.idempotencyKey);
 });
 
 test("an open circuit breaker tells why, what waits and the next probe, and its thresholds are changed", async () => {
@@ -288,4 +295,15 @@ test("before the other event types of an endpoint are known, nothing can be conf
   await click("Cancel");
   await click("Delete");
   expect(isDisabled("Delete", find("dialog", "Delete"))).toBe(true);
+});
+
+test("a change that got no answer for a minute fails, and its dialog can be closed", async () => {
+  await openWebhook({}, { deleteWebhook: () => new Promise(() => {}) });
+  await click("Delete");
+  await click("Delete webhook");
+  expect(isDisabled("Cancel")).toBe(true);
+  await later(MINUTE);
+  sees("The service took too long", find("alert"));
+  await click("Cancel");
+  expect(all("dialog")).toEqual([]);
 });
