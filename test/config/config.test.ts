@@ -204,6 +204,11 @@ describe("the settings", () => {
   });
 });
 
+test("every wrong value is named at once", () => {
+  const message = refusal({ HTTP_PORT: "x", DELIVERY_TIMEOUT: "y", ROLE: "z" });
+  for (const name of ["HTTP_PORT", "DELIVERY_TIMEOUT", "ROLE"]) expect(message).toContain(name);
+});
+
 describe("secrets from files", () => {
   /** Writes a file with the text; returns its path. */
   function file(text: string): string {
