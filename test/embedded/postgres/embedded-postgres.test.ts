@@ -130,8 +130,9 @@ test("one that dies unasked is started again on the same port, and one that is s
   expect(await findRunningPostgres(dataDir)).toBeNull();
 });
 
-test("an empty password file is replaced, and the data stays", async () => {
+test("lost and empty password files are replaced, and the data stays", async () => {
   const dataDir = await preparedFolder();
+  await rm(path.join(dataDir, "postgres-password"));
   await writeFile(path.join(dataDir, "postgres-service-password"), "");
   const server = await startIn(dataDir);
   expect(new URL(server.url).password).not.toBe("");

@@ -48,11 +48,20 @@ const listed = () => all("link", /^01a2b3c4-0000/).map((link) => Number(text(lin
 const tick = (n: number) => click(`Select delivery ${deliveryId(n)}`, "checkbox");
 const failed = (n: number, webhookId = 7n) => aDelivery({ id: deliveryId(n), webhookId });
 
-test("deliveries are found by an id in an old address, and by when they were created, in the viewer's zone", async () => {
+test("deliveries are found by an id in an old address, by the filters of a linked one, and by when they were created, in the viewer's zone", async () => {
   const { calls } = await openList([], {}, "/deliveries?id=so-2026-77");
   expect(path()).toBe("/deliveries?search=so-2026-77");
   expect(calls.listDeliveries.at(-1)?.search).toBe("so-2026-77");
   sees("A search compares whole values");
+  await goTo("/deliveries?state=failed,cancelled&webhook=7&type=OrderDispatched&last=24h");
+  const { FAILED, CANCELLED } = DeliveryState;
+  const linked = {
+    states: [FAILED, CANCELLED],
+    webhookId: 7n,
+    process: 1,
+    from: { seconds: ago(24 * HOUR).seconds },
+  };
+  expect(calls.listDeliveries.at(-1)).toMatchObject(linked);
   await goTo("/deliveries");
   await choose("Created", "The last 24 hours");
   expect(calls.listDeliveries.at(-1)?.from?.seconds).toBe(ago(24 * HOUR).seconds);

@@ -308,3 +308,13 @@ test("a change that got no answer for a minute fails, and its dialog can be clos
   await click("Cancel");
   expect(all("dialog")).toEqual([]);
 });
+
+test("a webhook that its circuit breaker has disabled says so, and is enabled from its page", async () => {
+  const settings = { enabled: true, failures: 4, failingSeconds: 1_800, probeSeconds: 300 };
+  const reason = "the endpoint answered 410 Gone";
+  const circuitBreaker = { settings, state: CircuitBreakerState.DISABLED, since: ago(HOUR), reason };
+  const { calls } = await openWebhook({ circuitBreaker }, deliveries(aDelivery()));
+  sees("410 Gone", find("note", /./, find("main")));
+  await click("Enable and send");
+  expect(calls.resumeWebhook).toMatchObject([{ webhookId: 7n }]);
+});
