@@ -3,7 +3,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeFromString, codeToHttpStatus, endStreamFromJson } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { trailerParse } from "@connectrpc/connect/protocol-grpc-web";
-import { expectDescribed } from "../described-answers.ts";
+import { described, expectDescribed } from "../described-answers.ts";
 import type { FuzzRequest } from "./fuzz-request.ts";
 import { DEADLINE_HEADERS } from "./headers.ts";
 import type { Answer } from "./senders.ts";
@@ -49,7 +49,7 @@ function check(request: FuzzRequest, answer: Answer): void {
     throw new Wrong(`HTTP ${status}`, { cause: text(answer) });
   if (isUnspecified || answer.headers["content-type"] === undefined) return;
   if (error) throw new Wrong("the answer was cut off", { cause: error });
-  if (request.protocol === "REST") checkRest(request, answer);
+  if (request.protocol === "REST" && !isStrayCall(request)) checkRest(request, answer);
   else checkError(request, answer);
 }
 
@@ -62,6 +62,11 @@ function isRefusedAsHttp({ over, path, headers }: FuzzRequest): boolean {
 }
 
 const hasDeadline = ({ headers }: FuzzRequest) => DEADLINE_HEADERS.some((name) => name in headers);
+
+/** Whether a path beside those of REST is called as a method is: the answer that there is none is that protocol's. */
+const isStrayCall = ({ path, headers }: FuzzRequest) =>
+  /^application\/(grpc|connect\+)/.test(headers["content-type"] ?? "") &&
+  !((path.split("?")[0] as string) in described.paths);
 
 function checkRest({ method, path, headers }: FuzzRequest, answer: Answer): void {
   // A browser that asks for an unknown path gets the settings page.
