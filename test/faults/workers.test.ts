@@ -280,7 +280,9 @@ test("a worker limited to 256 MiB delivers payloads of 250 KiB without being kil
   const limitedNode = path.join(folder, "node");
   const script = `#!/bin/sh\necho $$ > ${group.folder}/cgroup.procs && exec "${process.execPath}" "$@"\n`;
   await writeFile(limitedNode, script, { mode: 0o755 });
-  const worker = await startServiceProcess({ ...cluster.environment, ROLE: "worker" }, [], ROOT, limitedNode);
+  // With so little memory, a busy machine keeps it waiting for longer than the others.
+  const environment = { ...cluster.environment, ROLE: "worker", HEARTBEAT_TIMEOUT: "60s" };
+  const worker = await startServiceProcess(environment, [], ROOT, limitedNode);
   onTestFinished(async () => void (await worker.end("SIGKILL")));
   await expectOnce([receiver], [{ state: "delivered", attempts: 1, n: deliveries }]);
   expect(worker.process.exitCode ?? worker.process.signalCode).toBeNull();
