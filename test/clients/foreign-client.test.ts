@@ -62,7 +62,7 @@ test("a foreign client asks for health without a key, of all and of each service
   });
 });
 
-test("a foreign client watches health as it changes, until it goes; that of a service that there is not is SERVICE_UNKNOWN", async () => {
+test("a foreign client watches health until it disconnects; an unknown service is SERVICE_UNKNOWN", async () => {
   const reasons: string[] = [];
   const own = await startTestApi({ readiness: async () => reasons });
   onTestFinished(() => own.stop());

@@ -43,7 +43,7 @@ describe("the database is unavailable, and not at fault,", () => {
     expect((await failureOf(open(url)))[1]).toBe("unavailable");
   });
 
-  test("when it ends a connection amid a statement", async () => {
+  test("when it ends a connection during a statement", async () => {
     const sleeping = failureOf(open(url), "select pg_sleep(60)");
     const end =
       "select pg_terminate_backend(pid) from pg_stat_activity where datname = :name and query = 'select pg_sleep(60)'";

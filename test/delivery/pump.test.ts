@@ -56,7 +56,7 @@ test.each([
   expect([scenario.started.length, scenario.queue.unclaimed]).toEqual([sent, 50 - sent]);
 });
 
-test("a pump that an earlier run starts again ends at once, and the later run's pump goes on", async () => {
+test("a pump that an earlier run restarts ends at once, and the later run's pump continues", async () => {
   const scenario = start();
   const later = scenario.pump(2);
   await scenario.run(100);
@@ -77,7 +77,7 @@ test("a pump that is stopped records what is in flight and gives back the rest, 
   expect(await scenario.until(other)).toMatchObject({ delivered: 46, end: "done" });
 });
 
-test("a pump that lingers sends what is queued later as soon as it is woken, also amid a claim, and ends when its time is over", async () => {
+test("an idle pump sends later deliveries as soon as it is woken, also during a claim, and ends when its time is over", async () => {
   const claimMs = 100;
   const scenario = new Scenario({ one: {} }, { statementMs: claimMs });
   const lingering = scenario.pump(1, { lingers: true, forMs: 10_000 });

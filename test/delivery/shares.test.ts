@@ -112,7 +112,7 @@ test("seventy webhooks on as many hosts that hang do not delay another one of th
   expect(scenario.startedOf("well")).toHaveLength(50);
 });
 
-test("due retries are made while first attempts go on at full speed, and have a fifth of the requests in flight", async () => {
+test("due retries get a fifth of the requests in flight beside first attempts at full speed", async () => {
   const scenario = start({ recovering: {}, well: { webhooks: 10, answer: after(100) } }, { isBusy: true });
   scenario.addFailed("recovering", 200, 1);
   scenario.add("well", 2_000);

@@ -113,7 +113,7 @@ for (const setup of setups) {
       await receiver.until((received) => received.length === events);
     });
 
-    test("cancels the statement of a call whose caller goes away, and no other", async () => {
+    test("cancels the statement of a call whose caller disconnects, and no other", async () => {
       const release = await lock({ context: { db: service.db } }, "webhooks");
       onTestFinished(release);
       const webhooks = createClient(WebhookService, service.transport);
@@ -249,7 +249,7 @@ describe.skipIf(before121.isMissing)(before121.name, () => {
 describe.skipIf(since121.isMissing)(since121.name, () => {
   const { file } = since121;
 
-  test("stops the start when it is told to keep no prepared statements", async () => {
+  test("stops the start when PgBouncer keeps no prepared statements", async () => {
     const { pgbouncer, direct } = await startOwn(file, { max_prepared_statements: "0" });
     await expect(checkPooler(pgbouncer.url, direct, true)).rejects.toThrow(
       /DATABASE_PREPARED_STATEMENTS=false/,

@@ -68,7 +68,7 @@ describeWith(
       await worker.end("SIGTERM");
     });
 
-    test("a frontend that is killed amid a storm, and started again, costs no delivery and no attempt", async () => {
+    test("a frontend that is killed and restarted during a storm costs no delivery and no attempt", async () => {
       const worker = await cluster.startWorker();
       const readiness = async () => (await fetch(`http://127.0.0.1:${worker.httpPort}/readyz`)).status;
       const { ledger, publishing } = await startStorm();
@@ -84,7 +84,7 @@ describeWith(
       await worker.end("SIGTERM");
     });
 
-    test("runs go on when the search attributes are removed, which the services of a cluster learn at different times", async () => {
+    test("runs continue when the search attributes are removed, which the services of a cluster learn at different times", async () => {
       const worker = await cluster.startWorker();
       const { operatorService } = client.connection;
       const searchAttributes = Object.keys(SEARCH_ATTRIBUTES);

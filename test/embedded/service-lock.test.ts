@@ -9,7 +9,7 @@ interface Answer {
   message?: string;
 }
 
-test("a second service in the same process is told too, until the first lets go, by its pid and not by that of an old pid file", async () => {
+test("a second service in the same process is refused until the first one stops, with its pid and not the pid of an old file", async () => {
   const dataDir = await temporaryFolder();
   const { pid } = await stranger();
   await writeFile(path.join(dataDir, "service.pid"), JSON.stringify({ pid, command: "node src/main.ts" }));
@@ -20,7 +20,7 @@ test("a second service in the same process is told too, until the first lets go,
   await (await lockDataDir(dataDir)).release();
 });
 
-test("of six services that start at once after one was killed, one gets the DATA_DIR, and the others are told its pid", async () => {
+test("of six services that start at once after a kill, one gets the DATA_DIR, and the others report its pid", async () => {
   const dataDir = await temporaryFolder();
   const { program, said } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
   expect(said.locked).toBe(true);

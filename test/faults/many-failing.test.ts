@@ -49,7 +49,7 @@ afterAll(async () => {
   await Promise.all([failing?.close(), healthy?.close()]);
 });
 
-test("first attempts to the others go on while very many webhooks fail, in one run of few groups and a short history", async () => {
+test("other webhooks get their first attempts while very many webhooks fail, in one run of few groups and a short history", async () => {
   expect((await service.publish()).deliveriesQueued).toBe(FAILING);
   const first = await startRun(service);
   await until(() => failing.entries.length >= FAILING);

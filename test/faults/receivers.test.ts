@@ -242,7 +242,7 @@ test.each(CASES)("a receiver that $title has the outcome and the record that it 
   expect(receivers.get(title)?.received).toHaveLength(requests);
 });
 
-test("no address is dialled but the one that was checked", () => {
+test("only the checked address is dialled", () => {
   expect(traps.map((each) => each.connections())).toEqual(traps.map(() => 0));
   // Once a connection: a second lookup for the same connection could lead elsewhere.
   expect(lookups).toBe(4);

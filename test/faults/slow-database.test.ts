@@ -175,7 +175,7 @@ test.runIf(FULL_SIZE)(
   },
 );
 
-test("a worker that is killed while its run waits for the database: another one goes on with that run's retries", async () => {
+test("after a worker is killed while its run waits for the database, another worker continues that run's retries", async () => {
   const [worker] = await cluster.workers(1);
   const { url } = await cluster.ledger(0, (_path, nth) => (nth <= 2 ? 503 : 200));
   await cluster.register(url);

@@ -190,7 +190,7 @@ test.each(FULL_SIZE ? REPEATING : REPEATING.slice(0, 1))(
   },
 );
 
-test("a worker stopped by SIGTERM amid retries costs none of them: they begin again a second later, and nothing is sent twice", async () => {
+test("a worker stopped by SIGTERM during retries loses none: they restart a second later, and nothing is sent twice", async () => {
   await removeAll(db);
   const [worker] = await cluster.workers(1);
   const ledger = await startReceiver(25, () => 500);

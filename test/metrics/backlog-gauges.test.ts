@@ -43,7 +43,7 @@ test("one process exports the backlog, and another one once its connection has e
   await expect.poll(first).toBe(0);
 });
 
-test("a process exports the backlog after the machine of the one that did is lost", async () => {
+test("another process exports the backlog after the machine of the exporting process is lost", async () => {
   const { other, gateway } = await startTwo();
   // The server sees no end of the connection.
   gateway.hang();

@@ -13,7 +13,7 @@ import { type Sample, scrape, sum } from "./scrapes.ts";
 const EVENTS = 20;
 const LATENCY = "temporal_activity_execution_latency_seconds";
 
-test("a service has the metrics of its delivery processes, by a label, and those of Temporal's SDK; one that ends leaves, and comes back under its label", async () => {
+test("a service exports the metrics of its delivery processes, by label, and of Temporal's SDK; a process that ends disappears, and returns under its label", async () => {
   const parts = await startFaultParts();
   onTestFinished(() => parts.end());
   const service = await startServiceProcess({

@@ -103,7 +103,7 @@ test.runIf(process.platform === "linux")(
 );
 
 // The next test has an API do so.
-test("a worker ends while the database is unavailable, when it is told to", async () => {
+test("a worker obeys SIGTERM while the database is unavailable", async () => {
   const { starting, readiness, giveUp } = await startedService({
     ...{ ROLE: "worker", DATABASE_URL: `postgres://nobody:nothing@${await nowhere()}/none` },
   });

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { watchFiles } from "../../src/process/watched-files.ts";
 import { temporaryFolder } from "../embedded/support.ts";
 
-test("files that do not fit each other, because only one of them is new, are offered again until both are; the error is told once", async () => {
+test("a certificate and key that do not match are read again until both are new; the error is logged once", async () => {
   const folder = await temporaryFolder();
   const [cert, key] = [path.join(folder, "cert"), path.join(folder, "key")];
   const write = (file: string, text: string) => writeFile(file, text);

@@ -12,7 +12,7 @@ function bench(...args: string[]) {
   return program;
 }
 
-test("the bench measures what it is told to, prints a table and writes what it found", async () => {
+test("the bench measures the chosen scenarios, prints a table and writes the results", async () => {
   const folder = newFolder();
   const { ended, printed } = bench("publish-small", "--count=50", "--repeats=1", "--results", folder);
   expect(await ended, printed()).toBe(0);

@@ -31,7 +31,7 @@ function clone(): string {
   return root;
 }
 
-test("what came to main after a branch left it is not missing on the branch; what the branch breaks is told with its place", () => {
+test("additions to main after a branch began are not reported as missing; a breaking change is reported with its place", () => {
   const root = clone();
   const brokenBy = (proto: string) => {
     writeFileSync(path.join(root, FILE), proto);

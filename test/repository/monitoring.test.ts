@@ -31,7 +31,7 @@ test("the dashboard and the alerts use metrics that docs/operations.md lists", (
   }
 });
 
-test("the dashboard's list of jobs has those of APIs and of workers", () => {
+test("the dashboard's list of jobs has API and worker jobs", () => {
   const { templating } = JSON.parse(dashboardJson()) as { templating: { list: { query: string }[] } };
   const jobs = templating.list.map(({ query }) => query).find((query) => query.startsWith("label_values"));
   const [, names = ""] = /__name__=~"(.+)"/.exec(jobs ?? "") ?? [];

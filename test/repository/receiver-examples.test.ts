@@ -101,7 +101,7 @@ describe.each([
     expect(await deliver()).toBe(204);
   });
 
-  test.skipIf(isMissing)("goes on after a sender that disconnects within a body", async () => {
+  test.skipIf(isMissing)("keeps serving after a sender disconnects within a body", async () => {
     const sender = connect(Number(port), "127.0.0.1");
     sender.end("POST /hooks HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc");
     await once(sender.resume(), "close");

@@ -57,7 +57,7 @@ async function useEverything(): Promise<void> {
   await service.removeWebhooks();
 }
 
-test("a running service goes on when a newer release migrates the database, and starts on it", async () => {
+test("a running service continues when a newer release migrates the database, and starts on it", async () => {
   await useEverything();
   expect(await migrateFurther()).toBeGreaterThan(10);
   await useEverything();

@@ -72,7 +72,7 @@ test.each(["first", "last"] as const)(
   },
 );
 
-test("an open run that has not come to the change goes on when the release is rolled back", async () => {
+test("an open run that has not reached the change continues when the release is rolled back", async () => {
   await deploy();
   const waiting = await startWaitingRun(5);
   await deploy(changed.last);

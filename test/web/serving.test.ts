@@ -26,7 +26,7 @@ async function files(): Promise<string[]> {
 const SMALLEST_PACKED = 256;
 
 describe("the page", () => {
-  test("is at its addresses, for browsers and for whoever takes anything; elsewhere it says with 404 that there is nothing", async () => {
+  test("is served at its addresses to browsers and clients that accept anything; other addresses answer 404", async () => {
     for (const address of ADDRESSES)
       for (const headers of [BROWSER, { Accept: "*/*" }]) {
         const answer = await get(address, headers);
@@ -126,7 +126,7 @@ describe("the page", () => {
   });
 });
 
-test("where the page is not built, its addresses say what to do and the API goes on", async () => {
+test("if the page is not built, its addresses say what to do and the API works", async () => {
   const bare = await startTestApi();
   try {
     const answer = await get("/keys", BROWSER, bare);

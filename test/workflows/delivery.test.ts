@@ -150,7 +150,7 @@ describe("a delivery", () => {
     expect(states).toEqual(["pending", "delivering", "retrying", "retrying", "delivered"]);
   });
 
-  test("§6.2: has an id of its own, which each of its attempts carries and no other delivery does", () => {
+  test("§6.2: has a unique id, which all its attempts carry", () => {
     expect(failed?.id).not.toBe(recovered?.id);
     const idsOf = (receiver?: Receiver) => [
       ...new Set(receiver?.received.map(({ headers }) => headers["x-service-webhook-id"])),

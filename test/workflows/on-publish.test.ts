@@ -27,7 +27,7 @@ test("events arrive as soon as they are published, each once, by the run that th
   await onlyRun();
 });
 
-test("a worker that starts later joins the run that goes on, and takes what the others have no room for", async () => {
+test("a worker that starts later joins the current run, and takes what the others have no room for", async () => {
   const answer = Promise.withResolvers<number>();
   onTestFinished(() => answer.resolve(200));
   const receiver = await service.endpoint(() => answer.promise);

@@ -105,7 +105,7 @@ async function startWaiting() {
   };
 }
 
-test("a replay whose workflow is cancelled is paused, and goes on when it is resumed", async () => {
+test("a replay whose workflow is cancelled is paused, and continues when it is resumed", async () => {
   const { replayId, workflow, complete } = await startWaiting();
   // It waits for the paused webhook, and says so.
   await expect.poll(async () => (await replays.getReplay({ replayId })).replay?.webhooksWaiting).toBe(1);

@@ -131,7 +131,7 @@ describe("a run", () => {
     expect(steps.filter((step) => step === "scheduled deliverPending")).toHaveLength(1);
   });
 
-  test("whose pump ends when its time is over goes on with its retries", async () => {
+  test("whose pump ends when its time is over continues with its retries", async () => {
     const answer = Promise.withResolvers<number>();
     onTestFinished(() => answer.resolve(200));
     const receiver = await service.endpoint(({ attempt }) => (attempt === 1 ? 503 : answer.promise));
@@ -240,7 +240,7 @@ describe("search attributes", () => {
     );
   });
 
-  test("may be removed while the service runs: runs go on, and set them again once they are back", async () => {
+  test("may be removed while the service runs: runs continue, and set them again once they are back", async () => {
     /** Makes a run with a delivery that is retried; answers the run and its search. */
     async function failingRun(): Promise<{ run: Run; query: string }> {
       const { port } = await service.endpoint(({ attempt }) => (attempt < 3 ? 503 : 200));

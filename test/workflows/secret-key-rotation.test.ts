@@ -6,7 +6,7 @@ import { createTestDatabase } from "../support/database.ts";
 import { aReceiver } from "../support/receivers.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
-test("a SECRET_KEY is replaced with the former one in SECRET_KEY_PREVIOUS, until the service has sealed all secrets anew", async () => {
+test("a SECRET_KEY is replaced with the former one in SECRET_KEY_PREVIOUS, until the service has re-encrypted all secrets", async () => {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const receiver = await aReceiver();

@@ -146,7 +146,7 @@ test("only events that a filter matches are sent, and those for which it cannot 
   expect(numbersOf(some.received.slice(4))).toEqual([7]);
 });
 
-test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing goes on, and it can be sent again", async () => {
+test("deliveries beyond MAX_PENDING_PER_WEBHOOK fail as queue full, publishing continues, and they can be sent again", async () => {
   const receiver = await service.endpoint();
   const { webhookId } = receiver;
   await service.webhooks.pauseWebhook({ webhookId });
@@ -168,7 +168,7 @@ test("what waits beyond MAX_PENDING_PER_WEBHOOK fails as queue full, publishing 
   expect(receiver.received).toHaveLength(eventIds.length);
 });
 
-test("receivers are told that a webhook fails, that its deliveries have failed and that it has recovered", async () => {
+test("notices report that a webhook is failing, that its deliveries have failed and that it has recovered", async () => {
   let status = 503;
   const { webhookId } = await service.endpoint(() => status);
   // Its own failures are no reason for a notice.

@@ -68,7 +68,7 @@ test("§5.4: a webhook is registered under the key that created it", async () =>
   expect(await api.webhooks.getWebhook({ webhookId })).toMatchObject({ webhook: { apiKeyId: id } });
 });
 
-test("§5.4: a key may subscribe to its allowed events only, and is told which", async () => {
+test("§5.4: a key may subscribe to its allowed events only, and the error lists them", async () => {
   const { secret: key } = await api.key({ allowedProcesses: [1, 3] });
   const create = (process: number) =>
     api.rest("POST", "/api/webhook", { key, json: { process, url: freshUrl() } });
@@ -78,7 +78,7 @@ test("§5.4: a key may subscribe to its allowed events only, and is told which",
   expect([status, envelope.Warnings]).toEqual([403, [`the API key ${message}`]]);
 });
 
-test("§5.5: the webhooks of an installed app's key carry its InstalledApplicationId, those of other keys none", async () => {
+test("§5.5: the webhooks of an installed app's key carry its InstalledApplicationId, webhooks of other keys carry none", async () => {
   const installedAppId = await api.app();
   const ofApp = await api.key({ installedAppId });
   const make = async (key: string) =>
@@ -100,7 +100,7 @@ test.each(ENDPOINTS)(
   },
 );
 
-test("§5.6: who may not call is told so before anything about the request", async () => {
+test("§5.6: a call without permission is refused before its request is checked", async () => {
   const bad = { raw: { body: "{", type: "application/json" } };
   const reader = (await api.key({ permissions: ONLY.read })).secret;
   for (const [key, status] of [

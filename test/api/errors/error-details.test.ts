@@ -116,7 +116,7 @@ test("a limit that ends tells when, rounded up to whole seconds where a header t
   expect(error.metadata.get("Retry-After")).toBe("2");
 });
 
-test("a fault of ours is told as a reference, which is among the metadata too", () => {
+test("an internal error is answered with a reference, which the metadata also has", () => {
   const error = toConnectError(new Error("select secret from keys"), pino({ level: "silent" }), "Test");
   const [info] = error.findDetails(ErrorInfoSchema);
   expect([error.code, info?.reason, error.rawMessage]).toEqual([
@@ -164,7 +164,7 @@ test.each([
   });
 });
 
-test("a stream both ways over HTTP/1.1 is told that it needs HTTP/2", async () => {
+test("a bidirectional stream over HTTP/1.1 gets an error that it needs HTTP/2", async () => {
   const type = "application/connect+json";
   const method = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
   expect(await callHttp(api, method, { type })).toMatchObject({

@@ -107,7 +107,7 @@ test.each(ENUMERATIONS)(
   },
 );
 
-test("a number that an enumeration lacks is told all that it has", async () => {
+test("the error of an unknown enum number lists the known ones", async () => {
   const body = '{"process": 99, "url": "https://receiver.example/enum"}';
   expect((await callHttp(api, CREATE, { body })).json).toMatchObject({
     code: "invalid_argument",
@@ -134,7 +134,7 @@ test.each([
   expect(text).not.toMatch(/hunter2|secret-token|98765432101/);
 });
 
-test("a duration that does not fit is told an example", async () => {
+test("the error of an invalid duration has an example", async () => {
   const { json } = await callHttp(api, "ApiKeyService/RotateApiKey", { body: '{"gracePeriod": "a day"}' });
   expect(json.message).toBe("Duration must be a number of seconds, such as 86400s");
 });

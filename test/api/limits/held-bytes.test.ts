@@ -68,7 +68,7 @@ const noRoom = (messages: string, bytes: number) => ({
   message: `the ${messages} that are being read leave no room for this one in their ${bytes} bytes; send it later`,
 });
 
-test("a call waits 5 seconds at most for its key's memory and the memory of all together, and is told which is used up", async () => {
+test("a call waits at most 5 seconds for its key's memory and for the memory of all keys, and its error names the exhausted one", async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const [all, shares] = [newLimit(), new KeyShares(MAX / 2)];

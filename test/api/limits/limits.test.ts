@@ -148,7 +148,7 @@ describe("wrong keys", () => {
     expect(await keys.waitBefore("key-2", address(1))).toBe(0);
   });
 
-  test("of addresses of one IPv6 network count together, those of another do not", async () => {
+  test("of addresses of one IPv6 network count together, addresses of another network do not", async () => {
     const keys = createWrongKeys(1);
     await keys.notFound("wrong", () => "2001:db8:1:2::1");
     expect(await keys.waitBefore("another", () => "2001:db8:1:2:ffff::2")).toBeGreaterThan(0);
@@ -162,7 +162,7 @@ describe("requests of a key", () => {
     expect([status, RATE_LIMIT_FIELDS.filter((name) => headers.has(name))]).toEqual([200, []]);
   });
 
-  test("are told how many are left in the minute, and are 429 with the time to wait when none is, as the description says", async () => {
+  test("get headers with the calls left in the minute, and 429 with the time to wait when none are left, as the description says", async () => {
     const key = await freshKey();
     for (const left of ["2", "1", "0"]) {
       const { status, headers } = await listBy(key);

@@ -13,7 +13,7 @@ const api = await useApi();
 const LIST = "WebhookService/ListWebhooks";
 const GET = { verb: "GET", type: null };
 
-describe("no answer may be stored, shown to another caller or taken for another type:", () => {
+describe("no answer may be cached, shared between callers or sniffed as another type:", () => {
   test.each<[what: string, status: number, path: string, call: Parameters<typeof callHttp>[2]]>([
     ["REST", 200, "/api/webhook/list", GET],
     ["REST, packed", 200, "/api/webhook/processes", { ...GET, headers: { "Accept-Encoding": "gzip" } }],

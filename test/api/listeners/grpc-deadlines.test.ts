@@ -32,7 +32,7 @@ test.each(PROTOCOLS)(
   },
 );
 
-test("what one publisher gives up goes on for the others of its group", async () => {
+test("a publisher that gives up does not cancel the others of its batch", async () => {
   const release = await locked("events");
   const events = api.client(EventService);
   // Both statements that may be under way wait; what comes now shares the next one.
@@ -52,7 +52,7 @@ test("what one publisher gives up goes on for the others of its group", async ()
   expect((await events.publishEvent(hasty)).duplicate).toBe(true);
 });
 
-test("what one reader gives up goes on for the others who share the reading", async () => {
+test("a reader that gives up does not cancel others who share the query", async () => {
   const release = await locked("queue");
   const stats = api.client(StatsService);
   const gone = new AbortController();

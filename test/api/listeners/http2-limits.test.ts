@@ -45,7 +45,7 @@ function call(path: string, session = openSession()): http2.ClientHttp2Stream {
 }
 
 describe("a session", () => {
-  test("is told how many streams it may open, and is closed when its client resets streams without end", async () => {
+  test("announces its limit of streams, and is closed when its client resets streams without end", async () => {
     const session = openSession();
     const [settings] = await once(session, "remoteSettings");
     expect(settings.maxConcurrentStreams).toBe(50);

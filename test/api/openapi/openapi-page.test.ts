@@ -37,7 +37,7 @@ test("the page asks for nothing from elsewhere: not in its text, its start, nor 
   expect(textOf("/docs/swagger-ui.css")).not.toMatch(/@import|url\((?!\s*["']?data:)/);
 });
 
-test("browsers are told to run and load only what this service serves, and nothing inline", async () => {
+test("the policy lets browsers run and load only what this service serves, and nothing inline", async () => {
   for (const { headers } of [page, await get("/openapi.json"), ...assets]) {
     const policy = headers.get("content-security-policy") ?? "";
     expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'");

@@ -12,7 +12,7 @@ const api = await useApi();
 const bindings = restBindings(SERVICES);
 const operationOf = ({ path, httpMethod }: RestBinding) => described.paths[path]?.[httpMethod.toLowerCase()];
 
-test("the description is served to everyone, and is the one that all answers of these tests are held against", async () => {
+test("the description is served to everyone, and all answers in these tests are checked against it", async () => {
   const answer = await fetch(`${api.url}/openapi.json`);
   expect(answer.status).toBe(200);
   expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
@@ -52,7 +52,7 @@ test("§9.1: every operation is described under each of its paths, with its perm
   expect([names.length, new Set(names).size]).toEqual([bindings.length, bindings.length]);
 });
 
-test("§5.2: the permission that an operation is described with is the one that it asks for", async () => {
+test("§5.2: each operation requires the permission of its description", async () => {
   for (const permission of ALL_PERMISSIONS) {
     const { secret } = await api.key({ permissions: [permission] });
     for (const binding of bindings) {

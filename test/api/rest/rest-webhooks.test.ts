@@ -121,7 +121,7 @@ test("§4.2.1: fifty creates at once, of two keys and two spellings, make one we
   expect(await db("webhooks").where({ target_url: url }).pluck("id")).toHaveLength(1);
 });
 
-test("§4.2.1: a webhook deleted before can be registered anew, under a new Id", async () => {
+test("§4.2.1: a deleted webhook can be registered again, under a new Id", async () => {
   const url = freshUrl();
   const { Id } = await created(url);
   await remove(Id);
@@ -141,7 +141,7 @@ test("§4.2.2: the key of an installed app stores its InstalledApplicationId on 
   expect(await created(url, 1, secret)).toEqual(first);
 });
 
-test("§4.3, §4.3.1: the Id from the list deletes its webhook, which is answered and gone from the list", async () => {
+test("§4.3, §4.3.1: the Id from the list deletes its webhook, which is returned and removed from the list", async () => {
   const made = await created();
   const Id = idsIn((await list()).envelope).at(-1);
   const { envelope } = await remove(Id);

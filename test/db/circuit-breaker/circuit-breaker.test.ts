@@ -73,7 +73,7 @@ describe("a closed breaker", () => {
     expect(await breakerOf(id)).toMatchObject({ state: "open", failedAttempts: 7, settings: SETTINGS });
   });
 
-  test("counts anew, and from then on, after a success in between", async () => {
+  test("restarts its count after a success", async () => {
     const id = await withBreaker(10);
     const deliveries = await claim(db);
     await answer(db, deliveries.slice(0, 5), 503);
@@ -106,7 +106,7 @@ describe("a closed breaker", () => {
 });
 
 describe("an open breaker", () => {
-  test("lets one delivery at a time through as a probe, the oldest that is due, whoever decides, and a run goes on for it", async () => {
+  test("sends one delivery at a time as a probe, the oldest due one, whichever process decides, and a run stays open for it", async () => {
     const id = await opened(5);
     expect(await claim(db)).toEqual([]);
     expect(await areDeliveriesExpected(db)).toBe(false);
@@ -190,7 +190,7 @@ describe("an open breaker", () => {
     expect(await claim(db)).toHaveLength(5);
   });
 
-  test("sends no probes while a user pauses the webhook, and counts anew once it is resumed", async () => {
+  test("sends no probes while a user pauses the webhook, and restarts its count once it is resumed", async () => {
     const id = await opened(5);
     expect((await update(id, { paused: true }))?.before.breaker?.state).toBe("open");
     expect(await probe()).toEqual([]);
@@ -284,7 +284,7 @@ describe("410 Gone", () => {
   });
 });
 
-describe("what failed in an outage", () => {
+describe("deliveries that failed in an outage", () => {
   const failed = (webhookId: bigint, attempts = 4) => ({ webhookId, state: "failed" as const, attempts });
   const leftFailed = () => db("deliveries").where({ outcome: "failed" }).orderBy("id").pluck("id");
 

@@ -97,7 +97,7 @@ test("a retry is overdue a minute after it was due, unless it is claimed or its 
   expect((await read()).overdue).toBe(0);
 });
 
-test("a reading looks at so many webhooks and rows, and the next one goes on", async () => {
+test("a reading is limited in webhooks and rows, and the next one continues", async () => {
   const webhooks = [await oldWebhook(3), await oldWebhook(4), await oldWebhook(9)];
   const first = await read({ maxWebhooks: 2 });
   expect([Math.floor(first.oldestSendableS / 60), first.next]).toEqual([4, webhooks[1]]);

@@ -137,7 +137,7 @@ describe("partitions", () => {
     expect(await rows(db, noted, { gone })).toHaveLength(1);
   });
 
-  test("stay as long as something of their time is open or being fanned out, and go once it has ended", async () => {
+  test("are kept while a delivery of their time is open or being fanned out, and dropped once it has ended", async () => {
     const webhookId = await queue(db, 0);
     const [older, open, newer] = [daysAgo(60), daysAgo(50), daysAgo(40)];
     for (const created of [older, newer]) await storeEvent(created);
@@ -210,7 +210,7 @@ describe("a partition that is in the way of others", () => {
     expect(await attachedOf(created)).toEqual([]);
   });
 
-  test("since its maintenance goes on stays as a whole: its events and attempts stay with it", async () => {
+  test("that is still maintained is kept as a whole, with its events and attempts", async () => {
     const vacuum = await maintain(name);
     expect(await retainAndDrop()).toEqual([]);
     expect(await attachedOf(created)).toEqual(allPartitionsOf(created));
@@ -292,7 +292,7 @@ describe("payloads", () => {
     expect(await erase()).toBe(0);
   });
 
-  test("of an event with an open delivery stay until it has ended; those of other events of its day are erased", async () => {
+  test("of an event with an open delivery are kept until it has ended; payloads of other events of its day are erased", async () => {
     const noon = daysAgo(5).setUTCHours(12, 0, 0, 0);
     await storeWithExcerpts(daysAgo(6.5));
     await storeWithExcerpts(new Date(noon));
@@ -363,7 +363,7 @@ describe("statistics", () => {
   });
 });
 
-test("accounts of runs go a week after they were closed, those of runs that did nothing after a day, with their groups", async () => {
+test("accounts of runs are deleted a week after they closed, accounts of runs that did nothing after a day, with their groups", async () => {
   const account = (name: string, sent: number, closed: Date | null) =>
     db("runs").insert({ workflow_id: name, first_run_id: "r", lease_until: new Date(), sent, closed });
   await account("busy, long ago", 1, daysAgo(7.1));

@@ -73,7 +73,7 @@ test("attempts are counted by how long they took, each in the class of its durat
   expect(bounds.filter((upper, n) => upper <= lower(n))).toEqual([]);
 });
 
-test("minutes go once their hours are enough, and hours with the deliveries that they count", async () => {
+test("minutes are deleted once hours suffice, and hours with the deliveries that they count", async () => {
   const webhookId = await queue(db, 0);
   // In the middle of an hour, so that none of them is at an edge.
   const at = (hoursAgo: number) => new Date((Math.floor(Date.now() / HOUR_MS) - hoursAgo + 0.5) * HOUR_MS);

@@ -35,8 +35,8 @@ const endConnections = (name: string) =>
     [name],
   );
 
-describe("whoever listens for changes", () => {
-  test("is told that deliveries were queued, in each process", async () => {
+describe("a listener for changes", () => {
+  test("learns that deliveries were queued, in each process", async () => {
     const [one, other] = [await listen(), await listen()];
     await announceQueued(db);
     for (const { queued } of [one, other]) await expect.poll(() => queued.mock.calls.length).toBe(1);
@@ -68,7 +68,7 @@ describe("whoever listens for changes", () => {
     expect(await feed.revision()).toBe(last);
   });
 
-  test("is told when its connection has ended", async () => {
+  test("learns that its connection has ended", async () => {
     const { feed, end } = await listen();
     await endConnections("webhook-service-changes");
     await expect.poll(() => end.mock.calls.length).toBe(1);
@@ -94,7 +94,7 @@ test("a webhook is stopped while it is paused, unless only its test delivery is 
 });
 
 describe("an announcer", () => {
-  test("makes few announcements of many, at least one after the last, and goes on once the database is back", async () => {
+  test("combines many announcements into few, with one after the last, and continues once the database is back", async () => {
     const { queued } = await listen();
     const announcer = createAnnouncer(url, pino({ level: "silent" }));
     onTestFinished(() => announcer.close());

@@ -108,7 +108,7 @@ describe("a claim", () => {
     expect(await claim(db, undefined, 110)).toHaveLength(110);
   });
 
-  test("starts after the webhook that it is told, says where the next one starts, and leaves some out", async () => {
+  test("starts after a given webhook, returns where the next claim starts, and skips excluded webhooks", async () => {
     const ids = [await queue(db, 10), await queue(db, 10), await queue(db, 10)] as [bigint, bigint, bigint];
     const claimant = await freshClaimant(db);
     const from = (after: bigint, limit: number, excluded: bigint[] = []) =>

@@ -137,7 +137,7 @@ describe("ended deliveries", () => {
     expect(paused.s).toBeCloseTo(pause);
   });
 
-  test("are those of live webhooks that have some in the range and the states, and of the scope", async () => {
+  test("are those of live webhooks in the scope with deliveries in the range and the states", async () => {
     const app = randomUUID();
     await db("installed_apps").insert({ id: app, name: "app" });
     const failed = await webhook();
@@ -175,7 +175,7 @@ describe("ended deliveries", () => {
     expect(await endReplay(db, replay.id)).toBe(true);
   });
 
-  test("are skipped where their webhook is gone, and nothing is queued once the replay is paused or cancelled", async () => {
+  test("are skipped if their webhook is deleted, and nothing is queued once the replay is paused or cancelled", async () => {
     const webhookId = await webhook();
     await store(webhookId, 30);
     const replay = await start({ webhookId });

@@ -49,7 +49,7 @@ const secretsOf = async (box: SecretBox, ids: readonly bigint[]) =>
     ids.map(async (id) => (await readWebhookSecrets(db, box, "everything", id))?.map(({ secret }) => secret)),
   );
 
-test("every secret is sealed anew under the current key, old ones too, and stays what it was", async () => {
+test("every secret, old ones too, is re-encrypted with the current key, and keeps its value", async () => {
   const ids = await webhooksSealedBy(former, 5);
   await rotateWebhookSecret(db, former, [ids[2] as bigint]);
   for (let n = 0; n < 2; n += 1) await rotateKeyPair(db, former, [ids[3] as bigint], false);
@@ -66,7 +66,7 @@ test("every secret is sealed anew under the current key, old ones too, and stays
   expect(await resealSecrets(db, changed)).toEqual({ resealed: 0, unopenable: [] });
 });
 
-test("processes that seal anew at once, while secrets are rotated, lose none", async () => {
+test("processes that re-encrypt at the same time, while secrets are rotated, lose none", async () => {
   const ids = await webhooksSealedBy(former, 30);
   const before = await secretsOf(former, ids);
   const passes = [1, 2, 3].map(() => resealSecrets(db, changed));
@@ -111,7 +111,7 @@ test("a service says in its log that all is sealed under the current key, or whi
   expect(await say(false)).toMatchObject(said);
 });
 
-test("secrets that an earlier version sealed without their webhook's id are read, and sealed anew for it, step by step", async () => {
+test("secrets that an earlier version encrypted without the webhook's id are read, and re-encrypted with it in steps", async () => {
   const secret = next.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
   const ids = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 451, events: 0, secret });
   const [id, other] = ids as [bigint, bigint];

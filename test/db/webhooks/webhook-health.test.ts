@@ -102,7 +102,7 @@ test("the last error is that of the latest attempt, whether its delivery waits f
   expect(await db("webhook_health").pluck("last_error")).toEqual(["HTTP status 501"]);
 });
 
-test("attempts of an hour ago that are folded late, and those of a deleted webhook, change no health", async () => {
+test("attempts of an hour ago that are folded late, and attempts of a deleted webhook, change no health", async () => {
   const webhookId = await queue(db, 0);
   expect(await attempts(webhookId, { failed: 1, minutesAgo: 60 })).toEqual([]);
   expect(await healths()).toEqual([]);

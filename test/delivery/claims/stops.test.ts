@@ -238,7 +238,7 @@ test("no POST starts a second after its webhook was paused or replaced, or after
 
 const of = (starts: readonly Start[], webhook: number) => starts.filter((each) => each.webhook === webhook);
 
-test("deliveries go on to webhooks that are not paused, and all of those of paused webhooks are given back", async () => {
+test("webhooks that are not paused receive their deliveries, and all deliveries of paused webhooks are released", async () => {
   const { starts, held } = await tell({ claims: CLAIMS, changes: paused(500) });
   expect(of(starts, 2)).toHaveLength(200);
   expect(of(starts, 1).length).toBeLessThan(200);

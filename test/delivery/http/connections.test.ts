@@ -131,7 +131,7 @@ test("no request begins on a connection older than five minutes, and one is repe
   expect(repeated).toBeGreaterThan(0);
 });
 
-test("a connection carries one request at a time, and a request goes over the one that was used last", async () => {
+test("a connection carries one request at a time, and a request uses the most recently used connection", async () => {
   const { connections, seen } = start((one) => seen.length > 2 && answer(one));
   const sent = [1, 2].map(() => send(connections, ORIGIN));
   await until(() => seen.length === 2);
@@ -199,7 +199,7 @@ test.each<[string, string]>([
   expect(places()).toEqual(["1 1", "2 1"]);
 });
 
-test("beyond the limit of connections, the one that is idle for longest is closed for another", async () => {
+test("at the limit of connections, the one that is idle longest is closed for a new one", async () => {
   const { connections, seen, open } = start((one) => one.host === "first.example" && answer(one), {
     maxConnections: 3,
   });

@@ -245,7 +245,7 @@ test("search domains complete a name without a dot, and are read again when they
   expect(await addresses(resolver, "receiver")).toEqual(["192.0.2.3"]);
 });
 
-test("a name with a dot is asked for as it stands before the search domains, whatever ndots says", async () => {
+test("a name with a dot is looked up as it is before the search domains, whatever ndots says", async () => {
   const resolverFile = await file("search internal\noptions timeout:1 ndots:5\n");
   const reply: Behaviour = ({ name }) => {
     if (name === "shop.example") return V4;

@@ -48,7 +48,7 @@ test("a token is fetched once for all that wait for it, and then at hand", async
   expect([at(0), asked.length]).toEqual(["t1", 1]);
 });
 
-test("clients that differ in anything have tokens of their own", () => {
+test("clients that differ in any setting have separate tokens", () => {
   const { cache, asked } = tokens();
   const others: Partial<OAuth2Client>[] = [
     { tokenUrl: "https://login.example/other" },

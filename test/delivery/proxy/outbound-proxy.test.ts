@@ -179,7 +179,7 @@ test.each([
   expect(proxy.targets).toEqual([]);
 });
 
-test("a proxy that closes one receiver's tunnels does not stop those of others", async () => {
+test("a proxy that closes the tunnels of one receiver does not affect other receivers", async () => {
   const [bad, good] = [await receiver(), await receiver()];
   const refuse = (target: string) => (target === bad.target ? "closed" : undefined);
   const { send, state } = await proxied("http", { refuse });

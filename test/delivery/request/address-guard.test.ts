@@ -67,12 +67,12 @@ test("the address guard judges a name by what it resolves to, and names the reme
   expect(message).not.toMatch(/10\.|fd00|private|unique|loopback/);
 });
 
-test("the address guard resolves a name to those of its addresses that may be dialled", async () => {
+test("the address guard resolves a name to its allowed addresses", async () => {
   const mixed = createAddressGuard([], { resolver: namesAt("10.0.0.1", "93.184.216.34") });
   expect(await mixed.resolve("mixed.example")).toEqual([{ address: "93.184.216.34", family: 4 }]);
 });
 
-test("the address guard refuses port 0, the ports that browsers never fetch from, and those of databases", () => {
+test("the address guard refuses port 0, the ports that browsers block, and the ports of databases", () => {
   const data = [2375, 2379, 3306, 5432, 6379, 9200, 11211, 27017];
   for (const port of [0, ...badPorts.map(Number), ...data]) {
     expect(() => guard.checkPort(port), String(port)).toThrow(new RegExp(`^port ${port} `));

@@ -114,7 +114,7 @@ test("a taken port leads to a free one, which is kept; a stale postmaster.pid th
   expect([other.exitCode, other.signalCode]).toEqual([null, null]);
 });
 
-test("one that dies unasked is started again on the same port, and one that is stopped stays stopped", async () => {
+test("a server that dies is restarted on the same port, and a stopped server stays stopped", async () => {
   const dataDir = await preparedFolder();
   const { lines, progress } = recorded();
   const server = await startIn(dataDir, { progress, superviseRestart: true });

@@ -57,7 +57,7 @@ test("what a service killed with SIGKILL left running is stopped; its workflows 
   expect(customAttributes).toHaveProperty("FailingHosts");
 });
 
-test("one that dies unasked is started again on the same ports", async () => {
+test("a server that dies is restarted on the same ports", async () => {
   const { lines, progress } = recorded();
   const options = { ...(await onAnyPorts(await temporaryFolder())), progress, superviseRestart: true };
   const server = killAfterTest(await startEmbeddedTemporal(options));

@@ -136,7 +136,7 @@ test("a key gets another secret and keeps its id, gets quotas, and is revoked wi
   expect(await api.context.db("api_keys").where({ id })).toEqual([]);
 });
 
-test("an address is refused at its field; a registered one is told, edited and deleted, and the audit log tells by whom", () =>
+test("a wrong address is refused at its field; a registered one is shown, edited and deleted, and the audit log shows by whom", () =>
   web.visit({ path: "/webhooks?new=1" }, async (page) => {
     const register = async (url: string) => {
       await page.getByRole("textbox", { name: "URL" }).fill(url);

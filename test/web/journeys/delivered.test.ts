@@ -321,7 +321,7 @@ test("a circuit breaker is switched on with its thresholds, shows its state, and
     expect(await notice.count()).toBe(0);
   }));
 
-test("the overview counts what has been delivered without being loaded anew, dispatches when told to, and links the runs", () =>
+test("the overview counts deliveries without a reload, dispatches on request, and links the runs", () =>
   web.visit({}, async (page) => {
     const delivered = page.getByRole("link", { name: /^Delivered \d+ last 24 hours/ });
     const count = async () => Number(/Delivered ([\d,]+)/.exec((await delivered.textContent()) ?? "")?.[1]);

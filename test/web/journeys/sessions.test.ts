@@ -64,7 +64,7 @@ test("a session that another tab ends, and begins with another key, is this tab'
   });
 });
 
-test("a session that another tab begins anew with the same key keeps the forms and secrets of this tab, which stays usable", async () => {
+test("signing in again with the same key in another tab keeps this tab's forms and secrets usable", async () => {
   const { secret } = await manager("Shared");
   await web.visit({ path: "/keys", key: secret }, async (page, context) => {
     await press(page, "New key");
@@ -102,7 +102,7 @@ test("a session that another tab begins anew with the same key keeps the forms a
   });
 });
 
-test("over plain HTTP from another machine, the page warns, lets in all the same, and says that it cannot copy", async () => {
+test("over plain HTTP from another machine, the page warns, allows sign-in, and says that it cannot copy", async () => {
   const baseURL = `http://${OTHER_HOST}:${api.httpPort}`;
   const context = await web.browser.newContext({ ...WINDOW, baseURL });
   try {

@@ -31,7 +31,7 @@ test("dozens of apps are searched, lead to their keys and webhooks, and say why 
   ]);
 });
 
-test("the audit log is filtered by action, key and target in the address, names a key that is gone, and times have the page's zone", async () => {
+test("the audit log is filtered by action, key and target in the address, names a deleted key, and uses the page's time zone", async () => {
   const change = { field: "paused", after: "2026-11-21T10:00:00Z" };
   const { calls, answers } = await open("/audit?target=7&action=webhook-paused&key=gone", {
     listApiKeys: { apiKeys: [ADMINISTRATOR] },

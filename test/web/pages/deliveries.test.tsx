@@ -70,7 +70,7 @@ test("deliveries are found by an id in an old address, by the filters of a linke
   expect(path()).toBe("/deliveries?from=2026-11-19T23%3A00%3A00.000Z");
 });
 
-test("what comes while one reads is told, moves nothing, and is shown when asked for", async () => {
+test("new deliveries are counted while the list is read, move nothing, and are shown on request", async () => {
   const first = [failed(1), failed(2)];
   const arrived: Delivery[] = [];
   await openList([], {
@@ -226,7 +226,7 @@ test("an export survives a failed refresh of the list behind it, Escape and a cl
   sees(/1 delivery\. Saved as deliveries-2026-11-21T11-0\d-\d\dZ\.csv\./);
 });
 
-test("while failures of another filter are counted, those of the previous one are not shown", async () => {
+test("while failures of a new filter are counted, the previous filter's failures are hidden", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   await openList([failed(1)], {
     listFailureReasons: async ({ webhookId }) => {

@@ -129,7 +129,7 @@ test("a session of an app's key makes keys of the app with at most its own right
   expect(calls.createApiKey).toMatchObject([{ installedApplicationId: APP.id, allowedProcesses: [1] }]);
 });
 
-test("who rotates the key of their own session signs in with its new secret, and the secret stays on show if that fails", async () => {
+test("rotating the session's key signs in with the new secret, which stays shown if the sign-in fails", async () => {
   const key = { id: "admin", name: "Own", permissions: [Permission.MANAGE_API_KEYS] };
   const { calls, answers } = await openKeys([aKey(key)], { getSession: signedIn(key) });
   await click("Rotate the secret of Own");
@@ -177,7 +177,7 @@ test("a revocation names the webhooks of the key, and who can take them over", a
   sees("2 webhooks were taken over");
 });
 
-test("who revokes the key of their own session is told before that it signs them out, and is signed out", async () => {
+test("revoking the session's key warns of the sign-out, and signs out", async () => {
   const key = { id: "admin", name: "Own", permissions: [Permission.MANAGE_API_KEYS] };
   const { calls } = await openKeys([aKey(key)], {
     getSession: signedIn(key),
@@ -195,7 +195,7 @@ test("who revokes the key of their own session is told before that it signs them
   sees("is revoked");
 });
 
-test("webhooks that a key registers while its revocation is confirmed are not deleted unasked", async () => {
+test("webhooks that a key registers while its revocation is confirmed are not deleted without a question", async () => {
   const registered = [aWebhook({ id: 1n, apiKeyId: "other" })];
   const { calls } = await openKeys([ADMINISTRATOR, aKey()], {
     listWebhooks: () => ({ webhooks: registered }),

@@ -55,7 +55,7 @@ test("the overview begins with the webhooks that are failing, unannounced, and l
   expect(link("1 webhook is degraded")).toBe("/webhooks?health=degraded");
 });
 
-test("the first steps are told until something has been delivered, and the dispatch runs when asked for", async () => {
+test("the first steps are shown until an event was delivered, and the dispatch runs on request", async () => {
   for (const [registered, log, words] of [
     [[], [], "Nothing is registered here yet."],
     [[aWebhook()], [], "Nothing has been sent yet."],
@@ -71,7 +71,7 @@ test("the first steps are told until something has been delivered, and the dispa
   sees("None yet.", region("Last dispatch runs"));
 });
 
-test("the overview says that its figures are not live while nothing arrives, and goes on by itself", async () => {
+test("the overview says that its figures are not live while nothing arrives, and recovers without a reload", async () => {
   const NOT_LIVE = "The figures are not live at the moment";
   const { answers } = await open("/", {
     watchOverview: () => {

@@ -43,7 +43,7 @@ async function enter(key: string): Promise<void> {
   await press("{Enter}");
 }
 
-test("the sign-in page says which keys it takes and where the first one is; a key that may do neither is told so", async () => {
+test("the sign-in page says which keys it accepts and where the first key is; a key without these permissions gets an error that says so", async () => {
   const message = "sign in with a key that has Manage_Api_Keys or Read_Administrative_Data";
   await open("/sign-in", { ...SIGNED_OUT, signIn: new DomainError("PERMISSION_DENIED", message) });
   for (const words of ["Manage_Api_Keys", "Read_Administrative_Data", ".data/admin-key", "npm run admin-key"])
@@ -74,7 +74,7 @@ test("the field of a wrong key says that it is wrong; after many, the page count
   sees("retry now.", find("alert"));
 });
 
-test("a key that is right is told where the browser does not keep the session", async () => {
+test("a correct key gets an error if the browser does not keep the session", async () => {
   await open("/sign-in", { ...SIGNED_OUT, signIn: {} });
   await enter("whk_right");
   sees("your browser did not keep the session", find("alert"));
@@ -90,7 +90,7 @@ test("a page that is opened while the service is away says so, and is shown by i
   find("heading", "Webhooks");
 });
 
-test("a session that may only manage keys begins with them; one that may only read is told what they need", async () => {
+test("a session that may only manage keys starts at the keys; a read-only session learns which permission keys need", async () => {
   await open("/", { getSession: signedIn({ permissions: [Permission.MANAGE_API_KEYS] }) });
   find("heading", "API keys");
   expect(path()).toBe("/keys");
@@ -164,7 +164,7 @@ test("a session of an app's key shows the app's webhooks and keys, and offers ne
   expect(all("button", "New app")).toEqual([]);
 });
 
-test("an address that another key registered is told so, and stays another's", async () => {
+test("an address that another key registered is reported, and stays that key's", async () => {
   await open("/webhooks?new=1", {
     ...webhooks(OWN, OF_OTHERS),
     ...OF_APP,

@@ -94,7 +94,7 @@ test("a webhook's page tells what is registered, what failed and how it did in e
   expect(figures("Latency p95")).toEqual(["–", "–", "2.4 s"]);
 });
 
-test("attempts over time are told in words and as a table that leads to the deliveries of an interval", async () => {
+test("attempts over time are described in words and in a table that links the deliveries of an interval", async () => {
   const start = { seconds: BigInt(NOW / SECOND) - 3_600n };
   const history = (attempts: bigint) => ({
     webhooks: [{ webhookId: 7n, attempts, failedAttempts: 5n, intervals: [{ start, attempts: 8n }] }],

@@ -73,7 +73,7 @@ test("a change of an endpoint's settings leaves an entry for each of its webhook
   expect(entry).toMatchObject({ webhookProcess: 0, targetName: url });
 });
 
-test("webhooks that become an endpoint, change their key or are deleted with it have entries of their own", async () => {
+test("webhooks that join an endpoint, change their key or are deleted with it each have an entry", async () => {
   const [owner, heir] = [await api.key(), await api.key()];
   const webhookId = await api.register({ key: owner.secret });
   const target = { case: "webhookId" as const, value: webhookId };

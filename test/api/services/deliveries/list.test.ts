@@ -148,7 +148,7 @@ test("the filters of a list are its states, event type, webhook, delivery and ti
     expect((await page({ deliveryId: id, ...other })).ids).toEqual([]);
 });
 
-test("a page is gone back to from the next one, and from the first one lead what came since", async () => {
+test("a page leads back from the next one, and the first page leads to newer deliveries", async () => {
   const webhookId = await api.register();
   const eventId = idBeside(idAt(new Date()));
   const add = async (n: number) => {

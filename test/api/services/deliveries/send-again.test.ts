@@ -111,7 +111,7 @@ test("many are sent again call by call, newest first, each once, and only those 
   for (const id of spared) expect((await row(id)).round_start).toBe(0);
 });
 
-test("many are chosen by state and time, and skipped where their webhook is gone", async () => {
+test("many are chosen by state and time, and skipped if their webhook is deleted", async () => {
   const [webhookId, gone] = [await api.register(), await api.register()];
   const of = { webhookId, state: "cancelled" as const };
   const [early = ""] = await store(1, of);

@@ -94,7 +94,7 @@ test.each<[string, object, string]>([
   await expectRefused(events.publishEvent(stock(more)), Code.InvalidArgument, message);
 });
 
-test("a payload of 256 KiB is taken, and a byte more is told its size", async () => {
+test("a payload of 256 KiB is accepted, and a larger one gets an error with its size", async () => {
   const { payload } = await eventOf(await events.publishEvent(document("x")));
   const room = 262_144 - Buffer.byteLength(payload) + 1;
   // The key's limit is in characters, not in bytes.

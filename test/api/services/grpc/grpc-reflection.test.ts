@@ -86,7 +86,7 @@ test("a file or symbol is answered by its file with all it imports, each once a 
     expect(filesIn(await ask({ fileContainingSymbol: symbol }))[0], symbol).toBe(file);
 });
 
-test("extensions are found by what they extend and their number; what is not there is NOT_FOUND, and the stream goes on", async () => {
+test("extensions are found by extended message and number; an unknown one is NOT_FOUND, and the stream continues", async () => {
   const ask = conversation();
   const containingType = "google.protobuf.MethodOptions";
   const numbersOf = async (type: string) =>

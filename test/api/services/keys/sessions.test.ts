@@ -58,7 +58,7 @@ const setTimes = (token: string, times: string) =>
   rows(db, `update sessions set ${times} where token_sha256 = :hash`, { hash: hashOf(token) });
 
 describe("signing in", () => {
-  test("§5.3: a key that manages keys opens the page: its cookie stands for the key from then on", async () => {
+  test("§5.3: a key that manages keys signs in to the page: its cookie then authenticates as the key", async () => {
     const { headers, token } = await signedIn();
     const { status, body } = await call(LIST_KEYS, {}, headers);
     expect([status, body.apiKeys[0].id]).toEqual([200, api.adminKeyId]);
@@ -70,7 +70,7 @@ describe("signing in", () => {
     ]);
   });
 
-  test("a wrong key and one that can only publish open nothing; the latter is told which keys do", async () => {
+  test("a wrong key and a key that can only publish open no session; the latter's error names the permissions", async () => {
     const wrong = await signIn("whk_wrong");
     expect(wrong).toMatchObject({ status: 401, cookie: null, body: { code: "unauthenticated" } });
     expect(JSON.stringify(wrong.body)).not.toContain("whk_wrong");
@@ -103,7 +103,7 @@ describe("the cookie's name and Secure", () => {
   const SECURE =
     /^__Host-webhook_session=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict; Secure$/;
 
-  test("are those of plain HTTP, whatever the caller's headers say, unless a trusted proxy says https first", async () => {
+  test("belong to plain HTTP, whatever the caller's headers say, unless a trusted proxy says https first", async () => {
     const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
     const behind = await startTestApi({ databaseUrl: api.databaseUrl, limits: { trustedProxies } });
     onTestFinished(() => behind.stop());
@@ -272,7 +272,7 @@ describe("a session ends", () => {
     expect(await db("sessions").where("api_key_id", id)).toHaveLength(100);
   });
 
-  test("when nobody has used it for 12 hours, which each use begins anew, and after seven days", async () => {
+  test("after 12 hours without use, and after seven days", async () => {
     const [{ headers, token }, begun] = await timed(db, () => signedIn());
     expectWithin(begun, (await rowOf(token))?.expires, 12 * HOUR);
     const nearItsEnd = "expires = now() + interval '1 minute'";

@@ -175,7 +175,7 @@ test("the last runs are listed newest first", async () => {
   expect([runs[0]?.closed === undefined, runs[1]?.closed === undefined]).toEqual([true, false]);
 });
 
-test("whoever watches is told now, whenever something has changed, and again before a proxy takes the stream for dead", async () => {
+test("a watch sends counts at once, after each change, and before a proxy closes an idle stream", async () => {
   const { pending = 0n } = (await stats.getOverview({})).overview ?? {};
   const watched = async (client: typeof stats, meanwhile: () => Promise<unknown>) => {
     const told: bigint[] = [];
