@@ -33,6 +33,7 @@ async function copySecret(page: Page): Promise<string> {
 // Before the page has read its lists.
 const rotated = "Rotated and revoked";
 const { id, secret: first } = await api.key({ name: rotated, permissions: READ_AND_WRITE });
+const webhookId = await aWebhook().ownedBy(id).in(api.context.db);
 await api.client(ApiKeyService).createInstalledApp({ name: "Rival" });
 await webhooks.createWebhook({ process: 1, url: "https://again.example/hooks" });
 
@@ -95,7 +96,6 @@ test("§5.3: a key is made with chosen permissions, its secret is shown once and
 
 test("a key gets another secret and keeps its id, gets quotas, and is revoked with its webhooks and removed", async () => {
   const name = rotated;
-  const webhookId = await aWebhook().ownedBy(id).in(api.context.db);
   const found = async (secret: string) => (await findApiKey(api.context.db, secret))?.id;
   await web.visit({ path: "/keys" }, async (page) => {
     const rotate = async (grace: string) => {
