@@ -21,7 +21,8 @@ beforeAll(async () => {
   replays = createClient(ReplayService, service.transport);
   const from = timestampFromDate(new Date());
   for (let n = 0; n < MISSED; n += 1) await service.publishDocument();
-  missed = { from, to: timestampFromDate(new Date()) };
+  // Without the next millisecond, an event of this one is not before it.
+  missed = { from, to: timestampFromDate(new Date(Date.now() + 1)) };
 });
 afterEach(() => service.removeWebhooks());
 

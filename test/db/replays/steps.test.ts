@@ -45,11 +45,13 @@ async function start(
   filter: Partial<NewReplay["filter"]>,
   kind: NewReplay["kind"] = "resend",
   scope: Scope = "everything",
+  // Later than what was stored in this millisecond.
+  until: Date | "now" = new Date(Date.now() + 1_000),
 ): Promise<RunningReplay> {
   const states = kind === "resend" ? (["failed"] as const) : [];
   const wanted = { apiKeyId, idempotencyKey: null, kind, filter: { states, ...filter } };
-  const until = kind === "resend" ? new Date(Date.now() + 1_000) : undefined;
-  const { id } = await insertReplay(db, scope, wanted, LIMITS.retentionDays, until);
+  const end = until === "now" ? undefined : until;
+  const { id } = await insertReplay(db, scope, wanted, LIMITS.retentionDays, end);
   return (await keepReplay(db, id)) as RunningReplay;
 }
 
@@ -197,7 +199,8 @@ describe("missed events", () => {
     const events = Array.from({ length: count }, () => anEvent({ apiKeyId, process, payload: "{}" }));
     return ((await publishEvents(db, events)) as Published[]).map(({ eventId }) => eventId);
   }
-  const backfill = (webhookId: bigint) => start({ webhookId, from: ago(2 * HOUR_MS) }, "backfill");
+  const backfill = (webhookId: bigint, until?: "now") =>
+    start({ webhookId, from: ago(2 * HOUR_MS) }, "backfill", "everything", until);
   const eventsOf = (webhookId: bigint) =>
     db("all_deliveries").where({ webhook_id: webhookId }).orderBy("event_id").pluck("event_id");
 
@@ -230,7 +233,7 @@ describe("missed events", () => {
     const [, event = ""] = await publish(2);
     const late = await webhook();
     await shiftClock(byMs, event);
-    const replay = await backfill(late);
+    const replay = await backfill(late, "now");
     expect(replay.toId > event).toBe(true);
     expect(await step(replay, late, { settledMs })).toBe(queued);
   });
