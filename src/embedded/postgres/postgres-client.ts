@@ -94,10 +94,13 @@ const OTHERS_OBJECTS = `
   where owner <> (select oid from pg_roles where rolname = $1::text)
   order by step`;
 
+/** The time allowed for a connection, in milliseconds. PostgreSQL starts a process for it, which takes seconds on a busy machine. */
+const CONNECT_MS = 10_000;
+
 async function withClient(url: string, use: (client: pg.Client) => Promise<void>): Promise<void> {
   const client = new pg.Client({
     connectionString: url,
-    connectionTimeoutMillis: 2_000,
+    connectionTimeoutMillis: CONNECT_MS,
     query_timeout: 30_000,
   });
   // Emitted if the server ends. The pending call rejects as well.
