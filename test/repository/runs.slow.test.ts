@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { part } from "../support/parts.ts";
 import { type Program, startProgram } from "../support/program.ts";
+import { pids, readProc } from "../support/run/proc.ts";
 import { until } from "../support/wait.ts";
 
 const RUN = [process.execPath, "node_modules/vitest/vitest.mjs", "run"];
@@ -24,14 +25,8 @@ async function startRun(command: readonly string[], file: string): Promise<{ run
 
 /** The names of all processes that use a folder below `folder` for temporary files. */
 function processesOf(folder: string): string[] {
-  return readdirSync("/proc").flatMap((pid) => {
-    try {
-      const isOf = readFileSync(`/proc/${pid}/environ`, "latin1").includes(`TMPDIR=${folder}/`);
-      return isOf ? [readFileSync(`/proc/${pid}/comm`, "latin1").trim()] : [];
-    } catch {
-      return []; // It is no process, or it has ended, or it is another user's.
-    }
-  });
+  const isOf = (pid: number) => readProc(pid, "environ").includes(`TMPDIR=${folder}/`);
+  return pids().flatMap((pid) => (isOf(pid) ? [readProc(pid, "comm")] : []));
 }
 
 const isOnLinux = existsSync("/proc/self/environ");

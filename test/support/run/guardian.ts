@@ -7,9 +7,10 @@
  * Every process that uses the folder for temporary files belongs to the run. The folder is removed at the end. The run is
  * over, too, when one of the processes that it was started by has ended: npm passes no signal on.
  */
-import { readdirSync, readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isAlive } from "../../../src/embedded/process/processes.ts";
+import { pids, readProc, statOf } from "./proc.ts";
 
 /** PostgreSQL removes its shared memory on SIGQUIT, and is given this long, in milliseconds. */
 const GRACE_MS = 2_000;
@@ -22,18 +23,8 @@ const run = process.ppid;
 
 /** The processes of the run; none on systems without /proc, where only what the run itself stops is stopped. */
 function processes(): number[] {
-  return readPids().filter(
-    (pid) => read(pid, "environ").split("\0").includes(`TMPDIR=${folder}`) && !isAwaitedWorker(pid),
-  );
-}
-
-/** A file of a process; empty if it has ended, or is another user's. */
-function read(pid: number, file: string): string {
-  try {
-    return readFileSync(`/proc/${pid}/${file}`, "utf8").trim();
-  } catch {
-    return "";
-  }
+  const isOfRun = (pid: number) => readProc(pid, "environ").split("\0").includes(`TMPDIR=${folder}`);
+  return pids().filter((pid) => pid !== process.pid && isOfRun(pid) && !isAwaitedWorker(pid));
 }
 
 /**
@@ -41,18 +32,8 @@ function read(pid: number, file: string): string {
  * a worker that is killed meanwhile ("Timeout terminating forks worker").
  */
 function isAwaitedWorker(pid: number): boolean {
-  const [, name = "", parent] = /\((.*)\) \w (\d+)/.exec(read(pid, "stat")) ?? [];
-  return Number(parent) === run && name.startsWith("test: ");
-}
-
-function readPids(): number[] {
-  try {
-    return readdirSync("/proc")
-      .map(Number)
-      .filter((pid) => pid > 0 && pid !== process.pid);
-  } catch {
-    return [];
-  }
+  const { name = "", parent } = statOf(pid) ?? {};
+  return parent === run && name.startsWith("test: ");
 }
 
 function signal(pid: number, name: NodeJS.Signals): void {
@@ -63,7 +44,7 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-const isPostgres = (pid: number) => read(pid, "comm") === "postgres";
+const isPostgres = (pid: number) => readProc(pid, "comm") === "postgres";
 
 async function end(): Promise<void> {
   for (const pid of processes()) signal(pid, isPostgres(pid) ? "SIGQUIT" : "SIGKILL");
@@ -72,15 +53,6 @@ async function end(): Promise<void> {
     await sleep(INTERVAL_MS);
   }
   await rm(folder, { recursive: true, force: true });
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
 }
 
 setInterval(() => {

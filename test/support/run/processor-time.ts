@@ -1,38 +1,16 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { pids, readProc, type Stat, statOf } from "./proc.ts";
 
 /** Ticks of the processor per second, in the files of /proc; the same on all Linux systems that Node runs on. */
 const TICKS = 100;
 const INTERVAL_MS = 2_000;
-/** How `test-file.ts` names the process of a worker while a file runs in it. */
+/** How `runner.ts` names the process of a worker while a file runs in it. */
 const WORKER = /^test: test\/([^/]+)\//;
 /** How PostgreSQL names a process that serves a database of `createTestDatabase`. */
 const BACKEND = /^postgres: \S+ test_(\d+)_/;
 
-/** A process at a look, with its times in ticks. */
-interface Process {
+/** A process at a look. */
+interface Process extends Stat {
   pid: number;
-  parent: number;
-  /** Of the process itself. */
-  own: number;
-  /** Of its children that have ended, with all of theirs. */
-  ended: number;
-}
-
-/** A file of a process; undefined if it has ended. */
-function read(pid: number, file: string): string | undefined {
-  try {
-    return readFileSync(`/proc/${pid}/${file}`, "latin1");
-  } catch {
-    return undefined;
-  }
-}
-
-function processOf(pid: number): Process | undefined {
-  const [, fields] = read(pid, "stat")?.split(/\) (?!.*\) )/s) ?? [];
-  if (fields === undefined) return undefined;
-  const [, parent = 0, ...times] = fields.split(" ").map(Number);
-  const [utime = 0, stime = 0, cutime = 0, cstime = 0] = times.slice(9);
-  return { pid, parent, own: utime + stime, ended: cutime + cstime };
 }
 
 /**
@@ -44,13 +22,13 @@ function processOf(pid: number): Process | undefined {
 export function countProcessorTime(): () => Map<string, number> | null {
   const seconds = new Map<string, number>();
   let seen = new Map<number, Process>();
-  if (!processOf(process.pid)) return () => null;
+  if (!statOf(process.pid)) return () => null;
 
   function look(): void {
-    const all = readdirSync("/proc")
-      .map(Number)
-      .filter((pid) => pid > 0)
-      .flatMap((pid) => processOf(pid) ?? []);
+    const all = pids().flatMap((pid): Process[] => {
+      const stat = statOf(pid);
+      return stat ? [{ pid, ...stat }] : [];
+    });
     const byPid = new Map(all.map((one) => [one.pid, one]));
     const folders = new Map<number, string | undefined>([[process.pid, "the run itself"]]);
     /** The folder that a process works for; undefined if it does not belong to the run. */
@@ -63,7 +41,7 @@ export function countProcessorTime(): () => Map<string, number> | null {
       return folder;
     };
     const ownFolder = (pid: number): string | undefined => {
-      const title = read(pid, "cmdline")?.replaceAll("\0", " ") ?? "";
+      const title = readProc(pid, "cmdline").replaceAll("\0", " ");
       const [, worker] = BACKEND.exec(title) ?? [];
       if (worker !== undefined) return folderOf(Number(worker));
       if (title.startsWith("postgres: ") || title.includes("/postgres -D ")) return "PostgreSQL itself";

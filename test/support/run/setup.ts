@@ -1,6 +1,5 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -8,6 +7,7 @@ import type { TestProject } from "vitest/node";
 import { failureLines } from "./failures.ts";
 import { makeRunFolder, useDownloadedCli } from "./folder.ts";
 import { type Parts, RunParts } from "./parts.ts";
+import { statOf } from "./proc.ts";
 import { countProcessorTime, processorTimeLines } from "./processor-time.ts";
 
 declare module "vitest" {
@@ -61,12 +61,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
 /** The shell and the npm that started the run, if any. */
 function npmProcesses(): string[] {
   if (process.env.npm_lifecycle_event === undefined) return [];
-  const shell = String(process.ppid);
-  try {
-    const [npm = ""] =
-      readFileSync(`/proc/${shell}/stat`, "latin1").split(") ")[1]?.split(" ").slice(1) ?? [];
-    return [shell, npm];
-  } catch {
-    return [shell];
-  }
+  const npm = statOf(process.ppid)?.parent;
+  return [process.ppid, ...(npm === undefined ? [] : [npm])].map(String);
 }
