@@ -49,7 +49,7 @@ test("the pumps of two processes deliver each event once, with its own payload; 
   expect(await states(parts)).toEqual({ "delivered 1": 8, "delivered 2": 4 });
 });
 
-/** What another process does with a webhook, and what becomes of its deliveries. */
+/** Changes of a webhook by another process, with the expected states of its deliveries. */
 const CHANGES: [string, (parts: EngineParts, id: bigint) => Promise<unknown>, Record<string, number>][] = [
   [
     "it was paused",

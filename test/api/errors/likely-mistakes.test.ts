@@ -42,7 +42,7 @@ test.each([
 });
 
 test.each(["/nothing-like-it", `/api/webhook/${"x".repeat(5_000)}`])(
-  "a path that is like no other is told of none",
+  "the error of a path unlike all others suggests none",
   async (path) => {
     const { status, envelope } = await api.rest("GET", path);
     const said = expect.stringMatching(/^no such path: \S+; all paths: \/openapi\.json$/);

@@ -73,7 +73,7 @@ test.each([
 });
 
 test.each(["/com.example.Greeter/SayHello", `/webhook.v1.WebhookService/${"x".repeat(5_000)}`])(
-  "a call of a path that is like no method is told of none",
+  "the error of a path unlike all methods suggests none",
   async (asked) => {
     const { status, json } = await callHttp(api, asked, { type: null, body: "" });
     expect([status, json.message]).toEqual([404, expect.not.stringContaining("did you mean")]);

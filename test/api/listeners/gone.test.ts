@@ -89,7 +89,7 @@ describe("a stream whose client disconnects is not logged as an error:", () => {
     };
   }
 
-  /** Starts a call over gRPC on a session of its own, and sends a message. */
+  /** Opens a session, starts a call over gRPC on it, and sends a message. */
   function openStream(path: string, message: Buffer) {
     const session = http2.connect(api.url, { ca });
     const headers = { ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" };

@@ -45,7 +45,7 @@ test("§9.1: every operation is described under each of its paths, with its perm
     expect(operation?.security).toEqual([{ ServiceKey: [] }]);
     expect(Object.keys(operation?.responses ?? {}).join()).toBe("200,400,401,403,404,429,500,503");
   }
-  // Each under a name of its own, and nothing else is described.
+  // Each operation has a different name, and no other operation is described.
   const names = Object.values(described.paths).flatMap((path) =>
     Object.values(path).map(({ operationId }) => operationId),
   );

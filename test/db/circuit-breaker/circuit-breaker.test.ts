@@ -202,7 +202,7 @@ describe("an open breaker", () => {
   test.each([
     ["resuming the webhook", { paused: false }],
     ["removing the breaker", { breaker: null }],
-  ])("releases what it held back by %s, but for a probe under way", async (_what, change) => {
+  ])("%s releases the deliveries that it held back, except a probe in flight", async (_what, change) => {
     const id = await opened(5);
     await probe();
     await update(id, change);

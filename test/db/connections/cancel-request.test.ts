@@ -146,7 +146,7 @@ describe("a service whose DATABASE_URL asks for TLS", () => {
   });
 });
 
-/** Passes connections on to the server, but for the n-th. */
+/** Forwards connections to the server, except the n-th, which it holds back. */
 async function startGateway(heldBack: number) {
   const sockets: Socket[] = [];
   let [callers, held] = [0, 0];

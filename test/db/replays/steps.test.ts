@@ -46,12 +46,11 @@ async function start(
   kind: NewReplay["kind"] = "resend",
   scope: Scope = "everything",
   // Later than what was stored in this millisecond.
-  until: Date | "now" = new Date(Date.now() + 1_000),
+  to: Date | "now" = new Date(Date.now() + 1_000),
 ): Promise<RunningReplay> {
   const states = kind === "resend" ? (["failed"] as const) : [];
   const wanted = { apiKeyId, idempotencyKey: null, kind, filter: { states, ...filter } };
-  const end = until === "now" ? undefined : until;
-  const { id } = await insertReplay(db, scope, wanted, LIMITS.retentionDays, end);
+  const { id } = await insertReplay(db, scope, wanted, LIMITS.retentionDays, to === "now" ? undefined : to);
   return (await keepReplay(db, id)) as RunningReplay;
 }
 
@@ -199,8 +198,8 @@ describe("missed events", () => {
     const events = Array.from({ length: count }, () => anEvent({ apiKeyId, process, payload: "{}" }));
     return ((await publishEvents(db, events)) as Published[]).map(({ eventId }) => eventId);
   }
-  const backfill = (webhookId: bigint, until?: "now") =>
-    start({ webhookId, from: ago(2 * HOUR_MS) }, "backfill", "everything", until);
+  const backfill = (webhookId: bigint, to?: "now") =>
+    start({ webhookId, from: ago(2 * HOUR_MS) }, "backfill", "everything", to);
   const eventsOf = (webhookId: bigint) =>
     db("all_deliveries").where({ webhook_id: webhookId }).orderBy("event_id").pluck("event_id");
 

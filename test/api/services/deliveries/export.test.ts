@@ -97,7 +97,7 @@ test("deliveries that share a large payload are exported in messages of less tha
   for (const { payload } of found) expect(payload.Number).toHaveLength(LARGE_CHARACTERS);
 });
 
-test("JSON lines have the payload as receivers get it, in one line, and what became of the delivery", async () => {
+test("JSON lines have the payload as receivers get it, in one line, and the result of the delivery", async () => {
   const payload = '{\r\n  "OrderNumber": "SO-1\\n",\n  "OrderId": 9007199254740993\n}';
   const { deliveryId } = await api.webhooks.sendTestEvent({ webhookId, payload });
   await changeDelivery(db, deliveryId, { state: "failed", reason: "expired" });

@@ -177,7 +177,7 @@ test("publishes for many webhooks are written some thousand deliveries at a time
   const release = await lock(api, "events");
   onTestFinished(release);
   const calls = requests.slice(1).map((request) => events.publishEvent(request));
-  // Calls that were made before have arrived after so many others.
+  // 100 calls, one after the other, take long enough for the earlier calls to arrive.
   for (let n = 0; n < 100; n += 1) await api.client(Health).check({});
   await release();
   const queued = (await Promise.all(calls)).map(({ deliveriesQueued }) => deliveriesQueued);

@@ -24,7 +24,7 @@ const fault: fc.Arbitrary<Fault> = fc.oneof(
 /**
  * Steps of one kind.
  *
- * @param times how often they are taken, compared with those of other kinds
+ * @param times how often they are taken, relative to steps of other kinds
  * @param name what is done, for the log of a failing history
  * @param choose what it is done to; undefined if there is nothing, then the step is left out
  * @param run does it; what it may do to deliveries is checked after it
