@@ -1,10 +1,14 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { databaseErrorClass, isTransient } from "../../src/db/faults.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { holdTime } from "../support/held-time.ts";
 import { part } from "../support/parts.ts";
+
+/** How long `openDatabase` waits for a connection, in milliseconds. */
+const CONNECTION_TIMEOUT_MS = 5_000;
 
 const { url, drop } = await createTestDatabase();
 let admin: Db;
@@ -38,7 +42,13 @@ describe("the database is unavailable, and not at fault,", () => {
     await once(server, "listening");
     onTestFinished(() => void server.close());
     const url = `postgres://u:p@127.0.0.1:${(server.address() as AddressInfo).port}/x`;
-    expect((await failureOf(open(url)))[1]).toBe("unavailable");
+    const { pass } = holdTime();
+    const connected = once(server, "connection");
+    const unanswered = failureOf(open(url));
+    await connected;
+    pass(CONNECTION_TIMEOUT_MS);
+    expect((await unanswered)[1]).toBe("unavailable");
+    vi.useRealTimers();
     server.close();
     expect((await failureOf(open(url)))[1]).toBe("unavailable");
   });

@@ -3,7 +3,7 @@ import { createServer } from "node:https";
 import { type AddressInfo, isIP, type Server, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import ipaddr from "ipaddr.js";
-import { onTestFinished, vi } from "vitest";
+import { onTestFinished } from "vitest";
 import type { Certificate } from "../../demo/certificates.ts";
 import type { Network } from "../../src/config/values.ts";
 import type { TlsSettings } from "../../src/contract/target-rules.ts";
@@ -80,13 +80,6 @@ export function send(
 function requestTo(origin: string, more: Omit<Differences, "tls">, settings: TlsSettings | null) {
   const tls = tlsIdentity(settings);
   return { origin, path: "/", headers: [], body: "{}", ...more, ...(tls ? { tls } : {}) };
-}
-
-/** Timers and the monotonic clock of this process stand still until the test lets time pass, in milliseconds. */
-export function holdTime(): { pass: (ms: number) => void } {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  onTestFinished(() => void vi.useRealTimers());
-  return { pass: (ms) => void vi.advanceTimersByTime(ms) };
 }
 
 /** A receiver that notes each client's certificate and port, and the Host header. @param authority of certificates that it demands */

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { readConfig } from "../../../src/config/config.ts";
@@ -18,9 +18,12 @@ import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
 import { startService } from "../../../src/service.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
+import { holdTime } from "../../support/held-time.ts";
 import { keyedTransport } from "../../support/test-service.ts";
 import { until } from "../../support/wait.ts";
 
+/** How long the server has to act on a CancelRequest, in milliseconds. */
+const CANCEL_TIMEOUT_MS = 5_000;
 const ADMIN_KEY = "whk_an-administrators-key-for-tests-only";
 
 let folder: string;
@@ -175,10 +178,18 @@ test("a connection that a late cancellation could still hit is closed instead of
   const { url, held } = await startGateway(2);
   const db = pool(url);
   const [before] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");
-  const call = startCall(db, "select pg_sleep(1)");
+  const { pass } = holdTime();
+  const lock = await admin.transaction();
+  await lock.raw("select pg_advisory_xact_lock(1)");
+  const call = startCall(db, "select pg_advisory_xact_lock_shared(1)");
   await expect.poll(running).toBe(1);
   call.giveUp();
+  await expect.poll(held).toBe(1);
   // It ends by itself, while the request has not come to the server.
+  await lock.rollback();
+  await expect.poll(running).toBe(0);
+  pass(CANCEL_TIMEOUT_MS);
+  vi.useRealTimers();
   expect(await call.ended).toBe("completed");
   expect(held()).toBe(1);
   const [after] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");

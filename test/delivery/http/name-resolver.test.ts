@@ -4,9 +4,9 @@ import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { NameResolver, type NameResolverOptions } from "../../../src/delivery/http/name-resolver.ts";
 import { anyPort } from "../../support/any-port.ts";
+import { holdTime } from "../../support/held-time.ts";
 import { type Behaviour, type NameServer, type Reply, startNameServer } from "../../support/name-server.ts";
 import { until } from "../../support/wait.ts";
-import { holdTime } from "../http-parts.ts";
 
 /** A resolver with a name server and system files of its own. */
 async function start(behaviour: Behaviour, options: NameResolverOptions = {}) {

@@ -6,12 +6,12 @@ import type { Network } from "../../../src/config/values.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { createOutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
+import { holdTime } from "../../support/held-time.ts";
 import { localCertificate, trustedAuthority } from "../../support/receivers.ts";
 import {
   aClient,
   type Differences,
   deliver,
-  holdTime,
   LOOPBACK,
   listening,
   noting,

@@ -11,10 +11,11 @@ import { Pacer } from "../../../src/delivery/http/pacer.ts";
 import { describeFault, parseRetryAfter } from "../../../src/delivery/request/outcome.ts";
 import { setTrapOnBlockedPort } from "../../faults/trap.ts";
 import { anyPort } from "../../support/any-port.ts";
+import { holdTime } from "../../support/held-time.ts";
 import { aReceiver, localCertificate, trustedAuthority } from "../../support/receivers.ts";
 import { SimulatedTime } from "../../support/simulation/simulated-time.ts";
 import { until } from "../../support/wait.ts";
-import { aClient, deliver, holdTime, listening, namesAt, send } from "../http-parts.ts";
+import { aClient, deliver, listening, namesAt, send } from "../http-parts.ts";
 
 const certificate = await localCertificate();
 const authority = await trustedAuthority();
