@@ -8,8 +8,8 @@ import {
 } from "../../../src/db/deliveries/rollups.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
-import { expectRollups, expectStatistics } from "../queue/model/invariants.ts";
 import { claim, foldAll, NO_WAIT, openQueueDatabase, queue, record, result } from "../queue/queue.ts";
+import { expectRollups, expectStatistics } from "../queue/storage-model/invariants.ts";
 
 const HOUR_MS = 3_600_000;
 

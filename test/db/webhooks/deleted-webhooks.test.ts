@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { cancelOfDeleted, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
-import { expectRollups } from "../queue/model/invariants.ts";
 import { claim, freshClaimant, openQueueDatabase, queue } from "../queue/queue.ts";
+import { expectRollups } from "../queue/storage-model/invariants.ts";
 
 const db = await openQueueDatabase();
 

@@ -7,7 +7,6 @@ const LONG = ["faults", "web", "workflows", "upgrade", "embedded", "process"];
 const LONG_FILES = [
   "clients/client-package.test.ts",
   "db/plans.test.ts",
-  "db/queue/storage-model.test.ts",
   "db/queue/without-statistics.test.ts",
   "api/auth/every-method.test.ts",
 ];

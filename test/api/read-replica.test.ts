@@ -3,21 +3,21 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { readReplica, type StaleReads } from "../../../src/db/connections/read-replica.ts";
-import { type Db, openDatabase } from "../../../src/db/database.ts";
-import { migrate } from "../../../src/db/migrate.ts";
+import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { readReplica, type StaleReads } from "../../src/db/connections/read-replica.ts";
+import { type Db, openDatabase } from "../../src/db/database.ts";
+import { migrate } from "../../src/db/migrate.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../../src/embedded/postgres/embedded-postgres.ts";
-import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
-import { type Standby, startStandby } from "../../faults/standby.ts";
-import { anyPort } from "../../support/any-port.ts";
-import { orderEvent } from "../../support/grpc-calls.ts";
-import { startTestApi, type TestApi } from "../../support/test-api.ts";
-import { keyedTransport } from "../../support/test-service.ts";
+} from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+import { type Standby, startStandby } from "../faults/standby.ts";
+import { anyPort } from "../support/any-port.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
+import { startTestApi, type TestApi } from "../support/test-api.ts";
+import { keyedTransport } from "../support/test-service.ts";
 
 /** Shorter than the service's, and longer than two lists take on a busy machine. */
 const MAX_LAG_MS = 3_000;

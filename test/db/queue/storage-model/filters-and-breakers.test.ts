@@ -1,0 +1,7 @@
+import { firstClaimSteps } from "./attempt-steps.ts";
+import { testHistories } from "./histories.ts";
+import { breakerSteps } from "./run-steps.ts";
+import { filterSteps } from "./webhook-steps.ts";
+import { filterOutSteps } from "./worker-steps.ts";
+
+await testHistories("filters-and-breakers", breakerSteps, filterSteps, filterOutSteps, firstClaimSteps);
