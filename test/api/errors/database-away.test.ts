@@ -74,13 +74,18 @@ async function expectAway(): Promise<void> {
 
 describe("while the database is away, REST answers 503 with Retry-After and the others UNAVAILABLE:", () => {
   test.each([
-    ["nobody listens at its address", "refuse", "ECONNREFUSED"],
-    ["it ends connections as soon as they are made", "hang up", "Connection terminated unexpectedly"],
-    ["it is starting", "starting", "57P03"],
+    ["nobody listens at its address", "refuse", /^ECONNREFUSED$/],
+    // Before or after the client's first bytes.
+    [
+      "it ends connections as soon as they are made",
+      "hang up",
+      /^(Connection terminated unexpectedly|ECONNRESET|EPIPE)$/,
+    ],
+    ["it is starting", "starting", /^57P03$/],
   ] as const)("%s", async (_what, mode, cause) => {
     await gateway.set(mode);
     await expectAway();
-    expect(causes).toContain(cause);
+    expect(causes).toContainEqual(expect.stringMatching(cause));
     await gateway.set("pass");
     expect((await list()).status).toBe(200);
   });
