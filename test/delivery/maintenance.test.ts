@@ -6,8 +6,10 @@ import { openDatabase, rows } from "../../src/db/database.ts";
 import { erasePayloads } from "../../src/db/events/erase.ts";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
+import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
 import { createMaintenance } from "../../src/delivery/maintenance.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
+import { SETTINGS } from "../db/circuit-breaker/breakers.ts";
 import {
   ALL,
   freshClaimant,
@@ -76,6 +78,20 @@ test("one process logs that a webhook is failing and that it has recovered, by i
   expect(await saying("webhook has recovered")).toMatchObject([{ ...webhook, health: "degraded" }]);
   expect(await saying("webhook is failing")).toHaveLength(1);
   expect(JSON.stringify(lines)).not.toMatch(/hooks|s3cret/);
+});
+
+test("one process logs that a circuit breaker opened, and why, and that it closed", async () => {
+  const { webhookId } = await claimedOfOne(0);
+  await updateWebhook(db, "everything", BigInt(webhookId), { breaker: SETTINGS });
+  const tell = (what: string) => db.raw(`update webhook_breakers set ${what}, due = now()`);
+  start(3);
+  const webhook = { level: 30, webhookId, host: "shop.example" };
+  await tell("failures = 3, failing_since = now() - interval '1 hour'");
+  const reason = "3 attempts in a row have failed, over 60 minutes";
+  expect(await saying("circuit breaker opened")).toEqual([expect.objectContaining({ ...webhook, reason })]);
+  await tell("succeeded = true");
+  expect(await saying("circuit breaker closed")).toEqual([expect.objectContaining(webhook)]);
+  expect(await saying("circuit breaker opened")).toHaveLength(1);
 });
 
 test("one process counts the overdue retries once a minute, with the hosts that have most", async () => {

@@ -1,6 +1,6 @@
-import { parse } from "@bufbuild/cel";
-import { create } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { CelScalar, celEnv, parse } from "@bufbuild/cel";
+import { create, createRegistry } from "@bufbuild/protobuf";
+import { file_google_protobuf_descriptor, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -13,6 +13,7 @@ import {
 } from "../../../gen/webhook/v1/event_pb.ts";
 import { compileFilter, filterEvent, MAX_FILTER_CHARACTERS } from "../../../src/contract/filters/filter.ts";
 import { FilterError } from "../../../src/contract/filters/filter-error.ts";
+import { typeOf } from "../../../src/contract/filters/type-check.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
 
 const { ORDER_DISPATCHED, DOCUMENT_CREATED, WEBHOOK_FAILING } = WebhookProcess;
@@ -109,7 +110,9 @@ test.each(
     "event.order_id + 'x' == 'y'": /\+ does not take int and string/,
     "event.lines.exists(line, line.price > 1)":
       /OrderLine has no field price; its fields: product_id, sku, quantity$/,
+    "event.lines.exists(line, item.sku == 'X')": /there is no item; allowed: line, event, user_id$/,
     "event.carrier.exists(c, true)": /string is no list/,
+    "event.carrier[0] == 'D'": /\[ \] does not take string and int/,
     "event.carrier.upper() == 'X'": /there is no function upper/,
     "event.carrier.startsWith(7)": /startsWith does not take string and int/,
     "event.dispatched_at.seconds > 1": /Timestamp has no fields/,
@@ -191,6 +194,13 @@ test("an enum compared with a text is refused with a hint at its values", () => 
   expect(() => compileFilter(DOCUMENT_CREATED, "event.kind == DocumentKind.INVOICE")).toThrow(
     /DocumentKind has no INVOICE; its values: DOCUMENT_KIND_UNSPECIFIED, DOCUMENT_KIND_INVOICE, /,
   );
+});
+
+test("an enum within a message can be named with its package, too", () => {
+  const registry = createRegistry(file_google_protobuf_descriptor);
+  const env = celEnv({ registry, namespace: "google.protobuf" });
+  for (const name of ["FieldOptions.CType.CORD", "google.protobuf.FieldOptions.CType.CORD"])
+    expect(typeOf(env, parse(`${name} == 1`)), name).toBe(CelScalar.BOOL);
 });
 
 test("a filter that fails for an event says why", () => {

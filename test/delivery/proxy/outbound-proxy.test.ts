@@ -8,6 +8,7 @@ import { createOutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
 import { holdTime } from "../../support/held-time.ts";
 import { localCertificate, trustedAuthority } from "../../support/receivers.ts";
+import { until } from "../../support/wait.ts";
 import {
   aClient,
   type Differences,
@@ -121,11 +122,13 @@ test.each<["http" | "socks5", string, number, object]>([
   ["socks5", "it cannot reach the receiver (SOCKS reply 5, connection refused)", 5, UNREACHED],
   ["socks5", "it opened no connection (SOCKS reply 99)", 99, NONE],
 ])("%s: an answer other than yes is an attempt with the error: %s", async (kind, error, reply, verdict) => {
-  const { send, state } = await proxied(kind, { refuse: () => reply });
+  const { proxy, send, state } = await proxied(kind, { refuse: () => reply });
   const outcome = await send(ELSEWHERE);
   expect(outcome).toMatchObject({ status: null, delivered: false, error: `outbound proxy: ${error}` });
   expect(verdictOf(outcome)).toEqual(verdict);
   expect(state.mayStart()).toBe(true);
+  // Not left to the proxy.
+  await until(() => proxy.open.size === 0);
 });
 
 test.each(KINDS)("%s: a receiver that the proxy cannot reach in time is late itself", async (kind) => {

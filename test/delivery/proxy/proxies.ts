@@ -9,6 +9,8 @@ export interface TestProxy {
   port: number;
   /** The targets of the tunnels that were requested, as `address:port`. */
   targets: string[];
+  /** The connections to it that are open. */
+  open: ReadonlySet<Socket>;
   /** Closes the port and every connection. */
   close(): Promise<void>;
 }
@@ -127,6 +129,7 @@ async function listen(server: Server, targets: string[], port = 0): Promise<Test
   return {
     port: (server.address() as AddressInfo).port,
     targets,
+    open: sockets,
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));
       for (const socket of sockets) socket.destroy();

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
+import { createSecureServer } from "node:http2";
 import { connect, createServer, type Server } from "node:net";
 import tls from "node:tls";
 import { Worker } from "node:worker_threads";
@@ -38,6 +39,17 @@ test.each([
   const expected = { delivered: status < 300, status, error, failure: null, responseStart: null };
   expect(await send(aClient(), url)).toMatchObject(expected);
   expect(received).toHaveLength(1);
+});
+
+test("a receiver that also speaks HTTP/2 gets HTTP/1.1, in which header names keep their case", async () => {
+  const names: string[] = [];
+  const server = createSecureServer({ ...certificate, allowHTTP1: true }, (request, response) => {
+    names.push(request.httpVersion, ...request.rawHeaders);
+    response.end();
+  });
+  const { origin } = await listening(server);
+  expect(await send(aClient(), origin, { headers: ["X-Service-Id", "1"] })).toMatchObject({ status: 200 });
+  expect(names).toEqual(expect.arrayContaining(["1.1", "X-Service-Id"]));
 });
 
 test("the first 1 KiB of a response is kept, and what is over 64 KiB cut off; the status decides", async () => {

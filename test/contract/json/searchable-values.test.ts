@@ -1,0 +1,21 @@
+import { clone, create, type DescField, setExtension } from "@bufbuild/protobuf";
+import { FieldDescriptorProtoSchema, FieldOptionsSchema } from "@bufbuild/protobuf/wkt";
+import { expect, test } from "vitest";
+import { OrderDispatchedSchema } from "../../../gen/webhook/v1/event_pb.ts";
+import { searchable } from "../../../gen/webhook/v1/options_pb.ts";
+import { collectorOf } from "../../../src/contract/json/searchable-values.ts";
+
+/** The field as if it were marked `searchable`. */
+function marked(field: DescField): DescField {
+  const proto = clone(FieldDescriptorProtoSchema, field.proto);
+  proto.options ??= create(FieldOptionsSchema);
+  setExtension(proto.options, searchable, true);
+  return { ...field, proto };
+}
+
+test.each(["lines", "dispatched_at"])("a field of messages cannot be searchable: %s", (name) => {
+  const fields = OrderDispatchedSchema.fields.filter((field) => field.name === name).map(marked);
+  expect(() => collectorOf({ ...OrderDispatchedSchema, fields })).toThrow(
+    `webhook.v1.OrderDispatched.${name} cannot be searchable; allowed are texts, integers and lists of them`,
+  );
+});

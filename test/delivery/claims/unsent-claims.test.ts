@@ -1,0 +1,26 @@
+import pino from "pino";
+import { expect, test } from "vitest";
+import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
+import { claimsOf } from "../sender-parts.ts";
+
+test.each([
+  ["an outage, which other parts log", "Connection terminated unexpectedly", []],
+  ["another error, which is logged", "permission denied", ["permission denied"]],
+])(
+  "owners are told of claims whose release fails for %s, and the worker's id is retired",
+  async (_why, message, logged) => {
+    const told: unknown[] = [];
+    const lines: string[] = [];
+    const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line).err.message) });
+    const lease = {
+      settle: (id: number, n = 1) => told.push(`settle ${id} ${n}`),
+      retire: (id: number) => told.push(`retire ${id}`),
+    };
+    const fail = () => Promise.reject(new Error(message));
+    const owner = { returned: () => void told.push("returned") };
+    const unsent = new UnsentClaims({ log, lease, release: fail, endFiltered: fail });
+    await unsent.release(claimsOf(1, 2, { workerId: 7 }).map((delivery) => ({ delivery, owner })));
+    expect(told).toEqual(["retire 7", "settle 7 2", "returned", "returned"]);
+    expect(lines).toEqual(logged);
+  },
+);
