@@ -6,6 +6,7 @@ import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
+import { endFiltered } from "../../../src/db/queue/endings.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook, getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
@@ -178,6 +179,14 @@ describe("an open breaker", () => {
     await queueEvents(db, [id]);
     expect(await claim(db)).toEqual([]);
     expect(await probe()).toHaveLength(1);
+  });
+
+  test("has another probe at the next look when its filter does not match the first", async () => {
+    await opened(2);
+    const unmatched = await probe();
+    await endFiltered(db, (unmatched[0] as ClaimedDelivery).token.workerId, unmatched);
+    await decided(db);
+    expect(await claim(db)).toHaveLength(1);
   });
 
   test("lets a test event through, also when the next probe is due, and its success closes it", async () => {

@@ -6,6 +6,7 @@ import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { adoptRetries, leavePaused } from "../../../src/db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns } from "../../../src/db/queue/runs.ts";
 import { endExpiredWorkers, removeWorker, renewWorker } from "../../../src/db/queue/workers.ts";
+import { PATIENCE_MS } from "../../support/patience.ts";
 import {
   claim,
   claimRetries,
@@ -158,6 +159,22 @@ describe("of several processes that find the same to do", () => {
     const claimants = await freshClaimants(4);
     expect(sum(await atOnce(4, (n) => adoptRetries(db, claimants[n]?.runId as number)))).toBe(100);
     expect(await db("retries").whereNull("run_id").pluck("id")).toEqual([]);
+  });
+
+  test.each([
+    ["was cancelled", abandonRun],
+    ["is gone with its account", (_: unknown, id: number) => db("runs").where({ id }).delete()],
+  ])("one adopts the retries of a run that %s, and no other waits for it", async (_what, end) => {
+    await queue(db, 2);
+    await end(db, (await failFirst(db)).runId);
+    const [one, other] = (await freshClaimants(2)).map(({ runId }) => runId) as [number, number];
+    await db.transaction(async (adopting) => {
+      expect(await adoptRetries(adopting, one)).toBe(2);
+      await db.transaction(async (trx) => {
+        await trx.raw(`set local lock_timeout = ${PATIENCE_MS}`);
+        expect(await adoptRetries(trx, other)).toBe(0);
+      });
+    });
   });
 
   test("one fails each delivery beyond a webhook's limit, and never more than is beyond it", async () => {

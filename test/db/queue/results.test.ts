@@ -1,15 +1,22 @@
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { observed } from "../../delivery/engine-parts.ts";
 import { claimRetries, failFirst, openQueueDatabase, queue, record, result, SPACING } from "./queue.ts";
 
 const db = await openQueueDatabase();
 
-test("an attempt is kept with all that is known of it, whether its delivery has ended or waits for a retry", async () => {
+test("an attempt is kept by one statement with all that is known of it, whether its delivery has ended or waits for a retry", async () => {
   await queue(db, 1);
   const claimant = await failFirst(db);
   const [delivery] = await claimRetries(db, claimant);
-  await record(db, [delivery as never], 200);
+  const statements: string[] = [];
+  await record(
+    observed(db, (sql) => void statements.push(sql)),
+    [delivery as never],
+    200,
+  );
+  expect(statements).toHaveLength(1);
   const failed = {
     number: 1,
     status: 500,

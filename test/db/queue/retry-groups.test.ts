@@ -102,6 +102,9 @@ describe("a retry group", () => {
     expect(own.flat().map(({ deliveries }) => deliveries)).toEqual(Array(10).fill(3));
     // 250 in 50 groups.
     expect(shared.map(({ length }) => length)).toEqual(Array(50).fill(5));
+    // Those with their own and the shared ones never meet: the latter have the last 50 numbers.
+    const numbers = Array.from({ length: 60 }, (_, n) => (n < 10 ? n + 1 : n + MAX_GROUPS - 59));
+    expect([...groups.keys()].sort((a, b) => a - b)).toEqual(numbers);
     // Each has what follows the last of the one before, by address.
     const addresses = shared.flatMap((group) => group.map(({ targetUrl }) => targetUrl).sort());
     expect(addresses).toEqual(addresses.toSorted());

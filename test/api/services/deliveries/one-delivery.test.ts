@@ -43,6 +43,15 @@ test("a webhook of an installed app gets the user; a delivery whose payload was 
   expect(request?.headers).toContainEqual(expect.objectContaining(user));
 });
 
+test("a successful attempt tells the signature that it sent, computed again", async () => {
+  const deliveryId = await testDelivery();
+  await changeDelivery(db, deliveryId, { state: "delivered", attempts: 1, tried: [{ status: 200 }] });
+  const [attempt] = (await get(deliveryId)).attempts;
+  expect(attempt?.signatureRecomputed).toBe(true);
+  const names = ["webhook-timestamp", "webhook-signature"];
+  expect(attempt?.signatureHeaders.map(({ name }) => name)).toEqual(names);
+});
+
 test("a claimed delivery tells its run, by the workflow and its execution", async () => {
   const deliveryId = await testDelivery();
   const workflow = { workflow_id: "dispatch-pending-deliveries-1", first_run_id: "an-execution" };

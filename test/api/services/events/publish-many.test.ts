@@ -78,6 +78,8 @@ test.each(ways)("in %s a bad event is refused by its index and stops no other", 
   expect(results[1]?.result.value).toMatchObject({ index: 1, message, reason: "FIELDS_INVALID" });
   const tooLarge = expect.stringContaining("bytes as JSON");
   expect(results[8]?.result.value).toMatchObject({ index: 8, message: tooLarge });
+  const allBad = await publish(requests.slice(1, 2).map(([request]) => request));
+  expect(outcomes(allBad.results)).toEqual([invalid]);
 });
 
 test("of a stream that breaks, what was stored stays, and sending all of it again stores the rest once", async () => {

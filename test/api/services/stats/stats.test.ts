@@ -148,6 +148,12 @@ describe("a webhook's attempts and their latency", () => {
   });
 });
 
+test("each webhook's counts are answered for up to 1,000 webhooks at once", async () => {
+  const read = (count: number) => stats.listWebhookStats({ webhookIds: Array(count).fill(webhookId) });
+  expect((await read(1_000)).webhooks).toMatchObject([{ webhookId }]);
+  await expectRefused(read(1_001), Code.InvalidArgument, /1001 ids; at most 1000/);
+});
+
 test("attempts of one latency class in a week may exceed 32 bits", async () => {
   const own = await api.register();
   const attempts = 1_200_000_000;

@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { anOrder, lock, waitingQueries } from "../../../support/grpc-calls.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -61,6 +61,21 @@ test("a filter is tried on the latest events of the webhook's type, newest first
   const all = await webhooks.tryWebhookFilter({ webhookId, filter: "100 / (event.order_id - 30) < 1000" });
   expect(all.events[0]).toMatchObject({ sent: true, error: expect.stringContaining("divide by zero") });
   expect(await get(webhookId)).toEqual(before);
+});
+
+test("a trial pauses for other calls again and again", async () => {
+  const webhookId = await api.register();
+  for (let orderId = 1n; orderId <= 10n; orderId += 1n) await publish(orderId);
+  // Each event takes more than the trial may take at a time.
+  let now = 0;
+  vi.spyOn(performance, "now").mockImplementation(() => {
+    now += 6;
+    return now;
+  });
+  const pauses = vi.spyOn(globalThis, "setImmediate");
+  onTestFinished(() => void vi.restoreAllMocks());
+  const { examined } = await webhooks.tryWebhookFilter({ webhookId, filter: "true" });
+  expect(pauses.mock.calls.length).toBeGreaterThanOrEqual(examined - 1);
 });
 
 test("trials of filters wait for each other, and leave connections to the database for other calls", async () => {
