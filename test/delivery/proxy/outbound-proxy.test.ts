@@ -72,6 +72,15 @@ test.each(KINDS)("%s: requests go through reused tunnels, by checked address", a
   expect(seen[0]?.host).toBe(new URL(origin).host);
 });
 
+test.each([
+  ["a name", [3, 5, ...Buffer.from("proxy")]],
+  ["an IPv6 address", [4, ...Buffer.alloc(16)]],
+])("a SOCKS proxy may answer with %s of its own", async (_what, bound) => {
+  const { origin } = await receiver();
+  const { send } = await proxied("socks5", { bound });
+  expect(await send(origin)).toMatchObject({ status: 200, responseStart: "noted" });
+});
+
 test("a proxy over TLS is authenticated", async () => {
   const { origin } = await receiver();
   const proxy = await closing(startConnectProxy({ certificate }));

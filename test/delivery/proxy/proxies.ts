@@ -22,6 +22,8 @@ export interface TestProxyOptions {
   port?: number;
   /** What a tunnel is refused with: an HTTP status or a SOCKS reply, or no answer. Defaults to none. */
   refuse?: (target: string) => number | "silent" | "closed" | undefined;
+  /** The proxy's own address as SOCKS replies have it: its type and bytes. Defaults to 127.0.0.1. */
+  bound?: number[];
 }
 
 /** Starts a proxy with HTTP CONNECT. @param options.certificate makes it one over TLS */
@@ -56,7 +58,7 @@ export async function startConnectProxy(
 
 /** Starts a SOCKS5 proxy (RFC 1928, RFC 1929). */
 export async function startSocksProxy(options: TestProxyOptions = {}): Promise<TestProxy> {
-  const { credentials, port, refuse } = options;
+  const { credentials, port, refuse, bound = [1, 127, 0, 0, 1] } = options;
   const targets: string[] = [];
   const server = createServer((socket) => {
     socket.on("error", () => socket.destroy());
@@ -81,7 +83,7 @@ export async function startSocksProxy(options: TestProxyOptions = {}): Promise<T
     const address = type === 1 ? (await next(4)).join(".") : (await next(16)).toString("hex");
     const target = `${address}:${(await next(2)).readUInt16BE()}`;
     targets.push(target);
-    const reply = (code: number) => socket.write(Buffer.from([5, code, 0, 1, 127, 0, 0, 1, 0, 0]));
+    const reply = (code: number) => socket.write(Buffer.from([5, code, 0, ...bound, 0, 0]));
     const refused = refuse?.(target);
     if (refused === "closed") socket.destroy();
     else if (typeof refused === "number") reply(refused);
