@@ -213,7 +213,7 @@ test("a filter that fails for an event says why", () => {
 });
 
 test("a filter that may be expensive for an event is not evaluated for it", () => {
-  const lines = Array.from({ length: 2_000 }, (_, n) => ({
+  const lines = Array.from({ length: 100 }, (_, n) => ({
     productId: BigInt(n),
     sku: `SKU-${n}`,
     quantity: 1,
