@@ -7,8 +7,9 @@ import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { createOutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
 import { holdTime } from "../../support/held-time.ts";
-import { localCertificate, trustedAuthority } from "../../support/receivers.ts";
+import { aReceiver, heldReplies, localCertificate, trustedAuthority } from "../../support/receivers.ts";
 import { until } from "../../support/wait.ts";
+import { freshRun, pump, queueFor, states, useEngine } from "../engine-parts.ts";
 import {
   aClient,
   type Differences,
@@ -198,6 +199,26 @@ test("a proxy that closes the tunnels of one receiver does not affect other rece
   expect(await send(bad.origin)).toBe("withdrawn");
   await expect.poll(() => send(good.origin)).toMatchObject({ status: 200 });
   expect(state.mayStart()).toBe(true);
+});
+
+test("a tunnel that the proxy closes after another receiver has answered over an older one is a failed attempt", async () => {
+  const held = heldReplies();
+  const [well, bad] = [await aReceiver(held.reply), await aReceiver()];
+  const refuse = (target: string) => (target.endsWith(`:${bad.port}`) ? ("silent" as const) : undefined);
+  const proxy = await closing(startConnectProxy({ refuse }));
+  const parts = await useEngine({ DELIVERY_PROXY: `http://127.0.0.1:${proxy.port}` });
+  const runId = await freshRun(parts.db);
+  await queueFor(parts, well.url, { webhooks: 1, events: 1 });
+  const pumps = [pump(parts.engine, runId)];
+  await until(() => held.waiting === 1);
+  await queueFor(parts, bad.url, { webhooks: 1, events: 1 });
+  pumps.push(pump(parts.engine, runId));
+  await until(() => proxy.targets.length === 2);
+  held.answer();
+  await until(async () => (await states(parts))["delivered 1"] === 1);
+  for (const socket of proxy.open) socket.destroy();
+  await Promise.all(pumps);
+  expect([await states(parts), proxy.targets.length]).toEqual([{ "delivered 1": 1, "retrying 1": 1 }, 2]);
 });
 
 const smtp = async () => {
