@@ -1,7 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
+import { cancelOfWebhooks } from "../../../src/db/queue/endings.ts";
 import { cancelOfDeleted, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { PATIENCE_MS } from "../../support/patience.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { claim, freshClaimant, openQueueDatabase, queue } from "../queue/queue.ts";
 import { expectRollups } from "../queue/storage-model/invariants.ts";
@@ -55,6 +57,18 @@ test("steps take so many rows of each table, over all deleted webhooks, and seve
   await cancelAll();
   expect(await states()).toEqual([{ state: "cancelled", reason: "webhook deleted", n: 4_500 }]);
   await expectRollups(db);
+});
+
+test("a delivery that is being claimed at the same time is left to its attempt, and nothing waits for it", async () => {
+  const webhookId = await queue(db, 3);
+  const claimant = await freshClaimant(db);
+  await db.transaction(async (claiming) => {
+    expect(await claim(claiming, claimant, 2)).toHaveLength(2);
+    await db.transaction(async (trx) => {
+      await trx.raw(`set local lock_timeout = ${PATIENCE_MS}`);
+      expect(await cancelOfWebhooks(trx, [webhookId], 10)).toBe(1);
+    });
+  });
 });
 
 test("what appears after the deletion, as from a publish that was under way, is cancelled, until none can appear any more", async () => {

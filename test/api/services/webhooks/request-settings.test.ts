@@ -134,7 +134,10 @@ test.each<[string, Settings[]]>([
   ["10.0.0.1 is a private address", [tokens("https://10.0.0.1/token")]],
   ["port 25", [tokens("https://login.example:25/token")]],
   ["client_certificate.key is a key that does not belong", [client({ certificate: cert, key: other.key })]],
-  ["client_certificate.key must be a private key in PEM", [client({ certificate: cert, key: SECRET })]],
+  [
+    "client_certificate.key must be a private key in PEM",
+    [SECRET, "x".repeat(16_384)].map((text) => client({ certificate: cert, key: text })),
+  ],
   ["client_certificate.key is encrypted with a password", [client({ certificate: cert, key: locked })]],
   [
     "client_certificate.key has 16385 characters; at most 16384",
