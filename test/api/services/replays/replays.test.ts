@@ -4,6 +4,9 @@ import { Code } from "@connectrpc/connect";
 import { afterEach, describe, expect, test } from "vitest";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
+import { replayMessage } from "../../../../src/api/services/replays/replay-messages.ts";
+import { getReplay, type ReplayRow } from "../../../../src/db/replays/replays.ts";
+import type { Scope } from "../../../../src/db/scope.ts";
 import { failure } from "../../../support/failure.ts";
 import { waitingQueries } from "../../../support/grpc-calls.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -34,6 +37,14 @@ test("a replay that was started is running, with what was requested", async () =
   expect((await replays.getReplay({ replayId: replay?.id ?? "" })).replay).toEqual(replay);
   const second = await replays.startReplay(backfill(webhookId));
   expect(second.replay?.what).toMatchObject(backfill(webhookId).what);
+});
+
+test("a replay has a link to its workflow, which apps do not get", async () => {
+  const stored = await getReplay(api.context.db, "everything", await start(resend()));
+  const running = { ...(stored as ReplayRow), workflowId: "replay-1", runId: "an-execution" };
+  const linkFor = (scope: Scope) => replayMessage(running, scope, (...ids) => ids.join("/")).url;
+  expect(linkFor("everything")).toBe("replay-1/an-execution");
+  expect(linkFor({ installedAppId: randomUUID(), processes: [], permissions: [] })).toBeUndefined();
 });
 
 test("the list has pages, newest first, and can be restricted to a webhook and to open replays", async () => {
