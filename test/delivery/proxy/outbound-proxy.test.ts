@@ -9,7 +9,7 @@ import type { Outcome } from "../../../src/delivery/request/outcome.ts";
 import { holdTime } from "../../support/held-time.ts";
 import { aReceiver, heldReplies, localCertificate, trustedAuthority } from "../../support/receivers.ts";
 import { until } from "../../support/wait.ts";
-import { freshRun, pump, queueFor, states, useEngine } from "../engine-parts.ts";
+import { freshRun, queueFor, states, useEngine } from "../engine-parts.ts";
 import {
   aClient,
   type Differences,
@@ -209,15 +209,17 @@ test("a tunnel that the proxy closes after another receiver has answered over an
   const parts = await useEngine({ DELIVERY_PROXY: `http://127.0.0.1:${proxy.port}` });
   const runId = await freshRun(parts.db);
   await queueFor(parts, well.url, { webhooks: 1, events: 1 });
-  const pumps = [pump(parts.engine, runId)];
+  const stop = new AbortController();
+  const pumping = parts.engine.pumps.run(runId, { lingers: true, forMs: 600_000 }, stop.signal);
   await until(() => held.waiting === 1);
   await queueFor(parts, bad.url, { webhooks: 1, events: 1 });
-  pumps.push(pump(parts.engine, runId));
   await until(() => proxy.targets.length === 2);
   held.answer();
   await until(async () => (await states(parts))["delivered 1"] === 1);
   for (const socket of proxy.open) socket.destroy();
-  await Promise.all(pumps);
+  await until(async () => (await states(parts))["retrying 1"] === 1);
+  stop.abort();
+  await pumping;
   expect([await states(parts), proxy.targets.length]).toEqual([{ "delivered 1": 1, "retrying 1": 1 }, 2]);
 });
 
