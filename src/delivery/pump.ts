@@ -122,13 +122,10 @@ export class Pumps {
     this.#wake();
   }
 
-  /** Transfers the queued deliveries of an earlier pump to the current one. Releases them if there is none. */
+  /** Transfers the queued deliveries of an earlier pump to the current one. If that has ended, the earlier one sends them. */
   #handOver(earlier: Pump): void {
     const current = this.#current;
-    if (!current) {
-      this.#sender.withdraw(earlier);
-      return;
-    }
+    if (!current) return;
     const moved = this.#sender.transfer(earlier, current);
     earlier.open -= moved;
     current.open += moved;
@@ -207,8 +204,9 @@ export class Pumps {
     this.#workers = claimed.workers;
     pump.open += claimed.deliveries.length;
     await sender.take(claimed.deliveries, "first", pump, revision);
-    // The pump of a later run took over while the claim was in progress.
-    if (this.#current !== pump) this.#handOver(pump);
+    // While the claim was in progress, this pump was stopped, or that of a later run took over.
+    if (stop.aborted) sender.withdraw(pump);
+    else if (this.#current !== pump) this.#handOver(pump);
     return round.claimed(claimed, excluded.length > 0 || claimed.limited || step !== null);
   }
 

@@ -41,19 +41,30 @@ test("a delivery that a later pump took over and that fails is retried by the la
 });
 
 test.each([
-  ["is taken over by the pump of a later run", false, 4],
-  ["is given back if the pump of a later run has been stopped", true, 0],
-])("what an earlier pump is claiming %s, and the earlier one ends", async (_what, isStopped, sent) => {
+  ["is taken over by the pump of a later run", false, 0, 4],
+  ["is sent by it if the pump of a later run has ended meanwhile", true, 50, 0],
+])("what an earlier pump is claiming %s, and the earlier one ends", async (_what, hasEnded, own, others) => {
   const scenario = start(200, 1_000);
   const stop = new AbortController();
   const earlier = scenario.pump(1, { lingers: true });
   await scenario.run(500);
   const later = scenario.pump(2, { lingers: true, stop: stop.signal });
-  if (isStopped) stop.abort();
-  expect(await scenario.until(earlier)).toMatchObject({ sent: 0, end: "superseded" });
+  if (hasEnded) stop.abort();
+  expect(await scenario.until(earlier, 600_000)).toMatchObject({ sent: own, end: "superseded" });
   stop.abort();
-  expect(await scenario.until(later)).toMatchObject({ sent, end: "stopped" });
+  expect(await scenario.until(later)).toMatchObject({ sent: others, end: "stopped" });
+  const sent = own + others;
   expect([scenario.started.length, scenario.queue.unclaimed]).toEqual([sent, 50 - sent]);
+});
+
+test("what a pump that is stopped is claiming is given back", async () => {
+  const scenario = start(200, 1_000);
+  const stop = new AbortController();
+  const stopped = scenario.pump(1, { lingers: true, stop: stop.signal });
+  await scenario.run(500);
+  stop.abort();
+  expect(await scenario.until(stopped)).toMatchObject({ sent: 0, end: "stopped" });
+  expect([scenario.started.length, scenario.queue.unclaimed]).toEqual([0, 50]);
 });
 
 test("a pump that an earlier run restarts ends at once, and the later run's pump continues", async () => {
