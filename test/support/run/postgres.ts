@@ -4,6 +4,7 @@ import { openDatabase } from "../../../src/db/database.ts";
 import { migrate } from "../../../src/db/migrate.ts";
 import { startEmbeddedPostgres } from "../../../src/embedded/postgres/embedded-postgres.ts";
 import { teller } from "./failures.ts";
+import { KeptCluster } from "./kept-cluster.ts";
 import type { Started } from "./parts.ts";
 
 /** What a crash would lose is no loss to tests. */
@@ -22,17 +23,24 @@ const TEMPLATE = "template_migrated";
 export async function startPostgres(folder: string): Promise<Started<"postgres">> {
   const log = path.join(folder, "logs", "postgres.log");
   await chmod(folder, 0o711);
-  const { superuserUrl, stop } = await startEmbeddedPostgres({
-    dataDir: folder,
-    progress: teller(log),
-    port: 0,
-    settings: FAST,
-  });
+  const progress = teller(log);
+  const start = () => startEmbeddedPostgres({ dataDir: folder, progress, port: 0, settings: FAST });
+  const kept = await KeptCluster.find();
+  if (!(await kept.copyTo(folder))) {
+    const first = await start();
+    await migrateTemplate(first.superuserUrl);
+    await first.stop();
+    await kept.keep(folder);
+  }
+  const { superuserUrl, stop } = await start();
+  return { part: { url: superuserUrl, template: TEMPLATE }, log, stop };
+}
+
+async function migrateTemplate(superuserUrl: string): Promise<void> {
   const admin = openDatabase(superuserUrl, { max: 1 });
   await admin.raw(`create database ${TEMPLATE}`);
   await admin.destroy();
   const templateUrl = new URL(superuserUrl);
   templateUrl.pathname = TEMPLATE;
   await migrate(templateUrl.href);
-  return { part: { url: superuserUrl, template: TEMPLATE }, log, stop };
 }

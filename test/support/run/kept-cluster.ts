@@ -1,0 +1,75 @@
+import { execFile } from "node:child_process";
+import { createHash, randomUUID } from "node:crypto";
+import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const project = fileURLToPath(new URL("../../..", import.meta.url));
+/** The folder of kept clusters. */
+const KEPT = path.join(project, ".cache/test-postgres");
+/** What makes a cluster with the migrated template another one: its programs, and all code of the database. */
+const SOURCES = ["package-lock.json", "src/db", "src/embedded/postgres", "test/support/run"];
+/** What a data folder has of the cluster. */
+const PARTS = ["postgres", "postgres-password", "postgres-service-password"];
+
+/** A cluster that an earlier run has kept, so that a run need not create and migrate one, which takes two seconds. */
+export class KeptCluster {
+  readonly #place: string;
+
+  private constructor(place: string) {
+    this.#place = place;
+  }
+
+  /** That of this code, this user and this day: migrations make the partitions of the coming week. */
+  static async find(): Promise<KeptCluster> {
+    const hash = createHash("sha256");
+    for (const source of SOURCES) for (const file of await filesIn(source)) hash.update(await readFile(file));
+    hash.update(`${process.getuid?.()} ${new Date().toISOString().slice(0, 10)}`);
+    return new KeptCluster(path.join(KEPT, hash.digest("hex").slice(0, 16)));
+  }
+
+  /** Copies it to a data folder. Returns false if there is none. */
+  async copyTo(dataDir: string): Promise<boolean> {
+    try {
+      await access(this.#place);
+      await copy(this.#place, dataDir);
+      return true;
+    } catch {
+      await Promise.all(PARTS.map((part) => rm(path.join(dataDir, part), { recursive: true, force: true })));
+      return false;
+    }
+  }
+
+  /** Keeps that of a data folder whose server is stopped, and no other. Does nothing if it is elsewhere, or the project is read-only. */
+  async keep(dataDir: string): Promise<void> {
+    const draft = path.join(KEPT, `draft-${randomUUID()}`);
+    try {
+      await access(path.join(dataDir, "postgres"));
+      const others = (await readdir(KEPT).catch(() => [])).filter((name) => !name.startsWith("draft-"));
+      await mkdir(draft, { recursive: true });
+      await copy(dataDir, draft);
+      await Promise.all(others.map((name) => rm(path.join(KEPT, name), { recursive: true, force: true })));
+      await rename(draft, this.#place);
+    } catch {
+      await rm(draft, { recursive: true, force: true }).catch(() => {});
+    }
+  }
+}
+
+/** With owners and permissions: as root, the server is another user's. */
+async function copy(from: string, to: string): Promise<void> {
+  await run("cp", ["-a", ...PARTS.map((part) => path.join(from, part)), to]);
+}
+
+async function filesIn(source: string): Promise<string[]> {
+  const place = path.join(project, source);
+  const names = await readdir(place, { recursive: true }).catch(() => null);
+  return names
+    ? names
+        .filter((name) => name.endsWith(".ts"))
+        .sort()
+        .map((name) => path.join(place, name))
+    : [place];
+}
