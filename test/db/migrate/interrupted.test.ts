@@ -36,4 +36,11 @@ describe("a migration that is interrupted", () => {
     expect(await schema.migrations()).toEqual(OWN);
     expect(await schema.tables()).toContain("rollup_deltas");
   });
+
+  test("by its signal ends, also while it waits for a lock", async () => {
+    await schema.block();
+    const stopping = new AbortController();
+    const onBlocked = () => stopping.abort(new Error("stopped"));
+    await expect(migrate(schema.url, { signal: stopping.signal, onBlocked })).rejects.toThrow("stopped");
+  });
 });

@@ -2,6 +2,7 @@ import { readdirSync } from "node:fs";
 import type { Knex } from "knex";
 import { afterAll, beforeEach, expect, onTestFinished } from "vitest";
 import { type Db, openDatabase } from "../../../src/db/database.ts";
+import * as initial from "../../../src/db/migrations/0001-initial.ts";
 import { createTestDatabase } from "../../support/database.ts";
 
 /** The migrations of this version. */
@@ -15,6 +16,17 @@ export async function useEmptySchema(): Promise<Schema> {
   const db = openDatabase(url, { max: 4 });
   beforeEach(() => db.raw("drop schema public cascade; create schema public"));
   afterAll(async () => {
+    await db.destroy();
+    await drop();
+  });
+  return new Schema(url, db);
+}
+
+/** A database of this version's schema, for one test. */
+export async function migratedSchema(): Promise<Schema> {
+  const { url, drop } = await createTestDatabase();
+  const db = openDatabase(url, { max: 2 });
+  onTestFinished(async () => {
     await db.destroy();
     await drop();
   });
@@ -63,5 +75,17 @@ export class Schema {
     const pids = () => this.db("pg_stat_activity").whereRaw(waiting).pluck<number[]>("pid");
     await expect.poll(pids).toHaveLength(1);
     return (await pids())[0] as number;
+  }
+
+  /** Makes the schema of the first migration, and begins a transaction that has read a table which a later one changes. */
+  async block(): Promise<Knex.Transaction> {
+    await this.db.migrate.latest({
+      migrationSource: {
+        getMigrations: async () => OWN.slice(0, 1),
+        getMigrationName: (name: string) => name,
+        getMigration: async () => initial,
+      },
+    });
+    return this.begin("select from events");
   }
 }
