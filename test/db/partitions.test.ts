@@ -1,65 +1,24 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type Db, rows } from "../../src/db/database.ts";
-import { publishEvents } from "../../src/db/events/publish.ts";
-import { queueTestEvent } from "../../src/db/events/test-events.ts";
 import {
   ensurePartitions,
   firstIdOf,
-  isMissingPartition,
   listPartitions,
   PARTITIONED,
-  type Partitioned,
   type Range,
   rangeFor,
   timeOfId,
 } from "../../src/db/partitions.ts";
-import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { databaseTime } from "../support/database-time.ts";
-import { anEvent } from "../support/new-event.ts";
 import { idAt } from "../support/stored-deliveries.ts";
-import { claim, openQueueDatabase, queue, record } from "./queue/queue.ts";
-
-const DAY_MS = 86_400_000;
-/** Retentions with which partitions are days and months. */
-const [DAYS, MONTHS] = [90, 91];
+import { DAY_MS, DAYS, dayOf, dropAll, holds, MONTHS, orderly, weekFrom } from "./partition-parts.ts";
+import { openQueueDatabase } from "./queue/queue.ts";
 
 const db = await openQueueDatabase();
 let now: number;
 // Files of the same worker need them.
 afterAll(() => ensurePartitions(db, DAYS));
-
-async function dropAll(tables: readonly Partitioned[] = PARTITIONED): Promise<void> {
-  const all = (await Promise.all(tables.map((table) => listPartitions(db, table)))).flat();
-  if (all.length > 0) await db.raw(`drop table ${all.map(({ name }) => name).join(", ")}`);
-}
-
-const holds = (ranges: readonly Range[], moment: number) =>
-  ranges.some(({ from, to }) => from.getTime() <= moment && moment < to.getTime());
-
-/** The day of a moment. */
-function dayOf(moment: number): Range {
-  const from = moment - (moment % DAY_MS);
-  return { from: new Date(from), to: new Date(from + DAY_MS) };
-}
-
-/** The partitions of each table, once it is sure that none overlaps another, that all hold the moments, and nothing but days. */
-async function orderly(moments: readonly number[] = []): Promise<Range[][]> {
-  const tables: Range[][] = [];
-  for (const table of PARTITIONED) {
-    const partitions = await listPartitions(db, table);
-    for (const [n, { from, to }] of partitions.entries()) {
-      expect(from.getTime()).toBeLessThan(to.getTime());
-      expect(from.getTime()).toBeGreaterThanOrEqual(partitions[n - 1]?.to.getTime() ?? 0);
-      for (const bound of [from, to]) expect(bound.getTime() % DAY_MS).toBe(0);
-    }
-    for (const moment of moments) expect(holds(partitions, moment)).toBe(true);
-    tables.push(partitions);
-  }
-  return tables;
-}
-
-const week = () => [0, 1, 2, 3, 4, 5, 6, 7].map((day) => now + day * DAY_MS);
 
 const insertEvent = (into: Db, id: string) =>
   into("events").insert({
@@ -73,13 +32,13 @@ const insertEvent = (into: Db, id: string) =>
 
 describe("partitions are made", () => {
   beforeEach(async () => {
-    await dropAll();
+    await dropAll(db);
     await ensurePartitions(db, DAYS);
     now = (await databaseTime(db)).getTime();
   });
 
   test("a week ahead, each of a day, for every table of deliveries and events", async () => {
-    for (const partitions of await orderly(week()))
+    for (const partitions of await orderly(db, weekFrom(now)))
       for (const { from, to } of partitions) expect({ from, to }).toEqual(dayOf(from.getTime()));
     expect(await ensurePartitions(db, DAYS)).toBe(0);
   });
@@ -88,20 +47,20 @@ describe("partitions are made", () => {
     const moments = [20, 50, 80, 110, -1, -40].map((days) => now + days * DAY_MS);
     const dates = (some: number[]) => some.map((moment) => new Date(moment));
     await ensurePartitions(db, MONTHS, dates(moments));
-    const [events = []] = await orderly([...moments, ...week()]);
+    const [events = []] = await orderly(db, [...moments, ...weekFrom(now)]);
     const { from, to } = events.find((range) => holds([range], now + 80 * DAY_MS)) as Range;
     expect([from.getUTCDate(), to.getUTCDate()]).toEqual([1, 1]);
     const later = now + 200 * DAY_MS;
     await ensurePartitions(db, DAYS, dates([later, now + 80 * DAY_MS]));
-    for (const partitions of await orderly([...moments, later]))
+    for (const partitions of await orderly(db, [...moments, later]))
       expect(partitions).toContainEqual(expect.objectContaining(dayOf(later)));
   });
 
   test("once, however many processes make them at the same time", async () => {
-    await dropAll();
+    await dropAll(db);
     const retentions = [DAYS, DAYS, DAYS, MONTHS, DAYS];
     const made = await Promise.all(retentions.map((days) => ensurePartitions(db, days)));
-    const there = (await orderly(week())).flat().length;
+    const there = (await orderly(db, weekFrom(now))).flat().length;
     expect(made.reduce((sum, n) => sum + n, 0)).toBe(there);
   });
 
@@ -127,44 +86,6 @@ describe("partitions are made", () => {
         )`,
     );
     expect(missing).toEqual([]);
-  });
-});
-
-describe("a row whose partition is missing", () => {
-  beforeEach(async () => {
-    await ensurePartitions(db, DAYS);
-    now = (await databaseTime(db)).getTime();
-  });
-
-  test("of an event is stored, and of many publishers at once, and none gets an error: its partition is made", async () => {
-    await queue(db, 0);
-    await dropAll();
-    const publishing = Array.from({ length: 8 }, () => publishEvents(db, [anEvent(), anEvent()]));
-    const made = expect.objectContaining({ queued: 1, duplicate: false });
-    expect((await Promise.all(publishing)).flat()).toEqual(Array(16).fill(made));
-    expect(await db("events").pluck("id")).toHaveLength(16);
-    await orderly(week());
-  });
-
-  test("of a test event, of the log or of an attempt is stored, too, and once", async () => {
-    const webhookId = await queue(db, 2);
-    const [one, other] = (await claim(db)) as [ClaimedDelivery, ClaimedDelivery];
-    await dropAll(["deliveries", "attempts"]);
-    expect((await record(db, [one], 200)).size).toBe(1);
-    expect((await record(db, [other], 500)).size).toBe(1);
-    for (const table of ["deliveries", "attempts"]) expect(await db(table)).toHaveLength(1);
-    await dropAll();
-    const made = { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" };
-    expect(await queueTestEvent(db, "everything", made)).not.toBeNull();
-    expect(await db("events").pluck("test")).toEqual([true]);
-  });
-
-  test("fails its transaction, which only the caller can repeat", async () => {
-    await dropAll();
-    const failed = await db
-      .transaction((trx) => publishEvents(trx, [anEvent()]))
-      .catch((error: unknown) => error);
-    expect([isMissingPartition(failed), isMissingPartition(new Error("another"))]).toEqual([true, false]);
   });
 });
 
