@@ -4,12 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** Folders of `test` whose files take longest, because they wait for processes, windows or runs. */
 const LONG = ["faults", "web", "workflows", "upgrade", "embedded", "process"];
 /** Files of other folders that take as long. */
-const LONG_FILES = [
-  "clients/client-package.test.ts",
-  "db/plans.test.ts",
-  "db/queue/without-statistics.test.ts",
-  "api/auth/every-method.test.ts",
-];
+const LONG_FILES = ["clients/client-package.test.ts", "db/plans.test.ts", "api/auth/every-method.test.ts"];
 
 /**
  * Starts the files that take long first, so that no worker is left alone with one at the end, and takes turns among their

@@ -1,0 +1,3 @@
+import { HISTORIES, testReads } from "./reads.ts";
+
+testReads(HISTORIES.few);
