@@ -102,7 +102,7 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
   const states = ["delivered", "delivered", "delivered", "failed", "cancelled"] as const;
   ended = await storeDeliveries(
     db,
-    Array.from({ length: 24_000 }, (_, n) => {
+    Array.from({ length: 12_000 }, (_, n) => {
       const created = new Date(now - (n % 2) * DAY_MS - (n % 1_000));
       return {
         id: idAt(created, n),
@@ -135,7 +135,7 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
       select 2 + n % 2, url, url, gen_random_uuid(), '' from generate_series(1, 20000) n,
         lateral (select 'https://other.example/' || n as url) u;
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
-      select -n, 'failing', now(), now() from generate_series(1, 100000) n`,
+      select -n, 'failing', now(), now() from generate_series(1, 40000) n`,
   );
   await foldAll(db);
 }

@@ -16,7 +16,7 @@ import { workerSteps } from "./worker-steps.ts";
 /** Histories of a file: `MODEL_HISTORIES`, or as many as `MODEL_SECONDS` allow. At full size, those of 20 minutes. */
 const SECONDS = process.env.MODEL_SECONDS ?? (FULL_SIZE ? "1200" : undefined);
 const HISTORIES = Number(
-  process.env.MODEL_HISTORIES ?? (SECONDS === undefined ? 3 : Number.POSITIVE_INFINITY),
+  process.env.MODEL_HISTORIES ?? (SECONDS === undefined ? 2 : Number.POSITIVE_INFINITY),
 );
 /** Of the first history; each further one has the next. Other ones each time: that of a failing history repeats it. */
 const SEED = Number(process.env.MODEL_SEED ?? Math.floor(Math.random() * 2 ** 30));

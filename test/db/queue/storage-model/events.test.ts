@@ -1,0 +1,4 @@
+import { eventSteps } from "./event-steps.ts";
+import { testHistories } from "./histories.ts";
+
+await testHistories("events", eventSteps);
