@@ -17,9 +17,12 @@ const PARTS = ["postgres", "postgres-password", "postgres-service-password"];
 /** A cluster that an earlier run has kept, so that a run need not create and migrate one, which takes two seconds. */
 export class KeptCluster {
   readonly #place: string;
+  readonly #spare: string;
+  #refilling: Promise<void> | undefined;
 
   private constructor(place: string) {
     this.#place = place;
+    this.#spare = `${place}-spare`;
   }
 
   /** That of this code, this user and this day: migrations make the partitions of the coming week. */
@@ -30,15 +33,47 @@ export class KeptCluster {
     return new KeptCluster(path.join(KEPT, hash.digest("hex").slice(0, 16)));
   }
 
-  /** Copies it to a data folder. Returns false if there is none. */
+  /**
+   * Moves a copy to a data folder, the spare one if there is one, and has another spare one made meanwhile. Returns false if
+   * none is kept.
+   */
   async copyTo(dataDir: string): Promise<boolean> {
     try {
       await access(this.#place);
-      await copy(this.#place, dataDir);
+      if (!(await this.#moveSpare(dataDir))) await copy(this.#place, dataDir);
+      this.#refilling = this.#refill();
       return true;
     } catch {
       await Promise.all(PARTS.map((part) => rm(path.join(dataDir, part), { recursive: true, force: true })));
       return false;
+    }
+  }
+
+  /** Resolves when the spare copy is made, or cannot be. */
+  async refilled(): Promise<void> {
+    await this.#refilling;
+  }
+
+  /** Returns false if there is none, another run has just taken it, or it is on another file system. */
+  async #moveSpare(dataDir: string): Promise<boolean> {
+    const taken = path.join(dataDir, "kept");
+    try {
+      await rename(this.#spare, taken);
+      for (const part of PARTS) await rename(path.join(taken, part), path.join(dataDir, part));
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  async #refill(): Promise<void> {
+    const draft = path.join(KEPT, `draft-${randomUUID()}`);
+    try {
+      await mkdir(draft);
+      await copy(this.#place, draft);
+      await rename(draft, this.#spare);
+    } catch {
+      await rm(draft, { recursive: true, force: true }).catch(() => {});
     }
   }
 
@@ -47,7 +82,7 @@ export class KeptCluster {
     const draft = path.join(KEPT, `draft-${randomUUID()}`);
     try {
       await access(path.join(dataDir, "postgres"));
-      const others = (await readdir(KEPT).catch(() => [])).filter((name) => !name.startsWith("draft-"));
+      const others = await readdir(KEPT).catch(() => []);
       await mkdir(draft, { recursive: true });
       await copy(dataDir, draft);
       await Promise.all(others.map((name) => rm(path.join(KEPT, name), { recursive: true, force: true })));

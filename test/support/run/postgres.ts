@@ -33,7 +33,10 @@ export async function startPostgres(folder: string): Promise<Started<"postgres">
     await kept.keep(folder);
   }
   const { superuserUrl, stop } = await start();
-  return { part: { url: superuserUrl, template: TEMPLATE }, log, stop };
+  const end = async () => {
+    await Promise.all([stop(), kept.refilled()]);
+  };
+  return { part: { url: superuserUrl, template: TEMPLATE }, log, stop: end };
 }
 
 async function migrateTemplate(superuserUrl: string): Promise<void> {
