@@ -1,7 +1,10 @@
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { count } from "../../../src/db/database.ts";
 import { migrate } from "../../../src/db/migrate.ts";
 import { OWN, useEmptySchema } from "./schema.ts";
+
+/** The longest pause before the second attempt, in milliseconds. */
+const MAX_PAUSE_MS = 2_000;
 
 const schema = await useEmptySchema();
 
@@ -13,8 +16,14 @@ test("a migration that gets no lock gives way to publishers, whatever timeouts t
   for (const name of await schema.db("pg_settings").whereIn("name", names).pluck("name"))
     await schema.db.raw(`alter database ${database} set ${name} = '500ms'`);
   onTestFinished(() => schema.db.raw(`alter database ${database} reset all`));
-  const { promise: isBlocked, resolve: onBlocked } = Promise.withResolvers<Error>();
-  const migrating = migrate(schema.url, { onBlocked });
+  const { promise: isBlocked, resolve: tellBlocked } = Promise.withResolvers<Error>();
+  const migrating = migrate(schema.url, {
+    onBlocked(error) {
+      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+      tellBlocked(error);
+    },
+  });
+  onTestFinished(() => void vi.useRealTimers());
   const waiting = "wait_event_type = 'Lock' and datname = current_database()";
   await expect.poll(() => schema.db("pg_stat_activity").whereRaw(waiting).pluck("pid")).toHaveLength(1);
   // Waits behind the migration, until that gives way; the other transaction still holds its lock.
@@ -24,6 +33,8 @@ test("a migration that gets no lock gives way to publishers, whatever timeouts t
   });
   expect(await isBlocked).toMatchObject({ code: "55P03" });
   await reading.rollback();
+  vi.advanceTimersByTime(MAX_PAUSE_MS);
+  vi.useRealTimers();
   await migrating;
   expect(await schema.migrations()).toEqual(OWN);
 });
