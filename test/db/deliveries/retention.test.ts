@@ -8,20 +8,9 @@ import { claim, queue, record } from "../queue/queue.ts";
 
 import { useRetention } from "./retention.ts";
 
-const {
-  db,
-  begin,
-  maintain,
-  daysAgo,
-  storeEvent,
-  storeKeys,
-  retain,
-  retainAndDrop,
-  partitionOf,
-  allPartitionsOf,
-  attachedOf,
-  isThere,
-} = await useRetention();
+const shared = await useRetention();
+const { db, begin, maintain, daysAgo, storeEvent, storeKeys } = shared;
+const { retain, retainAndDrop, partitionOf, allPartitionsOf, attachedOf, isThere } = shared;
 
 test("an open delivery older than the retention ends as failed, a step at a time, and a younger one stays open", async () => {
   const [old, young] = [daysAgo(31), daysAgo(29)];

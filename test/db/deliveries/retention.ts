@@ -101,18 +101,6 @@ export async function useRetention() {
   const isThere = (table: string) =>
     rows(db, "select where to_regclass(:table) is not null", { table }).then(({ length }) => length === 1);
 
-  return {
-    db,
-    begin,
-    maintain,
-    daysAgo,
-    storeEvent,
-    storeKeys,
-    retain,
-    retainAndDrop,
-    partitionOf,
-    allPartitionsOf,
-    attachedOf,
-    isThere,
-  };
+  const stored = { db, begin, maintain, daysAgo, storeEvent, storeKeys, retain, retainAndDrop };
+  return { ...stored, partitionOf, allPartitionsOf, attachedOf, isThere };
 }

@@ -99,19 +99,6 @@ export async function useNotices() {
   /** Each notice and its receivers. */
   const sent = async () => (await notices()).map(({ process, webhooks }) => [process, webhooks]);
 
-  return {
-    db,
-    secrets,
-    BREAKER,
-    key,
-    app,
-    register,
-    answeredGone,
-    publish,
-    attemptAll,
-    failRetries,
-    notices,
-    sent,
-    admin: () => admin,
-  };
+  const stored = { db, BREAKER, key, app, register, answeredGone, publish };
+  return { ...stored, attemptAll, failRetries, notices, sent, admin: () => admin };
 }

@@ -6,20 +6,9 @@ import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { DELIVERY_FAILED, EVERY_NOTICE, useNotices, WEBHOOK_FAILING } from "./notice-parts.ts";
 
-const {
-  db,
-  BREAKER,
-  key,
-  app,
-  register,
-  answeredGone,
-  publish,
-  attemptAll,
-  failRetries,
-  notices,
-  sent,
-  admin,
-} = await useNotices();
+const shared = await useNotices();
+const { db, BREAKER, key, app, register, answeredGone } = shared;
+const { publish, attemptAll, failRetries, notices, sent, admin } = shared;
 
 test("a webhook of an app receives notices of its app only; one without an app receives all", async () => {
   const owners = [admin(), await key(await app()), await key(await app())];

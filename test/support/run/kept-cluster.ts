@@ -14,7 +14,7 @@ const SOURCES = ["package-lock.json", "src/db", "src/embedded/postgres", "test/s
 /** What a data folder has of the cluster. */
 const PARTS = ["postgres", "postgres-password", "postgres-service-password"];
 
-/** A cluster that an earlier run has kept, so that a run need not create and migrate one, which takes two seconds. */
+/** A cluster that an earlier run has kept: to create and migrate one takes two seconds. */
 export class KeptCluster {
   readonly #place: string;
   readonly #spare: string;
