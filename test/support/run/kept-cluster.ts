@@ -4,14 +4,13 @@ import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { canReach, isRoot, NOBODY } from "../../../src/embedded/process/owner.ts";
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL("../../..", import.meta.url));
-/** The folder of kept clusters. */
 const KEPT = path.join(project, ".cache/test-postgres");
 /** What makes a cluster with the migrated template another one: its programs, and all code of the database. */
 const SOURCES = ["package-lock.json", "src/db", "src/embedded/postgres", "test/support/run"];
-/** What a data folder has of the cluster. */
 const PARTS = ["postgres", "postgres-password", "postgres-service-password"];
 
 /** A cluster that an earlier run has kept: to create and migrate one takes two seconds. */
@@ -40,6 +39,8 @@ export class KeptCluster {
   async copyTo(dataDir: string): Promise<boolean> {
     try {
       await access(this.#place);
+      // As root, the server is another user's, and keeps its data elsewhere if that user cannot reach the folder.
+      if (isRoot() && !(await canReach(NOBODY, dataDir))) return false;
       if (!(await this.#moveSpare(dataDir))) await copy(this.#place, dataDir);
       this.#refilling = this.#refill();
       return true;
