@@ -13,8 +13,8 @@ import type { Step } from "./step.ts";
 import { webhookSteps } from "./webhook-steps.ts";
 import { workerSteps } from "./worker-steps.ts";
 
-/** Histories of a file: `MODEL_HISTORIES`, or as many as `MODEL_SECONDS` allow. At full size, those of 20 minutes. */
-const SECONDS = process.env.MODEL_SECONDS ?? (FULL_SIZE ? "1200" : undefined);
+/** Histories of each file: `MODEL_HISTORIES`, or as many as `MODEL_SECONDS` allow. At full size, six minutes: the ten files take an hour. */
+const SECONDS = process.env.MODEL_SECONDS ?? (FULL_SIZE ? "360" : undefined);
 const HISTORIES = Number(
   process.env.MODEL_HISTORIES ?? (SECONDS === undefined ? 2 : Number.POSITIVE_INFINITY),
 );
@@ -47,7 +47,7 @@ const STEPS_OF_ALL = [
   runSteps,
   replaySteps,
 ].flat();
-/** Histories of every kind of step, those given more often. */
+/** Histories of all kinds of steps, of which the given ones are more frequent. */
 const histories = (more: readonly Steps[]) =>
   fc.commands([...STEPS_OF_ALL, ...more.flat()], { maxCommands: STEPS, size: "max" });
 
