@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { databaseErrorClass, isTransient } from "../../src/db/faults.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -42,13 +42,13 @@ describe("the database is unavailable, and not at fault,", () => {
     await once(server, "listening");
     onTestFinished(() => void server.close());
     const url = `postgres://u:p@127.0.0.1:${(server.address() as AddressInfo).port}/x`;
-    const { pass } = holdTime();
+    const { pass, goOn } = holdTime();
     const connected = once(server, "connection");
     const unanswered = failureOf(open(url));
     await connected;
     pass(CONNECTION_TIMEOUT_MS);
     expect((await unanswered)[1]).toBe("unavailable");
-    vi.useRealTimers();
+    goOn();
     server.close();
     expect((await failureOf(open(url)))[1]).toBe("unavailable");
   });

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { readConfig } from "../../../src/config/config.ts";
@@ -178,7 +178,7 @@ test("a connection that a late cancellation could still hit is closed instead of
   const { url, held } = await startGateway(2);
   const db = pool(url);
   const [before] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");
-  const { pass } = holdTime();
+  const { pass, goOn } = holdTime();
   const lock = await admin.transaction();
   await lock.raw("select pg_advisory_xact_lock(1)");
   const call = startCall(db, "select pg_advisory_xact_lock_shared(1)");
@@ -189,7 +189,7 @@ test("a connection that a late cancellation could still hit is closed instead of
   await lock.rollback();
   await expect.poll(running).toBe(0);
   pass(CANCEL_TIMEOUT_MS);
-  vi.useRealTimers();
+  goOn();
   expect(await call.ended).toBe("completed");
   expect(held()).toBe(1);
   const [after] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");

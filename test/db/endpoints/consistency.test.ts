@@ -120,6 +120,6 @@ test("whatever is changed at the same time, all event types of an endpoint have 
       expect(await db("processes").where("live", ">", 0).orderBy("process").pluck("process")).toEqual(stored);
       await deleteEndpoint(db, "everything", id);
     }),
-    { numRuns: FULL_SIZE ? 500 : 30 },
+    { numRuns: FULL_SIZE ? 500 : 40 },
   );
 });

@@ -1,6 +1,7 @@
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { count } from "../../../src/db/database.ts";
 import { migrate } from "../../../src/db/migrate.ts";
+import { holdTime } from "../../support/held-time.ts";
 import { OWN, useEmptySchema } from "./schema.ts";
 
 /** The longest pause before the second attempt, in milliseconds. */
@@ -16,14 +17,14 @@ test("a migration that gets no lock gives way to publishers, whatever timeouts t
   for (const name of await schema.db("pg_settings").whereIn("name", names).pluck("name"))
     await schema.db.raw(`alter database ${database} set ${name} = '500ms'`);
   onTestFinished(() => schema.db.raw(`alter database ${database} reset all`));
-  const { promise: isBlocked, resolve: tellBlocked } = Promise.withResolvers<Error>();
-  const migrating = migrate(schema.url, {
-    onBlocked(error) {
-      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-      tellBlocked(error);
-    },
+  const { promise: isBlocked, resolve } = Promise.withResolvers<
+    { error: Error } & ReturnType<typeof holdTime>
+  >();
+  const onBlocked = (error: Error) => resolve({ error, ...holdTime() });
+  let isDone = false;
+  const migrating = migrate(schema.url, { onBlocked }).then(() => {
+    isDone = true;
   });
-  onTestFinished(() => void vi.useRealTimers());
   const waiting = "wait_event_type = 'Lock' and datname = current_database()";
   await expect.poll(() => schema.db("pg_stat_activity").whereRaw(waiting).pluck("pid")).toHaveLength(1);
   // Waits behind the migration, until that gives way; the other transaction still holds its lock.
@@ -31,10 +32,12 @@ test("a migration that gets no lock gives way to publishers, whatever timeouts t
     await publishing.raw("set local statement_timeout = 0");
     expect(await count(publishing, "update events set payload = payload where false")).toBe(0);
   });
-  expect(await isBlocked).toMatchObject({ code: "55P03" });
+  const { error, pass, goOn } = await isBlocked;
+  expect(error).toMatchObject({ code: "55P03" });
+  expect(isDone).toBe(false);
   await reading.rollback();
-  vi.advanceTimersByTime(MAX_PAUSE_MS);
-  vi.useRealTimers();
+  pass(MAX_PAUSE_MS);
+  goOn();
   await migrating;
   expect(await schema.migrations()).toEqual(OWN);
 });

@@ -12,27 +12,30 @@ export const OWN = readdirSync(new URL("../../../src/db/migrations", import.meta
 
 /** A database whose schema is empty at the beginning of each test of the file. */
 export async function useEmptySchema(): Promise<Schema> {
-  const { url, drop } = await createTestDatabase();
-  const db = openDatabase(url, { max: 4 });
-  beforeEach(() => db.raw("drop schema public cascade; create schema public"));
-  afterAll(async () => {
-    await db.destroy();
-    await drop();
-  });
-  return new Schema(url, db);
+  const { schema, close } = await open();
+  beforeEach(() => schema.db.raw("drop schema public cascade; create schema public"));
+  afterAll(close);
+  return schema;
 }
 
 /** A database of this version's schema, for one test. */
 export async function migratedSchema(): Promise<Schema> {
-  const { url, drop } = await createTestDatabase();
-  const db = openDatabase(url, { max: 2 });
-  onTestFinished(async () => {
-    await db.destroy();
-    await drop();
-  });
-  return new Schema(url, db);
+  const { schema, close } = await open();
+  onTestFinished(close);
+  return schema;
 }
 
+async function open() {
+  const { url, drop } = await createTestDatabase();
+  const db = openDatabase(url, { max: 4 });
+  const close = async () => {
+    await db.destroy();
+    await drop();
+  };
+  return { schema: new Schema(url, db), close };
+}
+
+/** A database that migrations are tested on. */
 export class Schema {
   readonly url: string;
   readonly db: Db;
