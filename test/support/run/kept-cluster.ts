@@ -24,7 +24,7 @@ export class KeptCluster {
     this.#spare = `${place}-spare`;
   }
 
-  /** That of this code, this user and this day: migrations make the partitions of the coming week. */
+  /** The cluster for this code, user and day. Its day matters because migrations make the partitions of the coming week. */
   static async find(): Promise<KeptCluster> {
     const hash = createHash("sha256");
     for (const source of SOURCES) for (const file of await filesIn(source)) hash.update(await readFile(file));
@@ -32,20 +32,17 @@ export class KeptCluster {
     return new KeptCluster(path.join(KEPT, hash.digest("hex").slice(0, 16)));
   }
 
-  /**
-   * Moves a copy to a data folder, the spare one if there is one, and has another spare one made meanwhile. Returns false if
-   * none is kept.
-   */
+  /** Moves the spare copy to a data folder, or makes one there, and starts to make the next spare copy. Returns false if none is kept. */
   async copyTo(dataDir: string): Promise<boolean> {
     try {
       await access(this.#place);
       // As root, the server is another user's, and keeps its data elsewhere if that user cannot reach the folder.
       if (isRoot() && !(await canReach(NOBODY, dataDir))) return false;
       if (!(await this.#moveSpare(dataDir))) await copy(this.#place, dataDir);
-      this.#refilling = this.#refill();
+      this.#refilling = copyWhole(this.#place, this.#spare);
       return true;
     } catch {
-      await Promise.all(PARTS.map((part) => rm(path.join(dataDir, part), { recursive: true, force: true })));
+      await Promise.all(PARTS.map((part) => remove(path.join(dataDir, part))));
       return false;
     }
   }
@@ -55,7 +52,7 @@ export class KeptCluster {
     await this.#refilling;
   }
 
-  /** Returns false if there is none, another run has just taken it, or it is on another file system. */
+  /** Returns false if there is none, or it is on another file system. */
   async #moveSpare(dataDir: string): Promise<boolean> {
     const taken = path.join(dataDir, "kept");
     try {
@@ -67,32 +64,29 @@ export class KeptCluster {
     }
   }
 
-  async #refill(): Promise<void> {
-    const draft = path.join(KEPT, `draft-${randomUUID()}`);
-    try {
-      await mkdir(draft);
-      await copy(this.#place, draft);
-      await rename(draft, this.#spare);
-    } catch {
-      await rm(draft, { recursive: true, force: true }).catch(() => {});
-    }
-  }
-
-  /** Keeps that of a data folder whose server is stopped, and no other. Does nothing if it is elsewhere, or the project is read-only. */
+  /** Keeps the cluster of a data folder, whose server must be stopped, in place of all others. Does nothing if it is not in the folder, or the project is read-only. */
   async keep(dataDir: string): Promise<void> {
-    const draft = path.join(KEPT, `draft-${randomUUID()}`);
-    try {
-      await access(path.join(dataDir, "postgres"));
-      const others = await readdir(KEPT).catch(() => []);
-      await mkdir(draft, { recursive: true });
-      await copy(dataDir, draft);
-      await Promise.all(others.map((name) => rm(path.join(KEPT, name), { recursive: true, force: true })));
-      await rename(draft, this.#place);
-    } catch {
-      await rm(draft, { recursive: true, force: true }).catch(() => {});
-    }
+    if (!(await readdir(dataDir)).includes("postgres")) return;
+    const others = await readdir(KEPT).catch(() => []);
+    await Promise.all(others.map((name) => remove(path.join(KEPT, name))));
+    await copyWhole(dataDir, this.#place);
   }
 }
+
+/** Makes a copy that appears when it is complete. Does nothing if that is not possible, or another run has made it. */
+async function copyWhole(from: string, to: string): Promise<void> {
+  const draft = path.join(KEPT, `draft-${randomUUID()}`);
+  try {
+    await mkdir(draft, { recursive: true });
+    await copy(from, draft);
+    await rename(draft, to);
+  } catch {
+    await remove(draft);
+  }
+}
+
+/** Removes a file or folder, if this user may. */
+const remove = (place: string) => rm(place, { recursive: true, force: true }).catch(() => {});
 
 /** With owners and permissions: as root, the server is another user's. */
 async function copy(from: string, to: string): Promise<void> {
