@@ -7,8 +7,7 @@ import { PARTITIONED } from "../../../src/db/partitions.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
 import { idAt, type Stored } from "../../support/stored-deliveries.ts";
 import { foldAll, queue } from "../queue/queue.ts";
-
-import { DAY_MS, RETENTION_DAYS, useRetention } from "./retention.ts";
+import { DAY_MS, RETENTION_DAYS, useRetention } from "./retention-parts.ts";
 
 const { db, begin, maintain, daysAgo, storeEvent, retain, retainAndDrop, partitionOf } = await useRetention();
 

@@ -58,7 +58,7 @@ export async function useRetention() {
     return { eventId, apiKeyId, deliveryId };
   }
 
-  /** So many events of a moment, with their idempotency keys. */
+  /** Stores the given number of events that were created at the same time, with their idempotency keys. */
   async function storeKeys(created: Date, events: number): Promise<void> {
     await db.raw(
       `with e as (

@@ -5,8 +5,7 @@ import { listPartitions } from "../../../src/db/partitions.ts";
 import { anEvent } from "../../support/new-event.ts";
 import { type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { claim, queue, record } from "../queue/queue.ts";
-
-import { useRetention } from "./retention.ts";
+import { useRetention } from "./retention-parts.ts";
 
 const shared = await useRetention();
 const { db, begin, maintain, daysAgo, storeEvent, storeKeys } = shared;

@@ -172,7 +172,7 @@ export function testReads(histories: readonly History[]): void {
       expect(await rows(db, planned, { statement })).toEqual([{ n: FIRST_PLANS }]);
     }
 
-    // Once for both tests: what they do is rolled back, and the first one's plans are those of the second or are closed.
+    // Once for both tests, because each rolls back its work. The second uses the plans of the first, or opens a new pool.
     beforeAll(async () => {
       await openPool();
       await db.raw(`truncate ${TABLES} cascade`);

@@ -7,7 +7,7 @@ test.each([
   ["an outage, which other parts log", "Connection terminated unexpectedly", []],
   ["another error, which is logged", "permission denied", ["permission denied"]],
 ])(
-  "owners are told of claims whose release fails for %s, and the worker's id is retired",
+  "claims whose release fails for %s end for their owners, and the worker's id is retired",
   async (_why, message, logged) => {
     const told: unknown[] = [];
     const lines: string[] = [];

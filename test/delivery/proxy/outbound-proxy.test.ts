@@ -76,7 +76,7 @@ test.each(KINDS)("%s: requests go through reused tunnels, by checked address", a
 test.each([
   ["a name", [3, 5, ...Buffer.from("proxy")]],
   ["an IPv6 address", [4, ...Buffer.alloc(16)]],
-])("a SOCKS proxy may answer with %s of its own", async (_what, bound) => {
+])("a SOCKS proxy may answer with its own address as %s", async (_what, bound) => {
   const { origin } = await receiver();
   const { send } = await proxied("socks5", { bound });
   expect(await send(origin)).toMatchObject({ status: 200, responseStart: "noted" });
@@ -137,7 +137,7 @@ test.each<["http" | "socks5", string, number, object]>([
   expect(outcome).toMatchObject({ status: null, delivered: false, error: `outbound proxy: ${error}` });
   expect(verdictOf(outcome)).toEqual(verdict);
   expect(state.mayStart()).toBe(true);
-  // Not left to the proxy.
+  // This process closes the connection, without waiting for the proxy.
   await until(() => proxy.open.size === 0);
 });
 

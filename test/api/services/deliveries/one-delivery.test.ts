@@ -43,7 +43,7 @@ test("a webhook of an installed app gets the user; a delivery whose payload was 
   expect(request?.headers).toContainEqual(expect.objectContaining(user));
 });
 
-test("a successful attempt tells the signature that it sent, computed again", async () => {
+test("a successful attempt has the signature headers that were sent, computed again", async () => {
   const deliveryId = await testDelivery();
   await changeDelivery(db, deliveryId, { state: "delivered", attempts: 1, tried: [{ status: 200 }] });
   const [attempt] = (await get(deliveryId)).attempts;

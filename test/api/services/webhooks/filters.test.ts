@@ -83,7 +83,7 @@ test("trials of filters wait for each other, and leave connections to the databa
   const release = await lock(api, "events");
   onTestFinished(release);
   const trial = () => webhooks.tryWebhookFilter({ webhookId, filter: "true" });
-  // Those that wait for longer than the service asks its database fail.
+  // Trials that wait longer than the service's time limit for the database fail.
   const trials = Promise.allSettled(Array.from({ length: 20 }, trial));
   await expect.poll(() => waitingQueries(api)).toBe(2);
   expect((await get(webhookId))?.id).toBe(webhookId);
