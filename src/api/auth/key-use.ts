@@ -27,6 +27,13 @@ export function createKeyUse(db: Db, log: Logger, gatherMs = BATCH_DELAY_MS): Ke
   const waiting = new Map<string, Date>();
   let timer: NodeJS.Timeout | undefined;
   let underWay: Promise<void> | undefined;
+  let closed = false;
+
+  const writeSoon = () => {
+    timer ??= setTimeout(() => {
+      underWay = write();
+    }, gatherMs).unref();
+  };
 
   async function write(): Promise<void> {
     timer = undefined;
@@ -35,7 +42,9 @@ export function createKeyUse(db: Db, log: Logger, gatherMs = BATCH_DELAY_MS): Ke
     if (noted.size > MAX_REMEMBERED_KEYS) noted.clear();
     try {
       // The timer belongs to the first call, whose end must not cancel the write.
-      await onBehalfOfAll(() => recordKeyUse(db, uses, MIN_WRITE_INTERVAL_MS));
+      const held = await onBehalfOfAll(() => recordKeyUse(db, uses, MIN_WRITE_INTERVAL_MS));
+      for (const { id, at } of uses) if (held.includes(id) && !waiting.has(id)) waiting.set(id, at);
+      if (waiting.size > 0 && !closed) writeSoon();
     } catch (err) {
       log.warn({ err }, "recording key use failed");
     }
@@ -48,11 +57,10 @@ export function createKeyUse(db: Db, log: Logger, gatherMs = BATCH_DELAY_MS): Ke
       if (before !== undefined && now - before < MIN_WRITE_INTERVAL_MS) return;
       noted.set(keyId, now);
       waiting.set(keyId, new Date(now));
-      timer ??= setTimeout(() => {
-        underWay = write();
-      }, gatherMs).unref();
+      writeSoon();
     },
     async close() {
+      closed = true;
       clearTimeout(timer);
       await underWay;
       if (waiting.size > 0) await write();

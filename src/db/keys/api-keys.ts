@@ -3,7 +3,7 @@ import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb
 import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Db } from "../database.ts";
-import { count, rows, run } from "../database.ts";
+import { rows, run } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";
 import { aliased } from "../tables.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
@@ -260,25 +260,28 @@ export function listApiKeys(
 }
 
 /**
- * Records that keys were used. Skips keys that another process has updated within `everyMs` milliseconds and keys
- * whose row is locked, so that nothing waits for it.
+ * Records that keys were used, unless another process recorded it within `everyMs` milliseconds. Waits for no lock:
+ * answers the ids of keys whose row another transaction holds, which are not recorded.
  */
 export async function recordKeyUse(
   db: Db,
   uses: readonly { id: string; at: Date }[],
   everyMs: number,
-): Promise<void> {
-  await count(
+): Promise<string[]> {
+  const held = await rows<{ id: string }>(
     db,
-    `with due as (
+    `with free as (
         select k.id, u.at from api_keys k
           join unnest(:ids::uuid[], :times::timestamptz[]) as u(id, at) on u.id = k.id
-        where k.last_used is null or k.last_used <= u.at - make_interval(secs => :everyMs::float8 / 1000)
         for no key update of k skip locked
+      ), recorded as (
+        update api_keys k set last_used = free.at from free where k.id = free.id
+          and (k.last_used is null or k.last_used <= free.at - make_interval(secs => :everyMs::float8 / 1000))
       )
-      update api_keys k set last_used = due.at from due where k.id = due.id`,
+      select id from api_keys where id = any(:ids::uuid[]) and id not in (select id from free)`,
     { ids: uses.map(({ id }) => id), times: uses.map(({ at }) => at), everyMs },
   );
+  return held.map(({ id }) => id);
 }
 
 /**
