@@ -12,7 +12,6 @@ export const SIMULATION_PANELS: readonly Panel<Sample>[] = [
   ],
   [
     "Requests in flight per worker",
-    ["limit", GREY, (sample) => sample.limit],
     ["most", ORANGE, (sample) => sample.maxInFlight],
     ["mean", BLUE, (sample) => sample.inFlight],
   ],

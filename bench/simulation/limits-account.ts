@@ -1,8 +1,6 @@
 import type { DeliveryConfig } from "../../src/config/config.ts";
-import type { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import { verdictOf } from "../../src/delivery/limits/verdict.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
-import { EXEMPT_MS } from "../../src/delivery/sender.ts";
 import type { SimulatedDelivery } from "../../test/support/simulation/queue-table.ts";
 import type { RequestsAccount } from "../../test/support/simulation/simulated-worker.ts";
 
@@ -12,8 +10,6 @@ type Role = "usual" | "host probe" | "webhook probe";
 /** A request in flight. */
 interface Request {
   role: Role;
-  /** The time of its start, in simulated milliseconds. */
-  started: number;
 }
 
 /** Counts the requests of a worker in flight, independently of its scheduler, and checks them against the limits. */
@@ -22,9 +18,6 @@ export class LimitsAccount implements RequestsAccount {
   readonly #delivery: DeliveryConfig;
   readonly #exceeded: (what: string) => void;
   readonly #inFlight = new Map<SimulatedDelivery, Request>();
-  /** Requests in flight that started less than EXEMPT_MS ago, oldest first: they may count in the budgets. */
-  readonly #recent = new Set<Request>();
-  #recentProbes = 0;
   /** Requests in flight per host, without probes of single webhooks, and per webhook. */
   readonly #toHost: Uint16Array;
   readonly #toWebhook: Uint16Array;
@@ -50,24 +43,20 @@ export class LimitsAccount implements RequestsAccount {
     return this.#inFlight.size;
   }
 
-  started(delivery: SimulatedDelivery, limit: InFlightLimit, at: number): void {
+  started(delivery: SimulatedDelivery): void {
     const { host, number } = delivery.of;
-    const request: Request = { role: this.#roleOf(delivery), started: at };
-    this.#exempt(at - EXEMPT_MS);
-    this.#check(delivery, request.role, limit);
+    const request: Request = { role: this.#roleOf(delivery) };
+    this.#check(delivery, request.role);
     this.#inFlight.set(delivery, request);
     this.#toWebhook[number] = (this.#toWebhook[number] as number) + 1;
     if (request.role !== "usual") this.probes += 1;
     if (request.role !== "webhook probe")
       this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
-    this.#recent.add(request);
-    if (request.role !== "usual") this.#recentProbes += 1;
   }
 
   ended(delivery: SimulatedDelivery, outcome: Outcome): void {
     const request = this.#inFlight.get(delivery) as Request;
     this.#inFlight.delete(delivery);
-    this.#forgetRecent(request);
     const { host, number } = delivery.of;
     this.#toWebhook[number] = (this.#toWebhook[number] as number) - 1;
     if (request.role !== "usual") this.probes -= 1;
@@ -83,33 +72,13 @@ export class LimitsAccount implements RequestsAccount {
     return this.#hung[number] === 1 ? "webhook probe" : "usual";
   }
 
-  /** Forgets requests that started before a time: they may no longer count in the budget. */
-  #exempt(before: number): void {
-    for (const request of this.#recent) {
-      if (request.started >= before) return;
-      this.#forgetRecent(request);
-    }
-  }
-
-  #forgetRecent(request: Request): void {
-    if (this.#recent.delete(request) && request.role !== "usual") this.#recentProbes -= 1;
-  }
-
   /** Checks the limits for one more request. */
-  #check(
-    { of: { host, number } }: SimulatedDelivery,
-    role: Role,
-    { max, value: budget }: InFlightLimit,
-  ): void {
+  #check({ of: { host, number } }: SimulatedDelivery, role: Role): void {
     const isProbe = role !== "usual";
+    const { maxInFlight: max } = this.#delivery;
     if (this.inFlight >= max) this.#exceeded(`${this.inFlight + 1} in flight, limit ${max}`);
-    // Slow hosts have a budget of their own.
-    if (this.#recent.size >= 2 * budget)
-      this.#exceeded(`${this.#recent.size + 1} recent requests in flight, two budgets of ${budget}`);
     if ((this.#toWebhook[number] as number) >= this.#delivery.maxPerWebhook)
       this.#exceeded("a webhook's limit");
-    if (isProbe && this.#recentProbes >= Math.max(1, budget / 4))
-      this.#exceeded("a quarter of the budget by probes");
     if (isProbe && this.probes >= Math.max(1, max / 4)) this.#exceeded("a quarter of the limit by probes");
     if (role === "webhook probe" && (this.#toWebhook[number] as number) > 0)
       this.#exceeded("one probe of a webhook");

@@ -151,7 +151,6 @@ function toTable(
       "in flight per worker, mean / most",
       `${figure(mean((s) => s.inFlight))} / ${figure(most((s) => s.maxInFlight))}`,
     ],
-    ["limit per worker, mean", figure(mean((s) => s.limit))],
     ["probes per worker, most", figure(most((s) => s.maxProbes))],
     ["held per worker, most", figure(most((s) => s.maxHeld))],
     ["thread busy, mean / most", `${figure(mean((s) => s.busy))} / ${figure(most((s) => s.busy))}`],

@@ -41,8 +41,6 @@ export interface Sample {
   /** Requests in flight of the average worker, and of the worker with the most. */
   inFlight: number;
   maxInFlight: number;
-  /** The average limit of requests in flight per worker. */
-  limit: number;
   maxProbes: number;
   /** The maximum number of deliveries held by a worker. */
   maxHeld: number;
@@ -140,7 +138,6 @@ export async function simulate(
       oldestRecovering: age(queue.oldestUnclaimed("recovering")),
       inFlight: inFlight.reduce((total, each) => total + each, 0) / workers.length,
       maxInFlight: Math.max(...inFlight),
-      limit: sum(({ limit }) => limit.value) / workers.length,
       maxProbes: Math.max(...accounts.map(({ probes }) => probes)),
       maxHeld: most(({ held }) => held),
       attempts: measurements.attempts - before.attempts,

@@ -170,6 +170,8 @@ export interface DeliveryConfig {
   /** The maximum number of requests in flight per host and per webhook. */
   maxPerHost: number;
   maxPerWebhook: number;
+  /** The share of a busy thread's time for receivers that fail one attempt after another, 0.01 to 1. */
+  failingShare: number;
   /** The maximum number of pending first attempts per webhook, beyond which deliveries fail; 0 for no limit. */
   maxPendingPerWebhook: number;
   /** Whether requests carry the `traceparent` of the event's trace. */
@@ -243,6 +245,7 @@ const variables = {
   DELIVERY_MAX_IN_FLIGHT: integer({ min: 1, max: 100_000 })({ default: 4_000 }),
   DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
   DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
+  DELIVERY_FAILING_SHARE: number({ min: 0.01, max: 1 })({ default: 0.1 }),
   DELIVERY_TRACEPARENT: bool({ default: false }),
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
@@ -348,6 +351,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       maxInFlight: env.DELIVERY_MAX_IN_FLIGHT,
       maxPerHost: env.DELIVERY_MAX_PER_HOST,
       maxPerWebhook: env.DELIVERY_MAX_PER_WEBHOOK,
+      failingShare: env.DELIVERY_FAILING_SHARE,
       maxPendingPerWebhook: env.MAX_PENDING_PER_WEBHOOK,
       sendTraceparent: env.DELIVERY_TRACEPARENT,
       memoryBytes: env.DELIVERY_MEMORY,

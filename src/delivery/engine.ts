@@ -32,7 +32,7 @@ import { type GatheredStatements, gatherStatements } from "./gathered-statements
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
-import { InFlightLimit } from "./limits/in-flight-limit.ts";
+import { FailingShare } from "./limits/failing-share.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
@@ -197,11 +197,11 @@ export function createDeliveryEngine(options: {
       lease,
       watch,
       contents: new EventContents(db, limits.memoryBytes),
-      limit: new InFlightLimit(limits.maxInFlight),
+      share: new FailingShare(delivery.failingShare),
       handshakes,
       ...(outbound ? { proxy: outbound.state } : {}),
     },
-    { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
+    { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
   /** Rows that were claimed once too often have ended instead. */

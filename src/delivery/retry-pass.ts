@@ -97,7 +97,7 @@ export class RetryPasses {
     stop.addEventListener("abort", onStop);
     try {
       while (!stop.aborted && clock.now() < started + forMs) {
-        const isWaiting = pass.open > MAX_OPEN && sender.hasSendable("retry", pass, pass.hosts, MAX_OPEN);
+        const isWaiting = pass.open > MAX_OPEN && sender.hasWaiting("retry", MAX_OPEN);
         if (isWaiting || sender.room === 0) {
           await pass.fallenTo(MAX_OPEN, pauseMs);
           continue;

@@ -8,7 +8,7 @@ import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import { type EventContents, KEPT_MS } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
-import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
+import { CONNECTION_COST, type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
 import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
 import type { Kind, Task } from "./limits/task.ts";
@@ -37,7 +37,8 @@ export interface SenderParts extends AttemptParts {
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release" | "dropUnused">;
-  limit: InFlightLimit;
+  /** The share of the thread's time for receivers that fail. */
+  share: Pick<FailingShare, "hasRoom" | "spend" | "sample">;
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
   /** The state of the outbound proxy. Undefined without one. */
@@ -53,21 +54,12 @@ interface Sending extends Task {
 }
 
 /**
- * The interval of `exemptSlow`, in milliseconds: a request leaves the budget one to two intervals after its start. With a shorter
- * one, all requests to receivers that are far away would leave it.
+ * The number of requests that start in one turn of the event loop. What has arrived is read and recorded before more start, so that
+ * fast receivers have few requests in flight however much is queued.
  */
-export const EXEMPT_MS = 500;
-/**
- * The number of unrecorded results from which nothing starts, unless fewer than the limit are in flight or unrecorded: a crash
- * would repeat all of these attempts. Where responses arrive in waves, as from distant receivers, each batch that is recorded makes
- * room for as many requests. Otherwise all of the next wave would start at once, when almost everything is recorded.
- */
-const MAX_UNRECORDED = 128;
-/**
- * The number of requests in flight and unrecorded results together from which nothing starts, unless DELIVERY_MAX_IN_FLIGHT is
- * larger: a crash repeats no more attempts than that.
- */
-const MAX_IN_DOUBT = 200;
+const STARTS_PER_TURN = 16;
+/** The number of unrecorded results from which nothing starts: a crash would repeat all of these attempts. */
+export const MAX_UNRECORDED = 128;
 /**
  * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
  * beside receivers that close each connection, attempts to others would fail.
@@ -75,17 +67,9 @@ const MAX_IN_DOUBT = 200;
 const MAX_HANDSHAKE_BACKLOG_MS = 250;
 /**
  * The pause between attempts to a webhook or host that fail one after another, in milliseconds. Quick failures would otherwise be
- * hundreds a second, each with a TLS handshake if the receiver closes the connection, and slow other webhooks.
+ * hundreds a second.
  */
 export const FAILING_MS = 20;
-/**
- * The pause while other deliveries wait for the limit of requests in flight, in milliseconds: after a first attempt, from
- * MANY_FAILURES on. Shorter pauses leave more attempts that fail, which take processor time from the others. After retries it stays
- * FAILING_MS: they fall due together, also to webhooks of which few deliveries fail, and would be late.
- */
-export const BUSY_FAILING_MS = 500;
-/** The number of failures of a webhook or host since its last success from which first attempts pause for BUSY_FAILING_MS. */
-export const MANY_FAILURES = 8;
 
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
@@ -101,45 +85,29 @@ export class Sender {
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
-  /** Whether the limit has delayed a delivery since it was last adjusted, and between that time and the one before. */
-  #limitReached = false;
-  #limitWasReached = false;
   #isPlanned = false;
 
-  /** @param limits the maximum of requests in flight per host and per webhook */
-  constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
+  /** @param limits the maximum of requests in flight: in total, per host and per webhook */
+  constructor(parts: SenderParts, limits: { max: number; perHost: number; perWebhook: number }) {
     this.#parts = parts;
     this.#attempt = createAttempt(parts);
-    this.#scheduler = new Scheduler({ budget: parts.limit.value, max: parts.limit.max, ...limits });
+    this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler, parts.clock);
     this.#endTimers = [
-      parts.clock.every(ADAPT_MS, () => this.#adapt()),
-      parts.clock.every(EXEMPT_MS, () => this.#exemptSlow()),
+      parts.clock.every(SAMPLE_MS, () => {
+        parts.share.sample();
+        this.#plan();
+      }),
       parts.clock.every(KEPT_MS, () => parts.contents.dropUnused()),
     ];
   }
 
   /**
-   * Whether more than the given number of deliveries of a kind are queued that only the budget delays. Deliveries
-   * that wait for their receiver's window, or for the share of slow hosts, do not count: they must not prevent claims for other
-   * receivers.
+   * Whether more than the given number of deliveries of a kind are queued that wait for the thread alone. Those that wait for
+   * their receiver do not count: they must not prevent claims for other receivers.
    */
   hasWaiting(kind: Kind, deliveries: number): boolean {
     return this.#scheduler.hasSendable(kind, deliveries);
-  }
-
-  /**
-   * Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays.
-   *
-   * @param hosts all hosts of its deliveries
-   */
-  hasSendable(kind: Kind, owner: Owner, hosts: Iterable<string>, deliveries: number): boolean {
-    let sendable = 0;
-    for (const task of this.#scheduler.sendable(kind, hosts)) {
-      if (task.owner === owner) sendable += 1;
-      if (sendable > deliveries) return true;
-    }
-    return false;
   }
 
   /** Deliveries that are being sent, or wait for their connection. */
@@ -256,27 +224,13 @@ export class Sender {
     this.#skipped.forget(webhookIds);
   }
 
-  /** Stops the adjustment of the limit. */
+  /** Stops the timers. */
   close(): void {
     for (const end of this.#endTimers) end();
   }
 
-  #adapt(): void {
-    const { limit } = this.#parts;
-    limit.adapt(this.#limitReached);
-    this.#limitWasReached = this.#limitReached;
-    this.#limitReached = false;
-    this.#scheduler.budget = limit.value;
-    this.#startWhatFits();
-  }
-
-  #exemptSlow(): void {
-    this.#scheduler.exemptSlow();
-    this.#startWhatFits();
-  }
-
   /**
-   * Starts tasks at the end of this turn of the event loop, when all ended requests have freed their slots and
+   * Starts deliveries at the end of this turn of the event loop, when all ended requests have freed their slots and
    * connections.
    */
   #plan(): void {
@@ -284,25 +238,19 @@ export class Sender {
     this.#isPlanned = true;
     this.#parts.clock.soon(() => {
       this.#isPlanned = false;
-      this.#startWhatFits();
+      this.#startSome();
     });
   }
 
-  #startWhatFits(): void {
-    const { lease, recorder, limit, handshakes, proxy } = this.#parts;
-    const waits = () => this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") > 0;
-    while (waits() && lease.isValid() && this.#parts.watch.isFresh()) {
-      const { unrecorded } = recorder;
-      const { inFlight } = this.#scheduler;
-      if (unrecorded >= Math.max(MAX_UNRECORDED, limit.value - inFlight)) return;
-      if (inFlight + unrecorded >= Math.max(MAX_IN_DOUBT, limit.max)) return;
-      if (proxy?.mayStart() === false) return;
+  #startSome(): void {
+    const { lease, recorder, handshakes, proxy, watch } = this.#parts;
+    if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
+    if (!lease.isValid() || !watch.isFresh() || proxy?.mayStart() === false) return;
+    for (let started = 0; started < STARTS_PER_TURN; started += 1) {
+      if (recorder.unrecorded >= MAX_UNRECORDED) return;
       if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
-      if (!sending) {
-        if (this.#scheduler.isBudgetUsed) this.#limitReached = true;
-        return;
-      }
+      if (!sending) return;
       if (lease.hasLost(sending.delivery.token.workerId)) {
         this.#scheduler.end(sending, NO_VERDICT);
         this.#parts.contents.release(sending.delivery);
@@ -311,11 +259,16 @@ export class Sender {
         this.#send(sending);
       }
     }
+    this.#plan();
   }
 
   #send(sending: Sending): void {
+    const { share } = this.#parts;
+    const isFailing = this.#scheduler.isFailing(sending);
+    share.spend(1, isFailing);
     this.#started.add(sending);
     this.#attempt(sending.delivery, {
+      opens: () => share.spend(CONNECTION_COST, isFailing),
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
       ended: (outcome, signature) => this.#ended(sending, outcome, signature),
@@ -342,10 +295,10 @@ export class Sender {
     const verdict = verdictOf(outcome);
     this.#return(this.#skipped.removeHanging(sending, verdict));
     this.#scheduler.end(sending, verdict);
-    const paused = this.#scheduler.pause(sending, verdict);
-    if (paused) {
-      this.#parts.clock.after(this.#pauseMs(sending.kind, paused.failures), () => {
-        paused.resume();
+    const resume = this.#scheduler.pause(sending, verdict);
+    if (resume) {
+      this.#parts.clock.after(FAILING_MS, () => {
+        resume();
         this.#plan();
       });
     }
@@ -362,11 +315,6 @@ export class Sender {
       sending.owner.recorded(delivery, outcome, state);
       this.#plan();
     });
-  }
-
-  #pauseMs(kind: Kind, failures: number): number {
-    const isBusy = this.#limitReached || this.#limitWasReached;
-    return isBusy && kind === "first" && failures >= MANY_FAILURES ? BUSY_FAILING_MS : FAILING_MS;
   }
 
   #return(sendings: readonly Sending[]): void {

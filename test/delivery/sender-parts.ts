@@ -1,7 +1,6 @@
 import pino from "pino";
 import { onTestFinished } from "vitest";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
-import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import type { Clock } from "../../src/process/clock.ts";
@@ -27,7 +26,7 @@ export function claimsOf(
 export function startSender(
   clock: Clock,
   parts: Partial<SenderParts> & Pick<SenderParts, "post">,
-  limits: { perHost: number; perWebhook: number } = { perHost: 4, perWebhook: 4 },
+  limits = { max: 64, perHost: 4, perWebhook: 4 },
 ): Sender {
   const usual: Omit<SenderParts, "post"> = {
     clock,
@@ -46,7 +45,7 @@ export function startSender(
       release: () => {},
       dropUnused: () => {},
     },
-    limit: new InFlightLimit(64, () => 0),
+    share: { hasRoom: true, spend: () => {}, sample: () => {} },
     handshakes: { backlogMs: 0 },
   };
   const sender = new Sender({ ...usual, ...parts }, limits);

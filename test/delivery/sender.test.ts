@@ -1,9 +1,10 @@
 import fc from "fast-check";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
-import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
+import type { Outcome } from "../../src/delivery/request/outcome.ts";
+import { MAX_UNRECORDED } from "../../src/delivery/sender.ts";
 import { type Answer, answerOf, faultOf } from "../support/simulation/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, OWNER, startSender } from "./sender-parts.ts";
@@ -17,18 +18,17 @@ beforeEach(() => {
 async function startUnanswered(limit: number, deliveries: number) {
   const unanswered: (() => void)[] = [];
   const unrecorded: Recorded[] = [];
-  const inFlightLimit = new InFlightLimit(limit, () => 0);
-  while (inFlightLimit.value < limit) inFlightLimit.adapt(true);
-  const sender = startSender(time.clock, {
-    post: (_request, outcome) => unanswered.push(() => outcome(DELIVERED)),
+  const parts = {
+    post: (_request: unknown, outcome: (outcome: Outcome) => void) =>
+      unanswered.push(() => outcome(DELIVERED)),
     recorder: {
       get unrecorded() {
         return unrecorded.length;
       },
-      record: (_result, recorded) => unrecorded.push(recorded),
+      record: (_result: unknown, recorded: Recorded) => unrecorded.push(recorded),
     },
-    limit: inFlightLimit,
-  });
+  };
+  const sender = startSender(time.clock, parts, { max: limit, perHost: 4, perWebhook: 4 });
   // Each delivery goes to a separate host, so that only the limit of all requests counts.
   const claimed = Array.from({ length: deliveries }, (_, n) => claimsOf(n + 1, 1)).flat();
   await sender.take(claimed, "first", OWNER, 0n);
@@ -51,8 +51,7 @@ async function startUnanswered(limit: number, deliveries: number) {
 const step = fc.record({ answered: fc.nat({ max: 100 }), recorded: fc.nat({ max: 100 }) });
 const share = (of: number, percent: number) => Math.round((of * percent) / 100);
 
-test("requests in flight and unrecorded results are together no more than may be in flight, or 200, and as many start as there is room for", async () => {
-  let mostBeyond = 0;
+test("no more requests are in flight than allowed, none starts beside 128 unrecorded results, and as many start as there is room for", async () => {
   const limits = fc.integer({ min: 1, max: 300 });
   await fc.assert(
     fc.asyncProperty(limits, fc.array(step, { maxLength: 12 }), async (limit, steps) => {
@@ -61,21 +60,19 @@ test("requests in flight and unrecorded results are together no more than may be
       let answered = 0;
       const expectBounded = () => {
         const { inFlight, unrecorded } = sender.counts();
-        expect(inFlight + unrecorded).toBeLessThanOrEqual(Math.max(200, limit));
-        // Otherwise more start, unless nothing is left: fewer than may be in flight, and than 128 unrecorded beside as many.
-        const isFull =
-          inFlight === limit ||
-          unrecorded >= Math.max(128, limit - inFlight) ||
-          inFlight + unrecorded >= Math.max(200, limit);
+        expect(inFlight).toBeLessThanOrEqual(limit);
+        const isFull = inFlight === limit || unrecorded >= MAX_UNRECORDED;
         expect(isFull || answered + inFlight === deliveries).toBe(true);
-        mostBeyond = Math.max(mostBeyond, inFlight + unrecorded - limit);
         return { inFlight, unrecorded };
       };
       for (const { answered: percent, recorded } of steps) {
-        const n = share(expectBounded().inFlight, percent);
+        const before = expectBounded();
+        const n = share(before.inFlight, percent);
         answered += n;
         await sender.answer(n);
-        await sender.record(share(expectBounded().unrecorded, recorded));
+        const { inFlight, unrecorded } = expectBounded();
+        if (before.unrecorded >= MAX_UNRECORDED) expect(inFlight).toBe(before.inFlight - n);
+        await sender.record(share(unrecorded, recorded));
       }
       for (let left = expectBounded(); left.inFlight + left.unrecorded > 0; left = expectBounded()) {
         answered += left.inFlight;
@@ -86,8 +83,6 @@ test("requests in flight and unrecorded results are together no more than may be
     }),
     { numRuns: 30 },
   );
-  // With a small limit, results wait beside as many requests as may be in flight.
-  expect(mostBeyond).toBeGreaterThan(30);
 });
 
 test("nothing starts while new connections wait for long, or the outbound proxy is away, and a closed sender looks no more", async () => {

@@ -25,6 +25,8 @@ export interface Exchange {
   handler: Dispatcher.DispatchHandler;
   /** The webhook's own certificates. Undefined for the public authorities without a client certificate. */
   tls?: TlsIdentity | undefined;
+  /** Called when a connection is opened for the request. */
+  onOpen?: () => void;
   /** Called when the request is sent a second time. */
   onAgain?: () => void;
 }
@@ -122,6 +124,7 @@ export class Connections {
 
   #open(exchange: Exchange): Kept {
     const { tls } = exchange;
+    exchange.onOpen?.();
     const client = new Client(exchange.options.origin, {
       ...this.#options,
       connect: (options, callback) => {

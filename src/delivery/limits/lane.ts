@@ -1,5 +1,4 @@
 import { LeastLoaded } from "./least-loaded.ts";
-import type { Pace } from "./requests-in-flight.ts";
 import type { Task, WindowKey } from "./task.ts";
 
 /** The queued tasks of one webhook and kind, oldest first. */
@@ -32,13 +31,12 @@ export interface HostQueue<T> {
 export class Lane<T extends Task> {
   readonly hosts = new Map<string, HostQueue<T>>();
   readonly windows = new Map<WindowKey, WindowQueue<T>>();
-  /** Hosts of each pace that may have room in their window, by requests in flight. */
-  readonly ready: Record<Pace, LeastLoaded<HostQueue<T>>> = {
-    usual: new LeastLoaded(),
-    slow: new LeastLoaded(),
-  };
+  /** Hosts that may have room in their window, by requests in flight. */
+  readonly ready = new LeastLoaded<HostQueue<T>>();
   /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such windows of other hosts. */
   readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
+  /** Failing hosts, and failing windows of other hosts, that wait for their share of the thread's time, in turn. */
+  readonly parked = new Set<WindowQueue<T> | HostQueue<T>>();
   #waiting = 0;
 
   /** The number of queued tasks. */
@@ -117,12 +115,6 @@ export class Lane<T extends Task> {
     return removed;
   }
 
-  /** Removes a host from those that may have room. */
-  unready(host: HostQueue<T>): void {
-    this.ready.slow.delete(host);
-    this.ready.usual.delete(host);
-  }
-
   #count({ host }: WindowQueue<T>, added: number): void {
     this.#waiting += added;
     host.waiting += added;
@@ -131,12 +123,17 @@ export class Lane<T extends Task> {
   #forget(queue: WindowQueue<T>): void {
     const { host } = queue;
     this.windows.delete(queue.window);
-    this.hanging.delete(queue);
+    this.#forgetTurn(queue);
     host.windows.delete(queue.window);
     host.ready.delete(queue);
     if (host.windows.size > 0) return;
     this.hosts.delete(host.host);
-    this.unready(host);
-    this.hanging.delete(host);
+    this.ready.delete(host);
+    this.#forgetTurn(host);
+  }
+
+  #forgetTurn(item: WindowQueue<T> | HostQueue<T>): void {
+    this.hanging.delete(item);
+    this.parked.delete(item);
   }
 }

@@ -1,5 +1,4 @@
 import { type HostQueue, Lane, type WindowQueue } from "./lane.ts";
-import { MIN_SHARED_BUDGET, type Pace, RequestsInFlight } from "./requests-in-flight.ts";
 import type { Kind, Task, WindowKey } from "./task.ts";
 import { type Evidence, Windows } from "./windows.ts";
 
@@ -19,46 +18,55 @@ export interface WaitingWebhook {
 
 const NONE: readonly never[] = [];
 
+/** The part of the maximum for requests to receivers that hang. */
+const PROBES = 1 / 4;
+/** The part of the requests in flight that are retries while first attempts wait, too. */
+const RETRIES = 1 / 8;
+/** The smallest maximum of which each part is at least one request. Of a smaller one, retries get that part of the turns. */
+const MIN_SHARED = 8;
+
 /**
  * Decides which task to send next. A pure data structure without I/O or clock.
  *
- * A task starts when the budget, its host's window and its webhook's window have room. The next slot goes to the host
- * with the fewest requests in flight, and within it to the window with the fewest (max-min fairness), so that a few
- * busy or slow receivers leave room for all others. The webhooks of an endpoint share a window, and take turns in it. A
- * receiver whose last attempt timed out gets one request at a time, a probe. Retries and probes have a share of the limits each.
- * A host is slow from a request that becomes exempt until another ends that is not.
+ * A task starts when its host's window and its webhook's window have room. The next start goes to the host with the fewest requests
+ * in flight, and within it to the window with the fewest (max-min fairness), so that a few busy or slow receivers leave room
+ * for all others. The webhooks of an endpoint share a window, and take turns in it. A receiver whose last attempt timed out gets one
+ * request at a time, a probe; so does one that fails, if `mayFail` allows it.
  */
 export class Scheduler<T extends Task> {
   /** Of webhooks, and of endpoints with several webhooks. */
   readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
-  readonly #requests: RequestsInFlight<T>;
+  readonly #max: number;
+  readonly #mayFail: () => boolean;
   readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
+  #inFlight = 0;
+  #retries = 0;
   #turn = 0;
   /**
-   * Probes in flight, and whether each counts in its host's window. A probe of a webhook that hangs does not count:
-   * it could occupy the only slot of other webhooks on the host.
+   * Requests in flight to hanging receivers, and whether each counts in its host's window. A probe of a webhook that hangs does not
+   * count: it could occupy the only slot of other webhooks on the host.
    */
   readonly #probes = new Map<T, boolean>();
 
-  /** @param limits the maximum of requests in flight: that are not exempt, in total, per host and per webhook */
-  constructor(limits: { budget: number; max: number; perHost: number; perWebhook: number }) {
-    this.#requests = new RequestsInFlight(limits);
+  /**
+   * @param limits the maximum of requests in flight: in total, per host and per webhook
+   * @param mayFail whether a task for a failing receiver may start now
+   */
+  constructor(limits: { max: number; perHost: number; perWebhook: number }, mayFail: () => boolean) {
+    this.#max = limits.max;
+    this.#mayFail = mayFail;
     this.hosts = new Windows(limits.perHost);
     this.webhooks = new Windows(limits.perWebhook);
   }
 
-  set budget(budget: number) {
-    this.#requests.budget = budget;
-  }
-
   get inFlight(): number {
-    return this.#requests.size;
+    return this.#inFlight;
   }
 
-  /** Whether the budget delays further tasks. */
-  get isBudgetUsed(): boolean {
-    return this.#requests.isBudgetUsed;
+  /** Whether the maximum of requests in flight is reached. */
+  get isFull(): boolean {
+    return this.#inFlight >= this.#max;
   }
 
   /** The number of queued tasks of a kind. */
@@ -83,43 +91,26 @@ export class Scheduler<T extends Task> {
         yield { webhookId, window, host: host.host, waiting: tasks.length - first };
   }
 
-  /** Whether the windows of a webhook and its host have room for more than a probe. */
+  /** Whether the windows of a webhook and its host have room for more than one request at a time. */
   hasRoom(window: WindowKey, host: string): boolean {
     return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
   }
 
-  #paceOf(host: string): Pace {
-    return this.hosts.of(host).isSlow ? "slow" : "usual";
-  }
-
-  /**
-   * The queued tasks of a kind to some hosts that are sendable: they wait for nothing but the limits of hosts that are not slow.
-   */
-  *sendable(kind: Kind, hosts: Iterable<string>): Iterable<T> {
-    const lane = this.#lanes[kind];
-    for (const queue of this.#sendableQueues(lane, hosts)) yield* lane.tasksOf(queue);
-  }
-
-  /** Whether more than the given number of queued tasks of a kind are sendable. */
+  /** Whether more than the given number of queued tasks of a kind could start: the windows of their receivers have room. */
   hasSendable(kind: Kind, tasks: number): boolean {
     const lane = this.#lanes[kind];
     if (lane.waiting <= tasks) return false;
     let sendable = 0;
-    for (const { webhooks } of this.#sendableQueues(lane)) {
-      for (const webhook of webhooks.values()) sendable += webhook.tasks.length - webhook.first;
-      if (sendable > tasks) return true;
+    for (const [name, host] of lane.hosts) {
+      // Looks at each host once: where many webhooks wait, most hosts have no room.
+      if (!this.hosts.isOpen(name)) continue;
+      for (const { window, webhooks } of host.windows.values()) {
+        if (!this.webhooks.isOpen(window)) continue;
+        for (const webhook of webhooks.values()) sendable += webhook.tasks.length - webhook.first;
+        if (sendable > tasks) return true;
+      }
     }
     return false;
-  }
-
-  /** Looks at each host once: where many webhooks wait, most hosts have no room. */
-  *#sendableQueues(lane: Lane<T>, hosts: Iterable<string> = lane.hosts.keys()): Iterable<WindowQueue<T>> {
-    for (const host of hosts) {
-      const windows = lane.hosts.get(host)?.windows;
-      if (!windows || !this.hosts.isOpen(host)) continue;
-      if (this.#paceOf(host) === "slow" && !this.#requests.hasRoom("slow")) continue;
-      for (const queue of windows.values()) if (this.webhooks.isOpen(queue.window)) yield queue;
-    }
   }
 
   /** All queued tasks of a kind. */
@@ -149,34 +140,23 @@ export class Scheduler<T extends Task> {
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
-    return this.#nextOf("usual") ?? this.#nextOf("slow");
-  }
-
-  #nextOf(pace: Pace): T | undefined {
-    if (!this.#requests.hasRoom(pace)) return undefined;
+    if (this.isFull) return undefined;
     const { first, retry } = this.#lanes;
-    return this.#isRetrysTurn(pace)
-      ? (this.#take(retry, pace) ?? this.#take(first, pace))
-      : (this.#take(first, pace) ?? this.#take(retry, pace));
+    return this.#isRetrysTurn()
+      ? (this.#take(retry) ?? this.#take(first))
+      : (this.#take(first) ?? this.#take(retry));
   }
 
-  /** Whether retries use less than their share. With a budget too small for one, they get as small a part of the turns. */
-  #isRetrysTurn(pace: Pace): boolean {
-    if (this.#requests.budget >= MIN_SHARED_BUDGET) return this.#requests.isBelowShare("retry", pace);
-    this.#turn = (this.#turn + 1) % MIN_SHARED_BUDGET;
+  #isRetrysTurn(): boolean {
+    if (this.#max >= MIN_SHARED) return this.#retries < Math.max(1, Math.floor(this.#inFlight * RETRIES));
+    this.#turn = (this.#turn + 1) % MIN_SHARED;
     return this.#turn === 0;
-  }
-
-  /** Exempts requests that have been in flight since before the previous call: they no longer count in the budget. */
-  exemptSlow(): void {
-    for (const { host } of this.#requests.exemptSlow()) this.#setSlow(host, true);
   }
 
   /** Records the end of a task that `next` returned. */
   end(task: T, verdict: Verdict): void {
-    const wasExempt = this.#requests.end(task);
-    const wasAnswered = verdict.webhook !== "none" || verdict.host !== "none";
-    if (!wasExempt && wasAnswered) this.#setSlow(task.host, false);
+    this.#inFlight -= 1;
+    if (task.kind === "retry") this.#retries -= 1;
     const hostHung = this.hosts.of(task.host).timedOut;
     this.webhooks.end(task.window, verdict.webhook);
     const counted = this.#probes.get(task);
@@ -190,31 +170,23 @@ export class Scheduler<T extends Task> {
   /**
    * Occupies a slot of each window that the failure of an ended task has left at one, without a request.
    *
-   * @returns the most failures of such a window since its last success, and frees the slots; undefined if there are none
+   * @returns frees the slots; undefined if there are none
    */
-  pause(task: T, { webhook, host }: Verdict): { failures: number; resume: () => void } | undefined {
-    const paused = [
-      ...(webhook === "failure" ? [pausedWindow(this.webhooks, task.window)] : []),
-      ...(host === "failure" ? [pausedWindow(this.hosts, task.host)] : []),
-    ].filter((each) => each !== undefined);
-    if (paused.length === 0) return undefined;
-    return {
-      failures: Math.max(...paused.map(({ failures }) => failures)),
-      resume: () => {
-        for (const { free } of paused) free();
-        this.#refresh(task);
-      },
+  pause(task: T, { webhook, host }: Verdict): (() => void) | undefined {
+    const frees = [
+      ...(webhook === "failure" ? pausedWindow(this.webhooks, task.window) : []),
+      ...(host === "failure" ? pausedWindow(this.hosts, task.host) : []),
+    ];
+    if (frees.length === 0) return undefined;
+    return () => {
+      for (const free of frees) free();
+      this.#refresh(task);
     };
   }
 
-  #setSlow(name: string, isSlow: boolean): void {
-    if (!this.hosts.setSlow(name, isSlow)) return;
-    for (const lane of [this.#lanes.first, this.#lanes.retry]) {
-      const host = lane.hosts.get(name);
-      if (!host) continue;
-      lane.unready(host);
-      this.#makeHostReady(lane, host);
-    }
+  /** Whether the last attempts to the task's webhook or host failed, so that one request at a time is sent. */
+  isFailing({ window, host }: T): boolean {
+    return this.webhooks.of(window).isFailing || this.hosts.of(host).isFailing;
   }
 
   /** Removes and returns the queued tasks for which `wanted` is true, of one host or of all. */
@@ -225,13 +197,14 @@ export class Scheduler<T extends Task> {
     });
   }
 
-  #take(lane: Lane<T>, pace: Pace): T | undefined {
-    if (pace === "slow") return this.#takeReady(lane, pace);
-    return this.#takeHanging(lane) ?? this.#takeReady(lane, pace) ?? this.#takeHanging(lane);
+  #take(lane: Lane<T>): T | undefined {
+    return (
+      this.#takeHanging(lane) ?? this.#takeParked(lane) ?? this.#takeReady(lane) ?? this.#takeHanging(lane)
+    );
   }
 
   #takeHanging(lane: Lane<T>): T | undefined {
-    if (lane.hanging.size === 0 || !this.#requests.isBelowShare("probe", "usual")) return undefined;
+    if (this.#probes.size >= Math.max(1, Math.floor(this.#max * PROBES))) return undefined;
     for (const hanging of lane.hanging) {
       lane.hanging.delete(hanging);
       const task = "window" in hanging ? this.#probeWindow(lane, hanging) : this.#probeHost(lane, hanging);
@@ -260,8 +233,28 @@ export class Scheduler<T extends Task> {
     return undefined;
   }
 
-  #takeReady(lane: Lane<T>, pace: Pace): T | undefined {
-    const ready = lane.ready[pace];
+  /** Failing receivers that had to wait for `mayFail`, in turn. */
+  #takeParked(lane: Lane<T>): T | undefined {
+    for (const parked of lane.parked) {
+      if (!this.#mayFail()) return undefined;
+      lane.parked.delete(parked);
+      if ("window" in parked) this.#makeReady(lane, parked);
+      const host = "window" in parked ? parked.host : parked;
+      const queue = "window" in parked ? parked : host.ready.first();
+      const isReady = queue && host.ready.has(queue) && !this.#hasTimedOut(queue);
+      if (isReady && this.hosts.hasRoom(host.host) && this.webhooks.hasRoom(queue.window))
+        return this.#start(lane, queue);
+      this.#makeHostReady(lane, host);
+    }
+    return undefined;
+  }
+
+  #hasTimedOut({ window, host }: WindowQueue<T>): boolean {
+    return this.webhooks.of(window).timedOut || this.hosts.of(host.host).timedOut;
+  }
+
+  #takeReady(lane: Lane<T>): T | undefined {
+    const { ready } = lane;
     for (let host = ready.first(); host; host = ready.first()) {
       const queue = host.ready.first();
       if (!queue || !this.hosts.hasRoom(host.host)) {
@@ -271,18 +264,24 @@ export class Scheduler<T extends Task> {
       } else if (this.webhooks.of(queue.window).timedOut) {
         host.ready.delete(queue);
         lane.hanging.add(queue);
+      } else if (this.hosts.of(host.host).isFailing && !this.#mayFail()) {
+        ready.delete(host);
+        lane.parked.add(host);
+      } else if (this.webhooks.of(queue.window).isFailing && !this.#mayFail()) {
+        host.ready.delete(queue);
+        lane.parked.add(queue);
       } else {
-        return this.#start(lane, queue, undefined);
+        return this.#start(lane, queue);
       }
     }
     return undefined;
   }
 
   /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
-  #start(lane: Lane<T>, queue: WindowQueue<T>, probe: boolean | undefined): T {
+  #start(lane: Lane<T>, queue: WindowQueue<T>, probe?: boolean): T {
     const task = lane.take(queue);
-    const isProbe = probe !== undefined;
-    this.#requests.start(task, { isProbe, pace: isProbe ? "usual" : this.#paceOf(task.host) });
+    this.#inFlight += 1;
+    if (task.kind === "retry") this.#retries += 1;
     this.webhooks.start(task.window);
     if (probe !== undefined) this.#probes.set(task, probe);
     if (probe !== false) this.hosts.start(task.host);
@@ -309,6 +308,7 @@ export class Scheduler<T extends Task> {
       return;
     }
     lane.hanging.delete(queue);
+    lane.parked.delete(queue);
     queue.host.ready.set(queue, window.inFlight);
     this.#makeHostReady(lane, queue.host);
   }
@@ -317,11 +317,12 @@ export class Scheduler<T extends Task> {
     const window = this.hosts.of(host.host);
     if (window.inFlight >= window.allowed || host.ready.size === 0) return;
     if (window.timedOut) {
-      lane.unready(host);
+      lane.ready.delete(host);
       lane.hanging.add(host);
     } else {
       lane.hanging.delete(host);
-      lane.ready[this.#paceOf(host.host)].set(host, window.inFlight);
+      lane.parked.delete(host);
+      lane.ready.set(host, window.inFlight);
     }
   }
 
@@ -334,10 +335,9 @@ export class Scheduler<T extends Task> {
   }
 }
 
-/** Occupies a slot of a window of one. Undefined if it is larger. */
-function pausedWindow<Key>(windows: Windows<Key>, key: Key) {
-  const { allowed, failures } = windows.of(key);
-  if (allowed > 1) return undefined;
+/** Occupies a slot of a window of one. @returns what frees it; empty if the window is larger */
+function pausedWindow<Key>(windows: Windows<Key>, key: Key): (() => void)[] {
+  if (windows.of(key).allowed > 1) return [];
   windows.start(key);
-  return { failures, free: () => windows.end(key, "none") };
+  return [() => windows.end(key, "none")];
 }

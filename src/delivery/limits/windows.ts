@@ -17,10 +17,8 @@ export interface Window {
   isFull: boolean;
   /** Whether the last attempt with evidence timed out. */
   timedOut: boolean;
-  /** The number of failures since the last success. */
-  failures: number;
-  /** Of a host: whether its attempts take long. Has no effect on the window. */
-  isSlow: boolean;
+  /** Whether all attempts since the last success failed, and the window is one. */
+  isFailing: boolean;
 }
 
 /** The initial window of an unknown key. */
@@ -52,10 +50,12 @@ export class Windows<Key> {
     return window === undefined || window.inFlight < window.allowed;
   }
 
-  /** Whether there is room for more than a probe. */
+  /** Whether there is room, for more than one request at a time to a receiver that hangs or fails. */
   isOpen(key: Key): boolean {
     const window = this.#windows.get(key);
-    return window === undefined || (window.inFlight < window.allowed && !window.timedOut);
+    return (
+      window === undefined || (window.inFlight < window.allowed && !window.timedOut && !window.isFailing)
+    );
   }
 
   start(key: Key): void {
@@ -74,22 +74,10 @@ export class Windows<Key> {
     if (evidence === "none") return;
     const window = this.#window(key);
     window.timedOut = evidence === "timeout";
-    if (evidence === "success") {
-      window.failures = 0;
-      if (window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
-    }
-    if (evidence === "failure") {
-      window.failures += 1;
-      window.allowed = Math.max(1, Math.floor(window.allowed / 2));
-    }
+    if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
+    if (evidence === "failure") window.allowed = Math.max(1, Math.floor(window.allowed / 2));
     if (evidence === "timeout") window.allowed = 1;
-  }
-
-  /** Returns whether this is a change. */
-  setSlow(key: Key, isSlow: boolean): boolean {
-    if (this.of(key).isSlow === isSlow) return false;
-    this.#window(key).isSlow = isSlow;
-    return true;
+    window.isFailing = evidence === "failure" && window.allowed === 1;
   }
 
   #fresh(): Window {
@@ -98,8 +86,7 @@ export class Windows<Key> {
       inFlight: 0,
       isFull: false,
       timedOut: false,
-      failures: 0,
-      isSlow: false,
+      isFailing: false,
     };
   }
 

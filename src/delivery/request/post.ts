@@ -26,6 +26,8 @@ const STOOD_STILL_MS = 1_000;
 /** Decides whether a request that has its connection is sent after all. */
 export interface Gate {
   maySend(): boolean;
+  /** Called when the request needs a new connection. */
+  opens?(): void;
   /** Called if the request was not sent because `maySend` returned false, or because the outbound proxy is away. */
   withdrawn(): void;
 }
@@ -121,6 +123,7 @@ export function post(
       body: request.body,
     },
     tls: request.tls,
+    onOpen: () => gate?.opens?.(),
     handler: {
       onRequestStart(controller) {
         state.controller = controller;

@@ -5,17 +5,11 @@ import type { Kind, Task } from "../../../src/delivery/limits/task.ts";
 /** A task, and what the model knows of it. */
 interface ModelTask extends Task {
   role: "waiting" | "usual" | "host probe" | "webhook probe";
-  /** How often `exemptSlow` was called since it started; 2 if the task is exempt. */
-  calls: number;
-  /** Whether it counts as a request to a slow host. */
-  isSlow: boolean;
 }
 
 /** Limits of a scheduler. */
 export interface Limits {
-  budget: number;
-  /** Defaults to no maximum. */
-  max?: number;
+  max: number;
   perHost: number;
   perWebhook: number;
 }
@@ -24,24 +18,23 @@ const KINDS = ["first", "retry"] as const;
 /** A part of a limit: at least one request. */
 const partOf = (limit: number, part: number) => Math.max(1, Math.floor(limit * part));
 const isProbe = ({ role }: ModelTask) => role === "host probe" || role === "webhook probe";
-const isRetry = ({ kind }: Task) => kind === "retry";
 
 /** A scheduler, receivers that answer when the test says so, and a model that each answer of the scheduler is compared with. */
 export class FakeReceivers {
   readonly scheduler: Scheduler<ModelTask>;
-  readonly #limits: Required<Limits>;
+  /** Whether tasks for failing receivers may start. */
+  mayFail = true;
+  readonly #limits: Limits;
   readonly #hosts: number;
   readonly #perEndpoint: number;
   /** Queued, oldest first, and in flight. */
   #waiting: ModelTask[] = [];
   readonly #inFlight = new Set<ModelTask>();
-  /** Hosts with an exempt request, unless a request that is not has been answered since. */
-  readonly #slowHosts = new Set<string>();
 
   /** @param perEndpoint the number of webhooks of a host that share a window */
   constructor(limits: Limits, hosts: number, perEndpoint = 1) {
-    this.#limits = { max: Number.POSITIVE_INFINITY, ...limits };
-    this.scheduler = new Scheduler(this.#limits);
+    this.#limits = limits;
+    this.scheduler = new Scheduler(limits, () => this.mayFail);
     this.#hosts = hosts;
     this.#perEndpoint = perEndpoint;
   }
@@ -60,27 +53,10 @@ export class FakeReceivers {
         window: this.#perEndpoint === 1 ? BigInt(webhook) : `endpoint-${host}-${endpoint}`,
         host: `host-${host}`,
         role: "waiting",
-        calls: 0,
-        isSlow: false,
       };
       this.#waiting.push(task);
       this.scheduler.push(task);
     }
-  }
-
-  setBudget(budget: number): void {
-    this.#limits.budget = budget;
-    this.scheduler.budget = budget;
-  }
-
-  exemptSlow(): void {
-    for (const task of this.#inFlight) {
-      const isExempt = task.isSlow || task.calls > 0;
-      if (isExempt && task.calls < 2) this.#slowHosts.add(task.host);
-      task.isSlow = isExempt;
-      task.calls = isExempt ? 2 : 1;
-    }
-    this.scheduler.exemptSlow();
   }
 
   /** Starts at most so many tasks, each of which must be the right one. Answers those that started. */
@@ -96,7 +72,6 @@ export class FakeReceivers {
       expect(startable).toContain(task);
       this.#expectFair(task, startable);
       this.#waiting.splice(this.#waiting.indexOf(task), 1);
-      task.isSlow = this.#isToSlow(task);
       task.role = this.#roleOf(task);
       this.#inFlight.add(task);
       started.push(task);
@@ -106,8 +81,6 @@ export class FakeReceivers {
 
   end(task: ModelTask, verdict: Verdict): void {
     this.scheduler.end(task, verdict);
-    const wasAnswered = verdict.webhook !== "none" || verdict.host !== "none";
-    if (wasAnswered && task.calls < 2) this.#slowHosts.delete(task.host);
     this.#inFlight.delete(task);
   }
 
@@ -120,6 +93,7 @@ export class FakeReceivers {
 
   /** Has every receiver answer until nothing is left. */
   drain(): void {
+    this.mayFail = true;
     for (this.start(); this.#inFlight.size > 0; this.start()) {
       const [task] = this.#inFlight;
       if (task) this.end(task, { webhook: "success", host: "success" });
@@ -132,15 +106,6 @@ export class FakeReceivers {
     return this.scheduler.webhooks.of(window).timedOut ? "webhook probe" : "usual";
   }
 
-  #isToSlow(task: Task): boolean {
-    return this.#roleOf(task) === "usual" && this.#slowHosts.has(task.host);
-  }
-
-  /** Tasks in flight that count in the budget of slow hosts, or in that of the others. */
-  #counted(isSlow: boolean): ModelTask[] {
-    return this.inFlight.filter((task) => task.calls < 2 && task.isSlow === isSlow);
-  }
-
   #toWindow({ window }: Task): number {
     return this.inFlight.filter((other) => other.window === window).length;
   }
@@ -150,30 +115,22 @@ export class FakeReceivers {
     return this.inFlight.filter((other) => other.host === host && other.role !== "webhook probe").length;
   }
 
-  #hasSlowRoom(): boolean {
-    const { budget, max } = this.#limits;
-    const slow = this.inFlight.filter(({ isSlow }) => isSlow).length;
-    return this.#inFlight.size < max && this.#counted(true).length < budget && slow < partOf(max, 3 / 4);
-  }
-
   /** The oldest task of each webhook and kind that may start now. */
   #startable(): ModelTask[] {
-    const { budget, max } = this.#limits;
+    const { max } = this.#limits;
     if (this.#inFlight.size >= max) return [];
-    const usual = this.#counted(false);
-    const hasSlowRoom = this.#hasSlowRoom();
-    const hasUsualRoom = usual.length < budget;
-    const mayProbe =
-      hasUsualRoom &&
-      usual.filter(isProbe).length < partOf(budget, 1 / 4) &&
-      this.inFlight.filter(isProbe).length < partOf(max, 1 / 4);
+    const mayProbe = this.inFlight.filter(isProbe).length < partOf(max, 1 / 4);
     const queues = Map.groupBy(this.#waiting, ({ kind, webhookId }) => `${kind} ${webhookId}`);
     return [...queues.values()].flatMap(([task]) => {
       if (!task) return [];
-      const role = this.#roleOf(task);
-      const hasRoom = role !== "usual" ? mayProbe : this.#isToSlow(task) ? hasSlowRoom : hasUsualRoom;
-      return hasRoom && this.#hasWindows(task) ? [task] : [];
+      const mayStart = this.#roleOf(task) !== "usual" ? mayProbe : this.mayFail || !this.#isFailing(task);
+      return mayStart && this.#hasWindows(task) ? [task] : [];
     });
+  }
+
+  #isFailing({ window, host }: Task): boolean {
+    const { webhooks, hosts } = this.scheduler;
+    return webhooks.of(window).isFailing || hosts.of(host).isFailing;
   }
 
   #hasWindows(task: ModelTask): boolean {
@@ -183,22 +140,16 @@ export class FakeReceivers {
   }
 
   #expectFair(task: ModelTask, startable: readonly ModelTask[]): void {
-    const { budget, max } = this.#limits;
-    const isSlow = this.#isToSlow(task);
-    // Slow hosts come last.
-    const rivals = startable.filter((rival) => this.#isToSlow(rival) === isSlow);
-    if (isSlow) expect(rivals).toEqual(startable);
-    const ofKind = rivals.filter(({ kind }) => kind === task.kind);
-    // Retries have a fifth, and no more while first attempts can start. Of a smaller budget they have each fifth turn.
-    const hasRetryShare =
-      this.#counted(isSlow).filter(isRetry).length < Math.floor(budget / 5) &&
-      this.inFlight.filter(isRetry).length < partOf(max, 1 / 5);
-    if (hasRetryShare ? task.kind === "first" : budget >= 5 && task.kind === "retry")
-      expect(ofKind).toEqual(rivals);
-    // Probes go before all others of their kind; then the fewest in flight.
-    if (this.#roleOf(task) !== "usual") return;
+    const ofKind = startable.filter(({ kind }) => kind === task.kind);
+    // Retries have an eighth of the requests in flight, and no more while first attempts can start.
+    const retries = this.inFlight.filter(({ kind }) => kind === "retry").length;
+    const favoured = retries < partOf(this.#inFlight.size, 1 / 8) ? "retry" : "first";
+    if (this.#limits.max >= 8 && task.kind !== favoured) expect(ofKind).toEqual(startable);
+    // Probes go before all others of their kind, and failing receivers that had to wait; then the fewest in flight.
+    if (this.#roleOf(task) !== "usual" || this.#isFailing(task)) return;
     for (const rival of ofKind) {
       expect(this.#roleOf(rival)).toBe("usual");
+      if (this.#isFailing(rival)) continue;
       expect(this.#toHost(rival)).toBeGreaterThanOrEqual(this.#toHost(task));
       if (rival.host === task.host)
         expect(this.#toWindow(rival)).toBeGreaterThanOrEqual(this.#toWindow(task));
@@ -212,15 +163,9 @@ export class FakeReceivers {
     for (const kind of KINDS) {
       const waiting = this.#waiting.filter((task) => task.kind === kind);
       expect(scheduler.waiting(kind)).toBe(waiting.length);
-      // These wait for nothing but the limits of hosts that are not slow.
       const sendable = waiting.filter(
-        (task) =>
-          this.#roleOf(task) === "usual" &&
-          this.#hasWindows(task) &&
-          (!this.#slowHosts.has(task.host) || this.#hasSlowRoom()),
+        (task) => this.#roleOf(task) === "usual" && !this.#isFailing(task) && this.#hasWindows(task),
       );
-      const hosts = new Set(waiting.map(({ host }) => host));
-      expect(new Set(scheduler.sendable(kind, hosts))).toEqual(new Set(sendable));
       expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
       expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
     }

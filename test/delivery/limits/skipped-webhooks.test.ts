@@ -11,8 +11,8 @@ const LATE: Verdict = { webhook: "timeout", host: "none" };
 
 function start() {
   const time = new SimulatedTime();
-  const limits = { budget: 5_000, max: 5_000, perHost: 100, perWebhook: 100 };
-  const scheduler = new Scheduler<ReturnType<typeof sendingTo>>(limits);
+  const limits = { max: 5_000, perHost: 100, perWebhook: 100 };
+  const scheduler = new Scheduler<ReturnType<typeof sendingTo>>(limits, () => true);
   const skipped = new SkippedWebhooks(scheduler, time.clock);
   function sendingTo(id: number, host: string, kind: Kind) {
     const [delivery] = claimsOf(id, 1) as [ClaimedDelivery];

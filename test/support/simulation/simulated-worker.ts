@@ -2,7 +2,7 @@ import pino from "pino";
 import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
 import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
-import { InFlightLimit } from "../../../src/delivery/limits/in-flight-limit.ts";
+import { FailingShare } from "../../../src/delivery/limits/failing-share.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../../src/delivery/recorder.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
@@ -28,7 +28,7 @@ const NONE: ReadonlySet<bigint> = new Set();
 
 /** Is told of each request that a worker starts, and of its outcome. */
 export interface RequestsAccount {
-  started(delivery: SimulatedDelivery, limit: InFlightLimit, at: number): void;
+  started(delivery: SimulatedDelivery): void;
   ended(delivery: SimulatedDelivery, outcome: Outcome): void;
 }
 
@@ -54,7 +54,6 @@ export interface WorkerSurroundings {
 export class SimulatedWorker {
   readonly pumps: Pumps;
   readonly retries: RetryPasses;
-  readonly limit: InFlightLimit;
   /** The number of deliveries claimed and not yet recorded or released. */
   held = 0;
   readonly #around: WorkerSurroundings;
@@ -75,7 +74,6 @@ export class SimulatedWorker {
     const { clock } = time;
     this.#halfMs = around.deliveryUs / 2_000;
     this.#recorder = new SimulatedRecorder(around);
-    this.limit = new InFlightLimit(delivery.maxInFlight, around.utilization ?? (() => this.#utilization()));
     const lease = {
       claim: <T>(work: (id: number) => Promise<T>) => work(workerId),
       isValid: () => true,
@@ -107,10 +105,10 @@ export class SimulatedWorker {
         lease,
         watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => NONE },
         contents: this.#contents(),
-        limit: this.limit,
+        share: new FailingShare(delivery.failingShare, around.utilization ?? (() => this.#utilization())),
         handshakes: { backlogMs: 0 },
       },
-      { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
+      { max: delivery.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
     );
     const pending = {
       claim: async (...given: Parameters<typeof queue.claim>) => ({
@@ -176,7 +174,7 @@ export class SimulatedWorker {
       return;
     }
     const { time, account } = this.#around;
-    account?.started(delivery, this.limit, time.now);
+    account?.started(delivery);
     const started = this.#workHalf();
     this.#around.measurements.started(delivery, started);
     const answer = delivery.of.host.answer(delivery, started);

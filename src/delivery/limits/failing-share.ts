@@ -1,0 +1,67 @@
+/** The interval between samples of the thread's utilization, in milliseconds. */
+export const SAMPLE_MS = 100;
+/** The cost of a new connection with TLS, in requests over an open one: 1 ms of thread time against 60 µs. */
+export const CONNECTION_COST = 16;
+/** The thread utilization, 0 to 1, from which attempts to failing receivers are limited to their share. */
+const BUSY = 0.7;
+/** The weight of the latest sample in the moving average, which covers about the last third of a second. */
+const SAMPLE_WEIGHT = 0.3;
+/** The factor by which earlier costs count less after each sample: a half after 0.7 s. */
+const DECAY = 0.9;
+/** The cost that failing receivers may always have, so that they are tried however busy the thread is. */
+const MIN_COST = CONNECTION_COST;
+
+/** Returns a function that measures the utilization of this thread since the previous call, from 0 to 1. */
+export function threadUtilization(): () => number {
+  let last = performance.eventLoopUtilization();
+  return () => {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, last);
+    last = now;
+    return utilization;
+  };
+}
+
+/**
+ * Limits attempts to receivers that fail one attempt after another to a share of a busy thread's time. Costs are counted in requests:
+ * the share then holds at every pace of the machine.
+ */
+export class FailingShare {
+  readonly #share: number;
+  readonly #utilization: () => number;
+  #average = 0;
+  #all = 0;
+  #failing = 0;
+
+  /**
+   * @param share of the costs of the last second, 0 to 1
+   * @param utilization returns the thread utilization since its previous call
+   */
+  constructor(share: number, utilization = threadUtilization()) {
+    this.#share = share;
+    this.#utilization = utilization;
+  }
+
+  /** The average utilization of the thread over the last third of a second, 0 to 1. */
+  get utilization(): number {
+    return this.#average;
+  }
+
+  /** Whether an attempt to a failing receiver may start. */
+  get hasRoom(): boolean {
+    return this.#average < BUSY || this.#failing < this.#share * this.#all + MIN_COST;
+  }
+
+  /** Counts a request, or with `CONNECTION_COST` its new connection. */
+  spend(cost: number, isFailing: boolean): void {
+    this.#all += cost;
+    if (isFailing) this.#failing += cost;
+  }
+
+  /** Must be called every `SAMPLE_MS`. */
+  sample(): void {
+    this.#average += (this.#utilization() - this.#average) * SAMPLE_WEIGHT;
+    this.#all *= DECAY;
+    this.#failing *= DECAY;
+  }
+}
