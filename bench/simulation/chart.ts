@@ -1,4 +1,4 @@
-import { BLUE, GREY, ORANGE, type Panel } from "../parts/chart.ts";
+import { BLUE, ORANGE, type Panel } from "../parts/chart.ts";
 import type { Sample } from "./simulation.ts";
 
 const MIB = 2 ** 20;
