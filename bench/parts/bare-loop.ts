@@ -1,6 +1,6 @@
 import type { LimitMethods } from "../processes/limit.ts";
 import type { Bench } from "./bench.ts";
-import { startChild } from "./child.ts";
+import { type ChildBench, startChild } from "./child.ts";
 import { payload } from "./payload.ts";
 import { type Receivers, startReceivers } from "./receivers.ts";
 
@@ -15,9 +15,16 @@ export interface BareLoop extends AsyncDisposable {
   }): Promise<number>;
 }
 
-/** @param receivers one per host, used in turn */
-export function startBareLoop(bench: Bench, receivers: Pick<Receivers, "urls">): BareLoop {
-  const child = startChild<LimitMethods>(bench, "limit.ts");
+/**
+ * @param receivers one per host, used in turn
+ * @param node the program that runs it. Defaults to this process's
+ */
+export function startBareLoop(
+  bench: ChildBench,
+  receivers: Pick<Receivers, "urls">,
+  node?: string,
+): BareLoop {
+  const child = startChild<LimitMethods>(bench, "limit.ts", node);
   const { urls: origins } = receivers;
   return {
     run: (options) => child.call("run", { origins, body: payload(1), headers: [], signs: false, ...options }),

@@ -16,6 +16,9 @@ export interface BenchChild<M extends Methods> extends AsyncDisposable {
   ): Promise<Awaited<ReturnType<M[Name]>>>;
 }
 
+/** What child processes need of a bench. */
+export type ChildBench = Pick<Bench, "authorityFile" | "stopping">;
+
 interface Call {
   id: number;
   name: string;
@@ -31,9 +34,16 @@ interface Answer {
 /**
  * Starts a file of `bench/processes/`, which calls `serveCalls`. The process trusts the receivers, and ends when this
  * process ends for any reason.
+ *
+ * @param node the program that runs it. Defaults to this process's
  */
-export function startChild<M extends Methods>(bench: Bench, file: string): BenchChild<M> {
+export function startChild<M extends Methods>(
+  bench: ChildBench,
+  file: string,
+  node = process.execPath,
+): BenchChild<M> {
   const child = fork(fileURLToPath(new URL(`../processes/${file}`, import.meta.url)), {
+    execPath: node,
     env: { ...process.env, NODE_EXTRA_CA_CERTS: bench.authorityFile },
     // Ends long calls with the run.
     signal: bench.stopping,

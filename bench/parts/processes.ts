@@ -12,10 +12,12 @@ export function processorTimeOfFamily(pid: number): number {
 
 /** The resident memory of a process and all its children, in bytes. Linux only. */
 export function memoryOfFamily(pid: number): number {
-  return sumOfFamily(pid, (each) => {
-    const kibibytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${each}/status`, "utf8"))?.[1];
-    return Number(kibibytes) * 1_024;
-  });
+  return sumOfFamily(pid, (each) => memoryLine(each, "VmRSS"));
+}
+
+/** The most resident memory that a process has had, in bytes. Linux only. */
+export function peakMemory(pid: number): number {
+  return memoryLine(pid, "VmHWM");
 }
 
 /** What a process and all its children have open. */
@@ -59,6 +61,12 @@ export function parentOf(pid: number): number {
   return statOf(pid).parent;
 }
 
+/** An amount of memory in the status of a process, in bytes. */
+function memoryLine(pid: number, name: string): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) * 1_024;
+}
+
 function sumOfFamily(pid: number, of: (pid: number) => number): number {
   return [pid, ...childrenOf(pid)].reduce((sum, each) => sum + (unlessEnded(() => of(each)) ?? 0), 0);
 }
@@ -66,6 +74,11 @@ function sumOfFamily(pid: number, of: (pid: number) => number): number {
 /** The first child of a process; undefined if none. */
 export function childOf(pid: number): number | undefined {
   return childrenOf(pid)[0];
+}
+
+/** All processes that a process has started and that still have a parent among these. Linux only. */
+export function descendantsOf(pid: number): number[] {
+  return childrenOf(pid).flatMap((child) => [child, ...descendantsOf(child)]);
 }
 
 function childrenOf(parent: number): number[] {

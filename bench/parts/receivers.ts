@@ -1,11 +1,11 @@
-import type { Behaviour, PathRequests, ReceiverMethods } from "../processes/receivers.ts";
+import type { Behaviour, Host, PathRequests, ReceiverMethods } from "../processes/receivers.ts";
 import type { Bench } from "./bench.ts";
-import { startChild } from "./child.ts";
+import { type ChildBench, startChild } from "./child.ts";
 
 /** HTTPS receivers in a child process. Each has a port, and the service treats each port as a host. */
 export interface Receivers extends AsyncDisposable {
   pid: number;
-  /** `https://localhost:port`, in the order of the behaviours. */
+  /** `https://localhost:port`, or with the host's address, in the order of the behaviours. */
   urls: string[];
   /** The number of requests so far at the first `hosts` receivers, or at all. */
   count(hosts?: number): Promise<number>;
@@ -27,13 +27,21 @@ export interface Receivers extends AsyncDisposable {
   hostArrivals(): Promise<Map<number, number>[]>;
 }
 
-/** Starts a receiver for each behaviour, all in one process that only reads, counts and responds. */
-export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Promise<Receivers> {
+/**
+ * Starts a receiver for each behaviour, all in one process that only reads, counts and responds.
+ *
+ * @param hosts the addresses of the receivers, which then have one port. Defaults to a port for each on 127.0.0.1
+ */
+export async function startReceivers(
+  bench: ChildBench & Pick<Bench, "certificate">,
+  behaviours: Behaviour[],
+  hosts?: Host[],
+): Promise<Receivers> {
   const child = startChild<ReceiverMethods>(bench, "receivers.ts");
-  const ports = await child.call("start", { certificate: bench.certificate, behaviours });
+  const ports = await child.call("start", { certificate: bench.certificate, behaviours, hosts });
   return {
     pid: child.pid,
-    urls: ports.map((port) => `https://localhost:${port}`),
+    urls: ports.map((port, index) => `https://${hosts?.[index]?.address ?? "localhost"}:${port}`),
     async count(hosts = ports.length) {
       const counts = await child.call("counts", null);
       return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);

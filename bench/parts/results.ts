@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { Measurement, Target } from "./scenario.ts";
 
-/** A figure over all repeats, as stored in `bench/results/latest.json`. */
+/** A figure over all repeats, as stored in `bench/results/`. */
 export interface Result {
   /** The scenario and, except for its main figure, the detail: `backlog memory`. */
   name: string;
@@ -61,9 +61,13 @@ export class Figures {
 }
 
 /** Writes the results to the location expected by tools. Returns the path. */
-export async function writeResults(results: readonly Result[], folder: string): Promise<string> {
+export async function writeResults(
+  results: readonly Result[],
+  folder: string,
+  name = "latest.json",
+): Promise<string> {
   await mkdir(folder, { recursive: true });
-  const file = path.join(folder, "latest.json");
+  const file = path.join(folder, name);
   await writeFile(file, `${JSON.stringify(results, null, 2)}\n`);
   return file;
 }

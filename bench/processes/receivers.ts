@@ -1,6 +1,6 @@
 import type { RequestListener, ServerResponse } from "node:http";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import type { Certificate } from "../../demo/certificates.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PAYLOAD_START } from "../parts/payload.ts";
@@ -10,8 +10,23 @@ import { PAYLOAD_START } from "../parts/payload.ts";
  * the same ones, by id.
  */
 export type Behaviour = Answer | { paths: Record<string, Answer> };
-/** `never` accepts the request without a response; `close` accepts it and closes the connection. */
-type Answer = { status: number; delayMs?: number; failingPart?: number } | "never" | "close";
+/**
+ * `never` accepts the request without a response; `close` accepts it and closes the connection; `silent` accepts the
+ * connection without a TLS handshake; `absent` does not listen. `spreadS` adds a Retry-After: at the first attempt of
+ * each delivery another number of seconds, up to this, and then always this, so that retries are spread evenly.
+ */
+type Answer =
+  | { status: number; delayMs?: number; failingPart?: number; spreadS?: number }
+  | "never"
+  | "close"
+  | "silent"
+  | "absent";
+
+/** An address of 127.0.0.0/8 and a certificate for it. */
+export interface Host {
+  address: string;
+  certificate: Certificate;
+}
 
 /** The requests for a path. */
 export interface PathRequests {
@@ -23,8 +38,12 @@ export interface PathRequests {
 
 /** The calls accepted by the receivers' process. */
 export type ReceiverMethods = {
-  /** Listens on a port for each behaviour. Returns the ports. */
-  start(argument: { certificate: Certificate; behaviours: Behaviour[] }): Promise<number[]>;
+  /** Listens on a port of 127.0.0.1 for each behaviour, or on one port of these hosts. Returns the ports. */
+  start(argument: {
+    certificate: Certificate;
+    behaviours: Behaviour[];
+    hosts: Host[] | undefined;
+  }): Promise<number[]>;
   /** Changes the behaviour of all receivers from the one at index `from` on. */
   change(argument: { from: number; behaviour: Behaviour }): void;
   /** The number of requests so far, by port in the order of `start`. */
@@ -51,6 +70,8 @@ let counts: number[] = [];
 let inFlight: number[] = [];
 let paths: Record<string, PathRequests> = {};
 let connections = 0;
+/** The deliveries that had a spread delay. */
+const tried = new Set<string>();
 /** The first arrival of each order, by recording receiver. */
 let firstArrivals: Map<number, number>[] = [];
 
@@ -65,18 +86,26 @@ function listener(index: number): RequestListener {
     if (arrivals) noteOrder(request, arrivals);
     else request.resume();
     const own = answerTo(request.url ?? "", response, behaviours[index] as Behaviour);
-    if (own === "never") return;
+    if (own === "never" || own === "silent" || own === "absent") return;
     if (own === "close") {
       request.on("end", () => request.socket.destroy());
       return;
     }
-    const { delayMs = 0, failingPart = 0 } = own;
+    const { delayMs = 0, failingPart = 0, spreadS } = own;
     const id = String(request.headers["x-service-webhook-id"]);
     const fails = failingPart > 0 && Number.parseInt(id.slice(-4), 16) < failingPart * 0x10000;
     const status = fails ? 503 : own.status;
+    if (spreadS !== undefined) response.setHeader("retry-after", String(delayOf(id, spreadS)));
     const answer = () => response.writeHead(status, { "content-length": "2" }).end("ok");
     request.on("end", delayMs === 0 ? answer : () => setTimeout(answer, delayMs));
   };
+}
+
+/** The Retry-After of an attempt, in seconds. See `Answer`. */
+function delayOf(id: string, spreadS: number): number {
+  if (tried.has(id)) return spreadS;
+  tried.add(id);
+  return 1 + (tried.size % spreadS);
 }
 
 function answerTo(path: string, response: ServerResponse, behaviour: Behaviour): Answer {
@@ -105,28 +134,37 @@ function earliest(all: Map<number, number>, more: ReadonlyMap<number, number>): 
   return all;
 }
 
+/** Listens as a behaviour wants it, on a free port if `port` is 0. Returns the port. */
+async function listen(index: number, { address, certificate }: Host, port: number): Promise<number> {
+  if (behaviours[index] === "absent") return port;
+  const server =
+    behaviours[index] === "silent"
+      ? createTcpServer((socket) => socket.on("error", () => {}).resume())
+      : createServer(certificate, listener(index));
+  // Keeps clients' connections open between measurements.
+  if ("keepAliveTimeout" in server) server.keepAliveTimeout = 60_000;
+  server.on("secureConnection", () => {
+    connections += 1;
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, address, resolve);
+  });
+  return (server.address() as AddressInfo).port;
+}
+
 serveCalls({
-  async start({ certificate, behaviours: given }) {
+  async start({ certificate, behaviours: given, hosts }) {
     behaviours = given;
     counts = behaviours.map(() => 0);
     inFlight = behaviours.map(() => 0);
     paths = {};
-    return Promise.all(
-      behaviours.map(async (_, index) => {
-        const answer = listener(index);
-        const server = createServer(certificate, answer);
-        // Keeps clients' connections open between measurements.
-        server.keepAliveTimeout = 60_000;
-        server.on("secureConnection", () => {
-          connections += 1;
-        });
-        await new Promise<void>((resolve, reject) => {
-          server.once("error", reject);
-          server.listen(0, "127.0.0.1", resolve);
-        });
-        return (server.address() as AddressInfo).port;
-      }),
-    );
+    if (!hosts)
+      return Promise.all(behaviours.map((_, n) => listen(n, { address: "127.0.0.1", certificate }, 0)));
+    // The first receiver chooses the port.
+    const port = await listen(0, hosts[0] as Host, 0);
+    const others = hosts.slice(1, behaviours.length).map((host, n) => listen(n + 1, host, port));
+    return [port, ...(await Promise.all(others))];
   },
   change({ from, behaviour }) {
     behaviours = behaviours.map((own, index) => (index < from ? own : behaviour));
