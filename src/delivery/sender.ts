@@ -54,10 +54,11 @@ interface Sending extends Task {
 }
 
 /**
- * The number of requests that start in one turn of the event loop. What has arrived is read and recorded before more start, so that
- * fast receivers have few requests in flight however much is queued.
+ * The number of requests by which those in flight may grow in one turn of the event loop, and the processor time of a turn from
+ * which they do not grow, in milliseconds. What has arrived is read before more start, so that receivers that answer at
+ * once have as many requests in flight as the thread handles in that time. With more, each costs more.
  */
-const STARTS_PER_TURN = 16;
+const GROWTH = { perTurn: 16, turnMs: 8 };
 /** The number of unrecorded results from which nothing starts: a crash would repeat all of these attempts. */
 export const MAX_UNRECORDED = 128;
 /**
@@ -86,6 +87,9 @@ export class Sender {
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
   #isPlanned = false;
+  /** The number of requests that have ended since some were started, and the processor time of the thread at that time. */
+  #endings = 0;
+  #workedMs = 0;
 
   /** @param limits the maximum of requests in flight: in total, per host and per webhook */
   constructor(parts: SenderParts, limits: { max: number; perHost: number; perWebhook: number }) {
@@ -243,10 +247,10 @@ export class Sender {
   }
 
   #startSome(): void {
-    const { lease, recorder, handshakes, proxy, watch } = this.#parts;
+    const { clock, lease, recorder, handshakes, proxy, watch } = this.#parts;
     if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
     if (!lease.isValid() || !watch.isFresh() || proxy?.mayStart() === false) return;
-    for (let started = 0; started < STARTS_PER_TURN; started += 1) {
+    for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {
       if (recorder.unrecorded >= MAX_UNRECORDED) return;
       if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
@@ -260,6 +264,15 @@ export class Sender {
       }
     }
     this.#plan();
+  }
+
+  /** The number of requests that may start in this turn. */
+  #mayStart(workedMs: number): number {
+    const grows = workedMs - this.#workedMs < GROWTH.turnMs;
+    const most = Math.max(1, this.#endings + (grows ? GROWTH.perTurn : 0));
+    this.#endings = 0;
+    this.#workedMs = workedMs;
+    return most;
   }
 
   #send(sending: Sending): void {
@@ -292,6 +305,7 @@ export class Sender {
   #ended(sending: Sending, outcome: Outcome, signed: string | null): void {
     const { delivery } = sending;
     this.#started.delete(sending);
+    this.#endings += 1;
     const verdict = verdictOf(outcome);
     this.#return(this.#skipped.removeHanging(sending, verdict));
     this.#scheduler.end(sending, verdict);

@@ -6,6 +6,8 @@ export interface Clock {
   now(): number;
   /** Wall-clock time, in milliseconds since 1970. May jump in both directions. */
   wall(): number;
+  /** The processor time that this thread has used, in milliseconds. */
+  worked(): number;
   /** Calls `call` once after `ms` milliseconds. @returns cancels the call */
   after(ms: number, call: () => void): () => void;
   /** Calls `call` every `ms` milliseconds. @returns stops the calls */
@@ -34,6 +36,10 @@ export const currentMoment = (clock: Pick<Clock, "now" | "wall">): Moment => ({
 export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
+  worked() {
+    const { user, system } = process.threadCpuUsage();
+    return (user + system) / 1_000;
+  },
   after(ms, call) {
     const timer = setTimeout(call, ms);
     return () => clearTimeout(timer);

@@ -11,14 +11,20 @@ const DECAY = 0.9;
 /** The cost that failing receivers may always have, so that they are tried however busy the thread is. */
 const MIN_COST = CONNECTION_COST;
 
-/** Returns a function that measures the utilization of this thread since the previous call, from 0 to 1. */
+/**
+ * Returns a function that measures the utilization of this thread since the previous call, from 0 to 1: its processor time as a
+ * part of that and its idle time. The time in which it waits for a processor does not count.
+ */
 export function threadUtilization(): () => number {
-  let last = performance.eventLoopUtilization();
+  let cpu = process.threadCpuUsage();
+  let { idle } = performance.eventLoopUtilization();
   return () => {
-    const now = performance.eventLoopUtilization();
-    const { utilization } = performance.eventLoopUtilization(now, last);
-    last = now;
-    return utilization;
+    const { user, system } = process.threadCpuUsage(cpu);
+    const busyMs = (user + system) / 1_000;
+    const idleMs = performance.eventLoopUtilization().idle - idle;
+    cpu = process.threadCpuUsage();
+    idle += idleMs;
+    return busyMs / Math.max(1, busyMs + idleMs);
   };
 }
 

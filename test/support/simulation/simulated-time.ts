@@ -31,6 +31,7 @@ export class SimulatedTime {
   readonly clock: Clock = {
     now: () => this.#now,
     wall: () => this.#now + this.#suspendedMs,
+    worked: () => 0,
     after: (ms, call) => {
       let pending: typeof call | undefined = call;
       this.plan(this.#now + ms, () => {
