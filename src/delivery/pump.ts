@@ -20,8 +20,11 @@ const FULL_QUEUE_PAUSE_MS = 10;
  * database's capacity. A long pause delays events that are dispatched on publishing.
  */
 const ROUND_PAUSE = { aloneFactor: 1, sharedFactor: 4, maxMs: 50 };
-/** The pause when nothing claimable can be sent at the moment, in milliseconds. */
-const BLOCKED_PAUSE_MS = 50;
+/**
+ * The pause when nothing claimable can be sent at the moment, in milliseconds. It doubles while that lasts: beside receivers that
+ * hang or fail, each claim would only read past their deliveries.
+ */
+const BLOCKED_PAUSE_MS = { min: 50, max: 400 };
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
 const POLL_MS = 250;
 
@@ -146,6 +149,7 @@ export class Pumps {
   ): Promise<PumpResult["end"]> {
     const round = new Round(this.#after);
     let began = this.#clock.now();
+    let blockedMs = BLOCKED_PAUSE_MS.min;
     for (;;) {
       if (stop.aborted) return "stopped";
       if (this.#current !== pump) return "superseded";
@@ -160,7 +164,10 @@ export class Pumps {
         if (!lingers && !(await this.#queue.expectsMore(stop))) return "done";
         await this.#rest(POLL_MS);
       } else if (more === "later") {
-        await this.#rest(BLOCKED_PAUSE_MS);
+        await this.#rest(blockedMs);
+        blockedMs = Math.min(BLOCKED_PAUSE_MS.max, 2 * blockedMs);
+      } else if (round.found > 0) {
+        blockedMs = BLOCKED_PAUSE_MS.min;
       }
       if (!round.hasEnded) continue;
       const tookMs = this.#clock.now() - began;
