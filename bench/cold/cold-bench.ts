@@ -5,8 +5,7 @@ import { createLocalAuthority } from "../../demo/certificates.ts";
 import type { Bench } from "../parts/bench.ts";
 import type { Measurement, Target } from "../parts/scenario.ts";
 import type { Host } from "../processes/receivers.ts";
-import type { ControlGroup } from "./control-group.ts";
-import { openControlGroup } from "./control-group.ts";
+import { type ControlGroup, openControlGroup } from "./control-group.ts";
 
 /** Shared parts of all measurements of a run. */
 export interface ColdBench
@@ -16,6 +15,8 @@ export interface ColdBench
   hosts: Host[];
   /** The control group of the service; undefined if this process may not create one. */
   group: ControlGroup | undefined;
+  /** The ways to fail that are measured. */
+  ways: readonly string[];
 }
 
 /** A scenario that measures the service from a cold start. */
@@ -34,7 +35,9 @@ export interface ColdScenario {
 const HOSTS = 200;
 
 /** Creates the receivers' certificates and the control group, with a folder that is removed at the end. */
-export async function openColdBench(options: Pick<Bench, "show" | "stopping">): Promise<ColdBench> {
+export async function openColdBench(
+  options: Pick<ColdBench, "show" | "stopping" | "ways">,
+): Promise<ColdBench> {
   await using stack = new AsyncDisposableStack();
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-cold-"));
   stack.defer(() => rm(folder, { recursive: true, force: true }));

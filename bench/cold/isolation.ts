@@ -11,6 +11,8 @@ const FAILURES: Record<string, ColdBehaviour> = {
   "stops-in-tls": "silent",
   drops: "drops",
 };
+/** The names of the ways. */
+export const WAYS = Object.keys(FAILURES);
 const HEALTHY: ColdBehaviour = { status: 200, delayMs: 100 };
 const FREQUENT = { DISPATCH_INTERVAL: "5s", DELIVERY_TIMEOUT: "10s" };
 const FAST_RETRIES = { ...FREQUENT, RETRY_INITIAL_DELAY: "5s", RETRY_BACKOFF_COEFFICIENT: "2" };
@@ -33,14 +35,13 @@ export const thirdHangs: ColdScenario = {
 /** Receivers beside others that fail in one of five ways, with retries. */
 export const thirdFails: ColdScenario = {
   name: "third-fails",
-  what: `70 healthy hosts beside 30 that fail, each in the same way (${Object.keys(FAILURES).join(", ")})`,
-  targets: Object.fromEntries(Object.keys(FAILURES).map((way) => [way, { atLeast: 0.8 }])),
+  what: `70 healthy hosts beside 30 that fail, each in the same way (${WAYS.join(", ")})`,
+  targets: Object.fromEntries(WAYS.map((way) => [way, { atLeast: 0.8 }])),
   async *measure(bench, pace) {
     const load = loadOf(pace, 70, 40, FAST_RETRIES);
     const alone = await runCold(bench, { ...load, what: "alone" });
     yield* rateOf("alone", load, alone);
-    for (const [way, behaviour] of Object.entries(FAILURES))
-      yield* beside(bench, load, alone, way, Array(30).fill(behaviour));
+    for (const way of bench.ways) yield* beside(bench, load, alone, way, Array(30).fill(FAILURES[way]));
   },
 };
 

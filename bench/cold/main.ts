@@ -8,12 +8,12 @@ import { toTable } from "../parts/table.ts";
 import type { BusyLoopMethods } from "../processes/busy-loop.ts";
 import { type ColdBench, type ColdScenario, openColdBench } from "./cold-bench.ts";
 import { far, farther } from "./far.ts";
-import { halfFails, thirdFails, thirdHangs } from "./isolation.ts";
+import { halfFails, thirdFails, thirdHangs, WAYS } from "./isolation.ts";
 import { waiting } from "./waiting.ts";
 
 const scenarios: readonly ColdScenario[] = [thirdHangs, thirdFails, halfFails, far, farther, waiting];
 
-const usage = `npm run bench:cold -- [NAME…] [--paces P,P] [--repeats N] [--busy-loops N] [--results FOLDER]
+const usage = `npm run bench:cold -- [NAME…] [--paces P,P] [--repeats N] [--ways W,W] [--busy-loops N]
 
 Measures the service as a user has it: npm start with default settings in an empty folder, webhooks registered over REST,
 events published over gRPC, and no warm-up. Each measurement starts a new service. A rate counts from the first request
@@ -24,6 +24,7 @@ receivers alone.
                   first event on; 1 is no limit. Defaults to 1,0.2. Other paces than 1 need permission to create a control
                   group
   --repeats N     3 unless given
+  --ways W,W      only these of third-fails: ${WAYS.join(", ")}
   --busy-loops N  that many other processes that compute all the time. Defaults to 0
   --results F     write cold.json to folder F instead of bench/results
 
@@ -36,7 +37,7 @@ async function measure(
   pace: number,
   figures: Figures,
 ): Promise<boolean> {
-  const name = `${pace} ${scenario.name}`;
+  const name = `${pace}: ${scenario.name}`;
   bench.show.step(`pace ${pace}: ${scenario.name}: ${scenario.what}`);
   try {
     for await (const measured of scenario.measure(bench, pace)) {
@@ -62,6 +63,7 @@ async function main(): Promise<number> {
       help: { type: "boolean", default: false },
       paces: { type: "string", default: "1,0.2" },
       repeats: { type: "string", default: "3" },
+      ways: { type: "string", default: WAYS.join(",") },
       "busy-loops": { type: "string", default: "0" },
       results: { type: "string", default: fileURLToPath(new URL("../results", import.meta.url)) },
     },
@@ -69,9 +71,11 @@ async function main(): Promise<number> {
   const chosen =
     positionals.length === 0 ? scenarios : scenarios.filter(({ name }) => positionals.includes(name));
   const [repeats, busyLoops] = [Number(values.repeats), Number(values["busy-loops"])];
+  const ways = values.ways.split(",");
   const wanted = values.paces.split(",").map(Number);
   const isRight =
     positionals.every((name) => scenarios.some((each) => each.name === name)) &&
+    ways.every((way) => WAYS.includes(way)) &&
     Number.isInteger(repeats) &&
     repeats > 0 &&
     Number.isInteger(busyLoops) &&
@@ -84,13 +88,17 @@ async function main(): Promise<number> {
 
   const show = createShow(process.stderr);
   const stopping = new AbortController();
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
+  for (const signal of ["SIGINT", "SIGTERM"] as const)
+    process.once(signal, () => {
+      show.step(`stopped by ${signal}`);
+      stopping.abort();
+    });
   // Also for uncaught errors: do not leave a service running.
   process.on("uncaughtException", (error) => {
     if (!stopping.signal.aborted) show.step(`stopped by an error: ${error.stack}`);
     stopping.abort();
   });
-  await using bench = await openColdBench({ show, stopping: stopping.signal });
+  await using bench = await openColdBench({ show, stopping: stopping.signal, ways });
   await using loops = new AsyncDisposableStack();
   for (let n = 0; n < busyLoops; n += 1)
     await loops.use(startChild<BusyLoopMethods>(bench, "busy-loop.ts")).call("use", { part: 1 });
@@ -100,9 +108,8 @@ async function main(): Promise<number> {
     show.step(`repeat ${repeat} of ${repeats}`);
     for (const pace of bench.group ? wanted : wanted.filter((each) => each === 1))
       for (const scenario of chosen) {
-        if (scenario.once && repeat > 1) continue;
+        if (stopping.signal.aborted || (scenario.once && repeat > 1)) continue;
         if (!(await measure(bench, scenario, pace, figures))) failures += 1;
-        if (stopping.signal.aborted) return 130;
       }
   }
   const results = figures.results();
