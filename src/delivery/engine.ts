@@ -7,10 +7,10 @@ import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { type ClaimResult, claimGroup, release } from "../db/queue/claims.ts";
+import { type ClaimResult, claimDue, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { PendingClaims } from "../db/queue/pending-claims.ts";
-import { leavePaused } from "../db/queue/retry-groups.ts";
+import { groupStatuses, leavePaused } from "../db/queue/retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
@@ -205,7 +205,7 @@ export function createDeliveryEngine(options: {
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
   /** Rows that were claimed once too often have ended instead. */
-  const counted = <T extends ClaimResult>(claim: T): T => {
+  const counted = <T extends Pick<ClaimResult, "touched" | "deliveries">>(claim: T): T => {
     countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
     return claim;
   };
@@ -235,10 +235,10 @@ export function createDeliveryEngine(options: {
     pumps,
     retries: new RetryPasses({
       clock,
-      claim: async (claimant, options) => counted(await claimGroup(db, claimant, options, webhooks)),
+      claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
       lease,
       sender,
-      statements,
+      statuses: (groups) => groupStatuses(db, groups),
       leavePaused: (runId) => leavePaused(db, runId),
     }),
     statements,

@@ -1,6 +1,5 @@
 import type { Db } from "../db/database.ts";
 import { gathering } from "../db/gathering.ts";
-import { type GroupStatus, groupStatuses } from "../db/queue/retry-groups.ts";
 import { openRuns, type Renewal, type RunWish, renewLeases } from "../db/queue/runs.ts";
 
 /** Statements that activities run when they start and end, in batches. */
@@ -8,7 +7,6 @@ export interface GatheredStatements {
   /** Returns the id of the run's row. */
   openRun(wish: RunWish): Promise<number>;
   renewLease(renewal: Renewal): Promise<void>;
-  groupStatus(runId: number, group: number): Promise<GroupStatus>;
 }
 
 /**
@@ -27,13 +25,5 @@ export function gatherStatements(db: Db): GatheredStatements {
     await renewLeases(db, renewals);
     return renewals.map(() => undefined);
   }, GROUPS);
-  const status = gathering(
-    (groups: readonly { runId: number; group: number }[]) => groupStatuses(db, groups),
-    GROUPS,
-  );
-  return {
-    openRun,
-    renewLease,
-    groupStatus: (runId, group) => status({ runId, group }),
-  };
+  return { openRun, renewLease };
 }

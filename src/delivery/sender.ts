@@ -128,20 +128,6 @@ export class Sender {
     return this.#scheduler.hasSendable(kind, deliveries);
   }
 
-  /**
-   * Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays.
-   *
-   * @param hosts all hosts of its deliveries
-   */
-  hasSendable(kind: Kind, owner: Owner, hosts: Iterable<string>, deliveries: number): boolean {
-    let sendable = 0;
-    for (const task of this.#scheduler.sendable(kind, hosts)) {
-      if (task.owner === owner) sendable += 1;
-      if (sendable > deliveries) return true;
-    }
-    return false;
-  }
-
   /** Deliveries that are being sent, or wait for their connection. */
   get inFlight(): number {
     return this.#scheduler.inFlight;

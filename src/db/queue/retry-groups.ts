@@ -15,9 +15,11 @@ const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
 
 /**
  * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
- * circuit breaker. `probe_attempts` lets it through for one attempt only.
+ * circuit breaker. `probe_attempts` lets it through for one attempt only. With "or", the planner would take the condition for a rare
+ * one, and sort all retries of the webhook.
  */
-export const MAY_RETRY = "(w.paused is null or (t.id = w.test_delivery and t.attempts = w.probe_attempts))";
+export const MAY_RETRY =
+  "case when w.paused is null then true else t.id = w.test_delivery and t.attempts = w.probe_attempts end";
 /** The condition that some retries of webhook `w` may be sent. */
 export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
 
@@ -92,7 +94,7 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
   return count(
     db,
     `update retries t set run_id = null from webhooks w
-      where t.run_id = :runId::int and w.id = t.webhook_id and (${MAY_RETRY} is not true or w.deleted is not null)`,
+      where t.run_id = :runId::int and w.id = t.webhook_id and ((${MAY_RETRY}) is not true or w.deleted is not null)`,
     { runId },
   );
 }

@@ -92,14 +92,6 @@ export class Scheduler<T extends Task> {
     return this.hosts.of(host).isSlow ? "slow" : "usual";
   }
 
-  /**
-   * The queued tasks of a kind to some hosts that are sendable: they wait for nothing but the limits of hosts that are not slow.
-   */
-  *sendable(kind: Kind, hosts: Iterable<string>): Iterable<T> {
-    const lane = this.#lanes[kind];
-    for (const queue of this.#sendableQueues(lane, hosts)) yield* lane.tasksOf(queue);
-  }
-
   /** Whether more than the given number of queued tasks of a kind are sendable. */
   hasSendable(kind: Kind, tasks: number): boolean {
     const lane = this.#lanes[kind];

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { claimGroup } from "../../../src/db/queue/claims.ts";
+import { claimDue } from "../../../src/db/queue/claims.ts";
 import { adoptRetries, assignGroups, groupStatuses, MAX_GROUPS } from "../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import {
   claim,
+  claimFirstGroup,
   claimRetries,
   failFirst,
   freshClaimant,
@@ -79,10 +80,26 @@ describe("a retry group", () => {
   test("is claimed from fairly between its webhooks, and not at all from those that are left out", async () => {
     const { ids, claimant } = await failing(40, 2, 40);
     const [large, small, full] = ids as [bigint, bigint, bigint];
-    const claimed = await claimGroup(db, claimant, { group: 1, limit: 10, excluded: [full] });
+    const claimed = await claimFirstGroup(db, claimant, { limit: 10, excluded: [full] });
     const share = (id: bigint) => claimed.deliveries.filter(({ webhook }) => webhook.id === id).length;
     expect([large, small, full].map(share)).toEqual([5, 2, 0]);
-    expect(claimed.limited).toBe(false);
+    expect(claimed.limited).toEqual([]);
+  });
+
+  test("shares a claim with others, of other runs too: a webhook in both has one rate limit", async () => {
+    const { ids, claimant } = await failing(3, 3);
+    const [limited, free] = ids as [bigint, bigint];
+    await queueEvents(db, ids, 3);
+    const later = await failFirst(db, { ...claimant, runId: (await freshClaimant(db)).runId });
+    await db("run_groups").where({ run_id: later.runId, webhook_id: free }).update({ group_number: 2 });
+    const tokens = { rate_limit: 1_000, rate_tokens: 4, rate_at: db.raw("now() + interval '30 seconds'") };
+    await db("webhooks").where({ id: limited }).update(tokens);
+    const keys = [claimant, later].map(({ runId }) => ({ runId, group: 1 }));
+    const claimed = await claimDue(db, claimant.workerId, { groups: keys, limit: 100, excluded: [] });
+    const found = Map.groupBy(claimed.deliveries, ({ webhook }) => webhook.id);
+    expect(found.get(limited)).toHaveLength(4);
+    expect(found.get(free)?.map(({ runId, group }) => ({ runId, group }))).toEqual(Array(3).fill(keys[0]));
+    expect(claimed.limited).toEqual(keys);
   });
 
   test("belongs to one failing webhook; of more than 200 those with few deliveries share, by address", async () => {
