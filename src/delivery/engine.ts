@@ -28,7 +28,6 @@ import { UnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { EventContents } from "./event-contents.ts";
-import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
@@ -63,7 +62,6 @@ export interface DeliveryEngine {
   log: Logger;
   pumps: Pumps;
   retries: RetryPasses;
-  statements: GatheredStatements;
   lease: WorkerLease;
   timeoutMs: number;
   /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
@@ -148,7 +146,6 @@ export function createDeliveryEngine(options: {
       .finally(() => noting.delete(noted));
     noting.add(noted);
   }
-  const statements = gatherStatements(db);
   const watch = new WebhookWatch({
     clock,
     log,
@@ -241,7 +238,6 @@ export function createDeliveryEngine(options: {
       statuses: (groups) => groupStatuses(db, groups),
       leavePaused: (runId) => leavePaused(db, runId),
     }),
-    statements,
     lease,
     timeoutMs,
     maxPending: delivery.maxPendingPerWebhook,

@@ -187,7 +187,9 @@ export class RetryPasses {
       revision,
     );
     if (touched === limit || now < this.#nextStatus) return;
-    const idle = passes.filter((pass) => pass.open === 0 && !limited.has(nameOf(pass.key)));
+    // With a rate limit, some are due.
+    const isIdle = (pass: Pass) => now > pass.horizon || !limited.has(nameOf(pass.key));
+    const idle = passes.filter((pass) => pass.open === 0 && isIdle(pass));
     if (idle.length > 0) await this.#end(idle);
   }
 
