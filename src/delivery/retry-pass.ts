@@ -1,6 +1,7 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedRetry, claimDue, GroupKey, RetryClaim } from "../db/queue/claims.ts";
+import { failureInWords } from "../db/queue/results.ts";
 import type { GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
@@ -311,9 +312,7 @@ class Pass implements Owner {
   recorded(...[delivery, outcome, state]: Parameters<Owner["recorded"]>): void {
     countIn(this.counts, state);
     if (!outcome.delivered) {
-      const { host } = delivery.webhook.target;
-      const { status, error } = outcome;
-      this.lastFailure = `${[status, error].filter((each) => each !== null).join(", ")} from ${host}`;
+      this.lastFailure = `${failureInWords(outcome)} from ${delivery.webhook.target.host}`;
     }
     this.returned();
   }
