@@ -49,11 +49,15 @@ export class ScheduledRetries extends RetryTable {
     const taken = new Map(
       [...run.groups].map(([group, [first]]) => [group, (first as Waiting).of.webhook.target.host]),
     );
-    for (const [{ waiting }, group] of chooseGroups(fresh, taken)) {
+    for (const [{ waiting }, group] of chooseGroups(fresh, taken, this.#failingRuns)) {
       waiting.group = group;
       run.groups.set(group, [...(run.groups.get(group) ?? []), waiting]);
     }
     return [...run.groups.keys()].filter((group) => this.status(runId, group).open > 0);
+  }
+
+  get #failingRuns(): number {
+    return [...this.runs.values()].filter(({ groups }) => groups.size > 0).length || 1;
   }
 
   /** Closes a run without open deliveries. @returns whether it is closed */

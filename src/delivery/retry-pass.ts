@@ -68,7 +68,8 @@ export class RetryPasses {
   #isRunning = false;
   /** Ends the claim in progress when no pass needs it. */
   #claiming = new AbortController();
-  #claimedAt = Number.NEGATIVE_INFINITY;
+  /** The earliest times of the next claim and query of the status. */
+  #nextClaim = Number.NEGATIVE_INFINITY;
   #nextStatus = Number.NEGATIVE_INFINITY;
   /** Whether the last claim that found retries found many. */
   #isBusy = false;
@@ -97,7 +98,7 @@ export class RetryPasses {
     const now = clock.now();
     const pass: Pass = new Pass({ runId, group }, () => this.#returned(pass));
     pass.pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
-    pass.claimAt = Math.max(now, this.#claimedAt + pass.pauseMs);
+    pass.claimAt = now;
     pass.horizon = now + horizonMs;
     pass.until = now + forMs;
     report(pass.counts);
@@ -135,13 +136,15 @@ export class RetryPasses {
       const claiming = passes.filter(({ hasLeft, claimAt }) => !hasLeft && claimAt <= now);
       if (left.length > 0) {
         await this.#end(left);
-      } else if (claiming.length === 0) {
+      } else if (claiming.length === 0 || now < this.#nextClaim) {
         const next = passes.map(({ hasLeft, claimAt, until }) =>
-          hasLeft ? now + PAUSE_MS.max : Math.min(claimAt, until),
+          hasLeft ? now + PAUSE_MS.max : Math.min(Math.max(claimAt, this.#nextClaim), until),
         );
         // If a webhook had none queued until the end of a pause, its first attempts would take the turns of due retries.
-        if (await this.#rest(Math.min(...next) - now, this.#isBusy ? this.#open >> 1 : -1))
+        if (await this.#rest(Math.min(...next) - now, this.#isBusy ? this.#open >> 1 : -1)) {
+          this.#nextClaim = now;
           for (const pass of passes) if (pass.open > 0) pass.claimAt = now;
+        }
       } else if (sender.room === 0 || sender.hasWaiting("retry", MAX_QUEUED)) {
         await this.#rest(PAUSE_MS.min, this.#open >> 1);
       } else {
@@ -176,13 +179,14 @@ export class RetryPasses {
     const { touched, deliveries } = claimed;
     if (touched > 0) this.#isBusy = touched >= MIN_BUSY;
     const now = clock.now();
-    this.#claimedAt = now;
-    const costMs = touched >= MIN_BUSY ? 0 : pauseAfter(now - began);
     const limited = new Set(claimed.limited.map(nameOf));
     for (const pass of passes) {
       const pauseMs = limited.has(nameOf(pass.key)) ? RATE_LIMIT_PAUSE_MS : pass.pauseMs;
-      pass.claimAt = touched === limit ? now : now + Math.max(pauseMs, costMs);
+      pass.claimAt = touched === limit ? now : now + pauseMs;
     }
+    const costMs = touched >= MIN_BUSY ? 0 : pauseAfter(now - began);
+    // Passes that begin later join the next claim.
+    this.#nextClaim = Math.max(now + costMs, Math.min(...passes.map(({ claimAt }) => claimAt)));
     await this.#take(
       Map.groupBy(deliveries, (delivery) => byGroup.get(nameOf(delivery)) as Pass),
       revision,

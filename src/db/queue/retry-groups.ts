@@ -3,13 +3,18 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { failureInWords } from "./results.ts";
 
-/** The number of failing webhooks of a run with a group each: those with the most deliveries when they first fail. */
+/**
+ * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
+ * deliveries when they first fail. Each group is an activity, which costs more than a delivery, so that runs divide the numbers: one
+ * run may wait for retries for an hour, while many others begin.
+ */
 const OWN_GROUPS = 20;
-/** The number of hosts whose other failing webhooks share a group: those with the most deliveries. */
 const HOST_GROUPS = 20;
+/** The number of each kind that a run has at least. */
+const MIN_GROUPS = 2;
 /** The group of all others. */
 const REST = OWN_GROUPS + HOST_GROUPS + 1;
-/** The maximum number of retry groups of a run. Each is an activity, which costs more than a delivery. Releases before had up to 200. */
+/** The maximum number of retry groups of a run. Earlier releases had up to 200. */
 export const MAX_GROUPS = REST;
 /**
  * The time from which a row of `retries t` can be sent: when it is due and the lease of its claim, if any, has
@@ -43,7 +48,7 @@ export interface FailingWebhook {
 }
 
 /** The maximum number of retries that a run adopts in one step. */
-const MAX_ADOPTED_PER_STEP = 10_000;
+export const MAX_ADOPTED_PER_STEP = 10_000;
 
 const adoptable = (ofRun: string) => `
   select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
@@ -113,7 +118,9 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
   const failing = await listFailing(db, runId);
   const fresh = failing.filter(({ group }) => group === null);
   const groups =
-    fresh.length > 0 ? chooseGroups(fresh, await listTaken(db, runId)) : new Map<unknown, number>();
+    fresh.length > 0
+      ? chooseGroups(fresh, await listTaken(db, runId), await countRuns(db, runId))
+      : new Map<unknown, number>();
   if (fresh.length > 0) {
     const inserted = await count(
       db,
@@ -171,18 +178,33 @@ async function listTaken(db: Db, runId: number): Promise<Map<number, string>> {
   return new Map(taken.map(({ group, targetUrl }) => [group, new URL(targetUrl).host]));
 }
 
+/** The number of open runs with failing webhooks, this one included. */
+async function countRuns(db: Db, runId: number): Promise<number> {
+  const open = await rows(
+    db,
+    `select from runs r where r.closed is null and r.id <> :runId::int
+      and exists (select from run_groups g where g.run_id = r.id)`,
+    { runId },
+  );
+  return open.length + 1;
+}
+
 /**
  * Chooses groups for webhooks without one: an own one for those with the most deliveries, one per host for the others, as long as there
  * are numbers left, and the last one for the rest.
  *
  * @param taken the hosts of the groups that have webhooks
+ * @param runs the number of runs that divide the numbers
  */
 export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries">>(
   fresh: readonly T[],
   taken: ReadonlyMap<number, string>,
+  runs: number,
 ): Map<T, number> {
   const free = (from: number, groups: number) =>
-    Array.from({ length: groups }, (_, n) => from + n).filter((group) => !taken.has(group));
+    Array.from({ length: Math.max(MIN_GROUPS, Math.floor(groups / runs)) }, (_, n) => from + n).filter(
+      (group) => !taken.has(group),
+    );
   const own = free(1, OWN_GROUPS);
   const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
   const byHost = new Map<string, number>();

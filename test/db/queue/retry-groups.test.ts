@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Db } from "../../../src/db/database.ts";
 import { claimDue } from "../../../src/db/queue/claims.ts";
 import {
   adoptRetries,
@@ -8,6 +9,7 @@ import {
   MAX_GROUPS,
 } from "../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
+import { undone } from "../explained.ts";
 import {
   claim,
   claimFirstGroup,
@@ -147,6 +149,17 @@ describe("a retry group", () => {
       ...Array.from({ length: 20 }, (_, n) => n + 1).filter((group) => group !== 5),
       22,
     ]);
+  });
+
+  test("is one of fewer while other runs have failing webhooks too", async () => {
+    const other = await failing(1);
+    await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 30, events: 1 });
+    const { runId } = await failMany();
+    const groups = async (trx: Db) =>
+      new Set((await assignGroups(trx, runId)).map(({ group }) => group)).size;
+    await undone(db, async (trx) => expect(await groups(trx)).toBe(11));
+    await db("runs").where({ id: other.claimant.runId }).update({ closed: new Date() });
+    expect(await groups(db)).toBe(21);
   });
 
   test("tells the last error of the webhook with the most deliveries", async () => {
