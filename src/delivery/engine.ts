@@ -66,6 +66,8 @@ export interface DeliveryEngine {
   timeoutMs: number;
   /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
   maxPending: number;
+  /** The known revision of the webhooks, which each change by a user raises. */
+  revision(): bigint;
   /** Aborted on shutdown: from then on nothing is claimed or sent. */
   stopping: AbortSignal;
   instruments: DeliveryInstruments;
@@ -241,6 +243,7 @@ export function createDeliveryEngine(options: {
     lease,
     timeoutMs,
     maxPending: delivery.maxPendingPerWebhook,
+    revision: () => watch.revision,
     stopping,
     instruments,
     async close() {

@@ -5,7 +5,7 @@ import type { DispatchInput } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
+import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
@@ -19,6 +19,12 @@ const STOPPED_RETRY_DELAY_MS = 1_000;
 const MIN_EARLIER_MS = 5_000;
 /** The age of a run up to which its workflow waits, in milliseconds. Each time adds some events to the history. */
 const MAX_WAKING_MS = 600_000;
+
+/**
+ * The interval between adoptions of a process without a reason, in milliseconds: that in which runs ask, of which one alone adopts.
+ * Retries may become adoptable in other processes, by a circuit breaker that lets a probe through, or by time.
+ */
+const ADOPT_MS = { min: 1_000, max: 15_000 };
 
 /** Times of the activities, in milliseconds. */
 export interface ActivityTiming extends Pick<DispatchInput, "retryInitialDelayMs" | "pumpMs"> {
@@ -49,13 +55,35 @@ export function createActivities(
     return untilAnswered(() => isYoungerThan(db, runId, Math.min(lingerMs, MAX_WAKING_MS)));
   }
 
+  const adoptMs = Math.min(ADOPT_MS.max, Math.max(ADOPT_MS.min, retryInitialDelayMs));
+  /** The latest run that has adopted retries, when, and the revision of the webhooks before. */
+  let adopted = { runId: 0, at: Number.NEGATIVE_INFINITY, revision: engine.revision() };
+
+  /** Adopts retries if this is a run's first request, if a user has changed a webhook, or if the last adoption was long ago. */
+  async function adopt(runId: number): Promise<void> {
+    const revision = engine.revision();
+    const at = performance.now();
+    const waitMs = revision === adopted.revision ? adoptMs : ADOPT_MS.min;
+    if (runId <= adopted.runId && at < adopted.at + waitMs) return;
+    adopted = { runId: Math.max(runId, adopted.runId), at, revision };
+    const retries = await untilAnswered(() => adoptRetries(db, runId));
+    if (retries >= MAX_ADOPTED_PER_STEP) expectMore();
+  }
+
+  /** Lets the next request adopt. */
+  function expectMore(): void {
+    adopted.at = Number.NEGATIVE_INFINITY;
+  }
+
   return {
     deliverPending({ lingers, forMs, ...key }) {
       return alive.onRun(key, async (run) => {
         const ended = await untilAnswered(() => closeExpiredRuns(db));
-        if (ended > 0) engine.instruments.leasesExpired.add(ended, { holder: "run" });
-        if (ended > 0)
+        if (ended > 0) {
+          expectMore();
+          engine.instruments.leasesExpired.add(ended, { holder: "run" });
           engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
+        }
         const result = await engine.pumps.run(run.id, { lingers, forMs }, stop(), run.report);
         return { ...result, summary: countsInWords(result) };
       });
@@ -64,7 +92,7 @@ export function createActivities(
     listUndelivered(key) {
       return alive.onRun(key, async (run) => {
         await untilAnswered(() => leavePaused(db, run.id));
-        await untilAnswered(() => adoptRetries(db, run.id));
+        await adopt(run.id);
         const failing = await untilAnswered(() => assignGroups(db, run.id));
         await engine.lease.start();
         const workers = await untilAnswered(() => listLiveWorkers(db));
@@ -105,6 +133,7 @@ export function createActivities(
       return alive.onRun(key, async ({ id }) => {
         const close = abandon ? abandonRun : closeRun;
         const { open: left, ...totals } = await untilAnswered(() => close(db, id));
+        if (abandon) expectMore();
         if (left === 0 && totals.sent > 0) {
           const { sent: attempts, delivered, failed, putBack } = totals;
           const retried = attempts - delivered - failed;
