@@ -28,10 +28,6 @@ export interface AttemptResult {
   retryAfterMs: number | null;
 }
 
-/** What a failed attempt got, for users: `503`, `410, webhook disabled`, `no response within 15 s`. */
-export const failureInWords = ({ status, error }: Pick<AttemptResult, "status" | "error">) =>
-  [status, error].filter((each) => each !== null).join(", ");
-
 /** The state of a delivery after a recorded attempt. */
 export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
 

@@ -1,7 +1,6 @@
 import { plainArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { failureInWords } from "./results.ts";
 
 /**
  * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
@@ -30,6 +29,10 @@ export const MAY_RETRY =
   "case when w.paused is null then true else t.id = w.test_delivery and t.attempts = w.probe_attempts end";
 /** The condition that some retries of webhook `w` may be sent. */
 export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
+
+/** What a failed attempt got, for users: `503`, `410, webhook disabled`, `no response within 15 s`. */
+export const failureInWords = ({ status, error }: { status: number | null; error: string | null }) =>
+  [status, error].filter((each) => each !== null).join(", ");
 
 /** A failing webhook within a run. */
 export interface FailingWebhook {
