@@ -52,7 +52,7 @@ export interface RunClosing {
 /** A retry group. */
 export interface RetryGroup {
   group: number;
-  /** `webhook 12, shop.example, 4 deliveries`. */
+  /** `webhook 12, shop.example, 4 deliveries, last: 503`. */
   summary: string;
   /** The delay until it is due, in milliseconds. */
   delayMs: number;

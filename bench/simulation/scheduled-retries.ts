@@ -1,11 +1,8 @@
-import { MAX_GROUPS } from "../../src/db/queue/retry-groups.ts";
+import { chooseGroups } from "../../src/db/queue/retry-groups.ts";
 import type { Rows } from "../../test/support/simulation/queue-table.ts";
 import type { Behaviour } from "../../test/support/simulation/receivers.ts";
 import { RetryTable, type Waiting } from "../../test/support/simulation/retry-table.ts";
 
-/** Groups with one webhook each if more webhooks fail than there are groups, as in `assignGroups`. */
-const OWN_GROUPS = 150;
-const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
 /** The run id of rows of closed runs until another run adopts them. */
 const NO_RUN = 0;
 /** A run adopts retries due within this time, in milliseconds. */
@@ -48,24 +45,19 @@ export class ScheduledRetries extends RetryTable {
     const run = this.run(runId);
     const fresh = [...run.webhooks.values()]
       .filter((waiting) => waiting.group === 0 && openOf(waiting) > 0)
-      .sort((one, other) => openOf(other) - openOf(one) || one.of.number - other.of.number);
-    const taken = Math.max(0, ...run.groups.keys());
-    const all = fresh.reduce((sum, waiting) => sum + openOf(waiting), 0);
-    const isLarge = (waiting: Waiting, n: number) => n < OWN_GROUPS && openOf(waiting) * MAX_GROUPS >= all;
-    const small = fresh
-      .filter((waiting, n) => !isLarge(waiting, n))
-      .sort((one, other) => (urlOf(one) < urlOf(other) ? -1 : 1));
-    const sharedGroup = new Map(
-      small.map((waiting, n) => [waiting, OWN_GROUPS + 1 + Math.floor((n * SHARED_GROUPS) / small.length)]),
+      .map((waiting) => ({ waiting, host: waiting.of.webhook.target.host, deliveries: openOf(waiting) }));
+    const taken = new Map(
+      [...run.groups].map(([group, [first]]) => [group, (first as Waiting).of.webhook.target.host]),
     );
-    fresh.forEach((waiting, n) => {
-      const fits = fresh.length <= MAX_GROUPS - taken;
-      waiting.group = fits ? taken + n + 1 : (sharedGroup.get(waiting) ?? ((taken + n) % OWN_GROUPS) + 1);
-      const group = run.groups.get(waiting.group);
-      if (group) group.push(waiting);
-      else run.groups.set(waiting.group, [waiting]);
-    });
+    for (const [{ waiting }, group] of chooseGroups(fresh, taken, this.#failingRuns)) {
+      waiting.group = group;
+      run.groups.set(group, [...(run.groups.get(group) ?? []), waiting]);
+    }
     return [...run.groups.keys()].filter((group) => this.status(runId, group).open > 0);
+  }
+
+  get #failingRuns(): number {
+    return [...this.runs.values()].filter(({ groups }) => groups.size > 0).length || 1;
   }
 
   /** Closes a run without open deliveries. @returns whether it is closed */
@@ -83,9 +75,4 @@ export class ScheduledRetries extends RetryTable {
 
 function openOf({ claimed, free }: Waiting): number {
   return free.reduce((sum, { size }) => sum + size, claimed);
-}
-
-function urlOf({ of }: Waiting): string {
-  const { origin, path } = of.webhook.target;
-  return origin + path;
 }

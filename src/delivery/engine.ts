@@ -7,10 +7,10 @@ import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { type ClaimResult, claimGroup, release } from "../db/queue/claims.ts";
+import { type ClaimResult, claimDue, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { PendingClaims } from "../db/queue/pending-claims.ts";
-import { leavePaused } from "../db/queue/retry-groups.ts";
+import { groupStatuses, leavePaused } from "../db/queue/retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
@@ -28,7 +28,6 @@ import { UnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { EventContents } from "./event-contents.ts";
-import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
@@ -63,11 +62,12 @@ export interface DeliveryEngine {
   log: Logger;
   pumps: Pumps;
   retries: RetryPasses;
-  statements: GatheredStatements;
   lease: WorkerLease;
   timeoutMs: number;
   /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
   maxPending: number;
+  /** The known revision of the webhooks, which each change by a user raises. */
+  revision(): bigint;
   /** Aborted on shutdown: from then on nothing is claimed or sent. */
   stopping: AbortSignal;
   instruments: DeliveryInstruments;
@@ -148,7 +148,6 @@ export function createDeliveryEngine(options: {
       .finally(() => noting.delete(noted));
     noting.add(noted);
   }
-  const statements = gatherStatements(db);
   const watch = new WebhookWatch({
     clock,
     log,
@@ -205,7 +204,7 @@ export function createDeliveryEngine(options: {
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
   /** Rows that were claimed once too often have ended instead. */
-  const counted = <T extends ClaimResult>(claim: T): T => {
+  const counted = <T extends Pick<ClaimResult, "touched" | "deliveries">>(claim: T): T => {
     countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
     return claim;
   };
@@ -235,16 +234,16 @@ export function createDeliveryEngine(options: {
     pumps,
     retries: new RetryPasses({
       clock,
-      claim: async (claimant, options) => counted(await claimGroup(db, claimant, options, webhooks)),
+      claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
       lease,
       sender,
-      statements,
+      statuses: (groups) => groupStatuses(db, groups),
       leavePaused: (runId) => leavePaused(db, runId),
     }),
-    statements,
     lease,
     timeoutMs,
     maxPending: delivery.maxPendingPerWebhook,
+    revision: () => watch.revision,
     stopping,
     instruments,
     async close() {

@@ -1,15 +1,15 @@
 import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { Activities } from "../../workflows/activities.ts";
 import { countsInWords } from "../../workflows/counts-in-words.ts";
-import type { DispatchInput, RunKey } from "../../workflows/dispatch-input.ts";
+import type { DispatchInput } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
+import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import { keepAlive, withHeartbeats } from "./keep-alive.ts";
+import type { KeepAlive } from "./keep-alive.ts";
 import { MAX_HELD_BACK, summariseGroups, summariseHeldBack, summarisePass } from "./summaries.ts";
 
 /** The delay before another worker retries a stopped pass, in milliseconds. */
@@ -20,9 +20,14 @@ const MIN_EARLIER_MS = 5_000;
 /** The age of a run up to which its workflow waits, in milliseconds. Each time adds some events to the history. */
 const MAX_WAKING_MS = 600_000;
 
+/**
+ * The interval between adoptions of a process without a reason, in milliseconds: that in which runs ask, of which one alone adopts.
+ * Retries may become adoptable in other processes, by a circuit breaker that lets a probe through, or by time.
+ */
+const ADOPT_MS = { min: 1_000, max: 15_000 };
+
 /** Times of the activities, in milliseconds. */
-export interface ActivityTiming
-  extends Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "pumpMs"> {
+export interface ActivityTiming extends Pick<DispatchInput, "retryInitialDelayMs" | "pumpMs"> {
   /** The time from a run's start in which its pumps wait for events; 0 if they do not linger. */
   lingerMs: number;
 }
@@ -30,23 +35,16 @@ export interface ActivityTiming
 /** Creates the activities of a process on its delivery engine. */
 export function createActivities(
   engine: DeliveryEngine,
-  timing: ActivityTiming,
+  { retryInitialDelayMs, pumpMs, lingerMs }: ActivityTiming,
+  alive: KeepAlive,
 ): Omit<Activities, "deleteExpired" | "readSearchable" | "replay" | "pauseReplay"> {
-  const { db, statements, stopping } = engine;
-  const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs, lingerMs } = timing;
-  /** The margin of the lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */
-  const leaseMargin = 3 * heartbeatTimeoutMs + 30_000;
-  const renewEveryMs = heartbeatTimeoutMs / 4;
+  const { db, stopping } = engine;
   // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt
   // per delivery.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
-  /** Returns the id of the run's row. */
-  function open({ firstRunId }: RunKey, leaseMs: number): Promise<number> {
-    const { workflowExecution } = Context.current().info;
-    const { workflowId } = workflowExecution as { workflowId: string };
-    return untilAnswered(() => statements.openRun({ workflowId, firstRunId, leaseMs }));
-  }
+  /** Aborts when the process stops, or the activity is cancelled, also if Temporal has given it to another worker. */
+  const stop = () => AbortSignal.any([stopping, Context.current().cancellationSignal]);
 
   /**
    * Whether another delivery of the run may fail, and be due, before a pass that begins so much later. The workflow then waits for
@@ -57,62 +55,65 @@ export function createActivities(
     return untilAnswered(() => isYoungerThan(db, runId, Math.min(lingerMs, MAX_WAKING_MS)));
   }
 
+  const adoptMs = Math.min(ADOPT_MS.max, Math.max(ADOPT_MS.min, retryInitialDelayMs));
+  /** The latest run that has adopted retries, when, and the revision of the webhooks before. */
+  let adopted = { runId: 0, at: Number.NEGATIVE_INFINITY, revision: engine.revision() };
+
+  /** Adopts retries if this is a run's first request, if a user has changed a webhook, or if the last adoption was long ago. */
+  async function adopt(runId: number): Promise<void> {
+    const revision = engine.revision();
+    const at = performance.now();
+    const waitMs = revision === adopted.revision ? adoptMs : ADOPT_MS.min;
+    if (runId <= adopted.runId && at < adopted.at + waitMs) return;
+    adopted = { runId: Math.max(runId, adopted.runId), at, revision };
+    const retries = await untilAnswered(() => adoptRetries(db, runId));
+    if (retries >= MAX_ADOPTED_PER_STEP) expectMore();
+  }
+
+  /** Lets the next request adopt. */
+  function expectMore(): void {
+    adopted.at = Number.NEGATIVE_INFINITY;
+  }
+
   return {
-    deliverPending({ lingers, forMs, ...run }) {
-      return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
-        const runId = await open(run, leaseMargin);
+    deliverPending({ lingers, forMs, ...key }) {
+      return alive.onRun(key, async (run) => {
         const ended = await untilAnswered(() => closeExpiredRuns(db));
-        if (ended > 0) engine.instruments.leasesExpired.add(ended, { holder: "run" });
-        if (ended > 0)
+        if (ended > 0) {
+          expectMore();
+          engine.instruments.leasesExpired.add(ended, { holder: "run" });
           engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
-        const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>
-          engine.pumps.run(runId, { lingers, forMs }, AbortSignal.any([stopping, cancelled]), (counts) => {
-            report(counts);
-            tell(counts);
-          }),
-        );
+        }
+        const result = await engine.pumps.run(run.id, { lingers, forMs }, stop(), run.report);
         return { ...result, summary: countsInWords(result) };
       });
     },
 
-    listUndelivered(run) {
-      return withHeartbeats(heartbeatTimeoutMs, async () => {
-        const runId = await open(run, leaseMargin);
-        await untilAnswered(() => leavePaused(db, runId));
-        await untilAnswered(() => adoptRetries(db, runId));
-        const failing = await untilAnswered(() => assignGroups(db, runId));
+    listUndelivered(key) {
+      return alive.onRun(key, async (run) => {
+        await untilAnswered(() => leavePaused(db, run.id));
+        await adopt(run.id);
+        const failing = await untilAnswered(() => assignGroups(db, run.id));
         await engine.lease.start();
         const workers = await untilAnswered(() => listLiveWorkers(db));
         const heldBack = await untilAnswered(() => listHeldBack(db, MAX_HELD_BACK));
         const list = { ...summariseGroups(failing), workers, ...summariseHeldBack(heldBack) };
-        const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
-        await untilAnswered(() => statements.renewLease({ runId, leaseMs: longest + leaseMargin }));
+        run.keepFor(Math.max(0, ...list.groups.map(({ delayMs }) => delayMs)) + alive.leaseMs);
         return list;
       });
     },
 
-    retryDeliveries({ group, of: _, ...run }) {
-      return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
-        const runId = await open(run, leaseMargin);
-        const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>
-          engine.retries.run(
-            { runId, group },
-            passOptions,
-            AbortSignal.any([stopping, cancelled]),
-            (counts) => {
-              report(counts);
-              tell(counts);
-            },
-          ),
-        );
+    retryDeliveries({ group, of: _, ...key }) {
+      return alive.onRun(key, async (run) => {
+        const result = await engine.retries.run({ runId: run.id, group }, passOptions, stop(), run.report);
         const { status, complete, lastFailure: _, ...counts } = result;
         if (status.open > 0) {
           const delayMs = Math.max(complete ? 1 : STOPPED_RETRY_DELAY_MS, status.delayMs);
-          await untilAnswered(() => statements.renewLease({ runId, leaseMs: delayMs + leaseMargin }));
+          run.keepFor(delayMs + alive.leaseMs);
           throw ApplicationFailure.create({
             type: UNDELIVERED,
             message: summarisePass(result),
-            nonRetryable: await mayBeWoken(runId, delayMs),
+            nonRetryable: await mayBeWoken(run.id, delayMs),
             nextRetryDelay: delayMs,
             details: [{ delayMs }],
           });
@@ -128,12 +129,11 @@ export function createActivities(
       });
     },
 
-    closeRun({ abandon = false, ...run }) {
-      return withHeartbeats(heartbeatTimeoutMs, async () => {
-        const runId = await open(run, leaseMargin);
-        const { open: left, ...totals } = await untilAnswered(() =>
-          (abandon ? abandonRun : closeRun)(db, runId),
-        );
+    closeRun({ abandon = false, ...key }) {
+      return alive.onRun(key, async ({ id }) => {
+        const close = abandon ? abandonRun : closeRun;
+        const { open: left, ...totals } = await untilAnswered(() => close(db, id));
+        if (abandon) expectMore();
         if (left === 0 && totals.sent > 0) {
           const { sent: attempts, delivered, failed, putBack } = totals;
           const retried = attempts - delivered - failed;

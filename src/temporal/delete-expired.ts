@@ -8,7 +8,7 @@ import { deleteOldReplays } from "../db/replays/replays.ts";
 import { forgetExpiredSecrets } from "../db/webhooks/webhook-secrets.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { countFailed } from "../metrics/instruments.ts";
-import { withHeartbeats } from "./keep-alive.ts";
+import type { KeepAlive } from "./keep-alive.ts";
 
 /**
  * Creates the retention activity. It creates the partitions of the coming week, applies the retention step by step
@@ -16,10 +16,11 @@ import { withHeartbeats } from "./keep-alive.ts";
  */
 export function createDeleteExpired(
   { db, directDb, stopping, instruments }: DeliveryEngine,
-  { retentionDays, payloadRetentionDays, auditRetentionDays, heartbeatTimeoutMs }: DispatchConfig,
+  { retentionDays, payloadRetentionDays, auditRetentionDays }: DispatchConfig,
+  alive: KeepAlive,
 ) {
   return (): Promise<{ summary: string }> =>
-    withHeartbeats(heartbeatTimeoutMs, async (tell) => {
+    alive.heartbeats(async (tell) => {
       const { cancellationSignal: signal } = Context.current();
       const stop = AbortSignal.any([stopping, signal]);
       await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });

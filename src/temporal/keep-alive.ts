@@ -1,75 +1,191 @@
 import { Context } from "@temporalio/activity";
+import type { Logger } from "pino";
 import type { AttemptCounts } from "../../workflows/activities.ts";
+import type { RunKey } from "../../workflows/dispatch-input.ts";
+import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
-import type { DeliveryEngine } from "../delivery/engine.ts";
+import { gathering } from "../db/gathering.ts";
+import { openRuns, type Renewal, type RunTotals, type RunWish, renewLeases } from "../db/queue/runs.ts";
 import { noCounts } from "../delivery/recorder.ts";
 
-/** Called at the start with the counts, which are updated in place. */
-export type Report = (counts: Readonly<AttemptCounts>) => void;
+/** Batch limits. One statement of each kind runs at a time: statements of one run lock the same row. */
+const BATCH = { most: 500, atOnce: 1 };
+/** The number of heartbeats and renewals of leases within HEARTBEAT_TIMEOUT. */
+const TICKS_PER_TIMEOUT = 4;
+/** The time added to a lease that is renewed because the run waits, in milliseconds, so that the next waits need no renewal. */
+const SPARE_LEASE_MS = 30_000;
+
+/** The run of an activity. */
+export interface WorkingRun {
+  /** The id of its row. */
+  readonly id: number;
+  /** Sets the counts of the activity, which are updated in place. They are added to the run's totals. */
+  report(counts: Readonly<AttemptCounts>): void;
+  /** Keeps the run's lease for so many milliseconds after the activity. Defaults to what is left of it. */
+  keepFor(ms: number): void;
+}
+
+/** A run of which this process knows the row. */
+interface KnownRun {
+  id: number;
+  /** The end of its lease by the monotonic clock, in milliseconds. It may have been renewed by others since. */
+  leaseUntil: number;
+}
+
+/** An activity that works for a run. */
+interface Work {
+  run: KnownRun;
+  counts: Readonly<AttemptCounts>;
+  /** The counts that are in the run's totals. */
+  booked: RunTotals;
+}
 
 /**
- * Runs an activity with heartbeats to Temporal from start to end. The activity may wait for the database at any time,
- * and its worker must not count as dead meanwhile.
- *
- * @param work receives a function that sets the details of the heartbeats, an object that may be updated in place
+ * Sends heartbeats for all activities of a process, and renews the leases of their runs and adds to their totals by one statement,
+ * from one timer.
  */
-export async function withHeartbeats<T>(
-  heartbeatTimeoutMs: number,
-  work: (tell: (details: object) => void) => Promise<T>,
-): Promise<T> {
-  const context = Context.current();
-  let told: object | undefined;
-  const timer = setInterval(() => context.heartbeat(told && { ...told }), heartbeatTimeoutMs / 4);
-  try {
-    return await work((details) => {
-      told = details;
+export class KeepAlive {
+  readonly #db: Db;
+  readonly #log: Logger;
+  readonly #tickMs: number;
+  /** The margin of a lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */
+  readonly leaseMs: number;
+  readonly #runs = new Map<string, KnownRun>();
+  readonly #beats = new Set<() => void>();
+  readonly #working = new Set<Work>();
+  readonly #openRun: (wish: RunWish) => Promise<number>;
+  readonly #renew: (renewal: Renewal) => Promise<void>;
+  #timer: NodeJS.Timeout | undefined;
+  #renewing: Promise<void> = Promise.resolve();
+
+  constructor(db: Db, log: Logger, heartbeatTimeoutMs: number) {
+    this.#db = db;
+    this.#log = log;
+    this.#tickMs = heartbeatTimeoutMs / TICKS_PER_TIMEOUT;
+    this.leaseMs = 3 * heartbeatTimeoutMs + 30_000;
+    this.#openRun = gathering((wishes: readonly RunWish[]) => openRuns(db, wishes), BATCH);
+    this.#renew = gathering(async (renewals: readonly Renewal[]) => {
+      await renewLeases(db, renewals);
+      return renewals.map(() => undefined);
+    }, BATCH);
+  }
+
+  /**
+   * Runs an activity with heartbeats to Temporal from start to end. The activity may wait for the database at any time,
+   * and its worker must not count as dead meanwhile.
+   *
+   * @param work receives a function that sets the details of the heartbeats, an object that may be updated in place
+   */
+  async heartbeats<T>(work: (tell: (details: object) => void) => Promise<T>): Promise<T> {
+    const context = Context.current();
+    let told: object | undefined;
+    const beat = () => context.heartbeat(told && { ...told });
+    this.#beats.add(beat);
+    this.#timer ??= setInterval(() => this.#tick(), this.#tickMs);
+    try {
+      return await work((details) => {
+        told = details;
+      });
+    } finally {
+      this.#beats.delete(beat);
+      if (this.#beats.size === 0) {
+        clearInterval(this.#timer);
+        this.#timer = undefined;
+      }
+    }
+  }
+
+  /** Runs an activity of a run with heartbeats. Holds the run's lease meanwhile. */
+  onRun<T>(key: RunKey, work: (run: WorkingRun) => Promise<T>): Promise<T> {
+    return this.heartbeats(async (tell) => {
+      const run = await this.#open(key);
+      const own: Work = { run, counts: noCounts(), booked: { sent: 0, delivered: 0, failed: 0 } };
+      let keepMs = 0;
+      this.#working.add(own);
+      try {
+        return await work({
+          id: run.id,
+          report(counts) {
+            own.counts = counts;
+            tell(counts);
+          },
+          keepFor(ms) {
+            keepMs = ms;
+          },
+        });
+      } finally {
+        this.#working.delete(own);
+        await this.#renewing;
+        await this.#end(own, keepMs);
+      }
     });
-  } finally {
-    clearInterval(timer);
+  }
+
+  async #open({ firstRunId }: RunKey): Promise<KnownRun> {
+    const { workflowId } = Context.current().info.workflowExecution as { workflowId: string };
+    const name = `${workflowId} ${firstRunId}`;
+    const began = performance.now();
+    const known = this.#runs.get(name);
+    if (known && known.leaseUntil > began + this.leaseMs - 2 * this.#tickMs) return known;
+    const id = await untilAnswered(() => this.#openRun({ workflowId, firstRunId, leaseMs: this.leaseMs }));
+    const run = this.#runs.get(name) ?? { id, leaseUntil: 0 };
+    extend(run, began + this.leaseMs);
+    for (const [other, { leaseUntil }] of this.#runs) if (leaseUntil < began) this.#runs.delete(other);
+    this.#runs.set(name, run);
+    return run;
+  }
+
+  #tick(): void {
+    for (const beat of this.#beats) beat();
+    this.#renewing = this.#renewing.then(() => this.#renewAll());
+  }
+
+  /** Never rejects. */
+  async #renewAll(): Promise<void> {
+    const working = [...this.#working];
+    if (working.length === 0) return;
+    const began = performance.now();
+    const renewals = working.map(({ run, counts, booked }) => ({
+      runId: run.id,
+      leaseMs: this.leaseMs,
+      more: difference(counts, booked),
+    }));
+    try {
+      await renewLeases(this.#db, renewals);
+    } catch (err) {
+      this.#log.warn({ err }, "renewing the leases of runs failed");
+      return;
+    }
+    for (const [n, work] of working.entries()) {
+      work.booked = sum(work.booked, (renewals[n] as { more: RunTotals }).more);
+      extend(work.run, began + this.leaseMs);
+    }
+  }
+
+  /** Adds what is missing in the run's totals, and renews its lease if it ends too early. */
+  async #end({ run, counts, booked }: Work, keepMs: number): Promise<void> {
+    const more = difference(counts, booked);
+    const began = performance.now();
+    const isKept = keepMs === 0 || run.leaseUntil >= began + keepMs;
+    if (isKept && more.sent === 0) return;
+    const leaseMs = isKept ? 0 : keepMs + SPARE_LEASE_MS;
+    await untilAnswered(() => this.#renew({ runId: run.id, leaseMs, more }));
+    extend(run, began + leaseMs);
   }
 }
 
-/**
- * Runs an activity's work while renewing the run's lease and adding to its totals in the database.
- *
- * @param renewEveryMs the interval between renewals, in milliseconds
- * @param work receives a signal that aborts on cancellation, also when Temporal has given the activity to another
- *   worker
- */
-export async function keepAlive<T>(
-  engine: DeliveryEngine,
-  runId: number,
-  leaseMs: number,
-  renewEveryMs: number,
-  work: (report: Report, cancelled: AbortSignal) => Promise<T>,
-): Promise<T> {
-  let counts: Readonly<AttemptCounts> = noCounts();
-  let booked = { sent: 0, delivered: 0, failed: 0 };
-
-  async function renew(): Promise<void> {
-    const { sent, delivered, failed } = counts;
-    const more = {
-      sent: sent - booked.sent,
-      delivered: delivered - booked.delivered,
-      failed: failed - booked.failed,
-    };
-    await engine.statements.renewLease({ runId, leaseMs, more });
-    booked = { sent, delivered, failed };
-  }
-
-  let renewing: Promise<void> = Promise.resolve();
-  const timer = setInterval(() => {
-    renewing = renewing
-      .then(renew)
-      .catch((error) => engine.log.warn({ err: error }, "renewing the run lease failed"));
-  }, renewEveryMs);
-  try {
-    return await work((live) => {
-      counts = live;
-    }, Context.current().cancellationSignal);
-  } finally {
-    clearInterval(timer);
-    await renewing;
-    await untilAnswered(renew);
-  }
+function extend(run: KnownRun, until: number): void {
+  run.leaseUntil = Math.max(run.leaseUntil, until);
 }
+
+const difference = (one: RunTotals, other: RunTotals): RunTotals => ({
+  sent: one.sent - other.sent,
+  delivered: one.delivered - other.delivered,
+  failed: one.failed - other.failed,
+});
+
+const sum = (one: RunTotals, other: RunTotals): RunTotals => ({
+  sent: one.sent + other.sent,
+  delivered: one.delivered + other.delivered,
+  failed: one.failed + other.failed,
+});

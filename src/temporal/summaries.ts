@@ -18,11 +18,14 @@ export function summarisePass({ status, failed, sent, lastFailure, complete }: P
   return `${number.format(undelivered)} of ${all} undelivered${last}${stopped}`;
 }
 
-/**
- * The maximum length of a retry group's summary. Temporal allows 400 bytes, with its encoding and the workflow's own words.
- * Only host names longer than DNS allows reach it.
- */
-const MAX_SUMMARY_LENGTH = 340;
+/** The maximum size of a retry group's summary as JSON, in bytes. Temporal allows 400, with its encoding and the workflow's own words. */
+const MAX_SUMMARY_BYTES = 345;
+
+function shortened(summary: string): string {
+  let start = summary;
+  while (Buffer.byteLength(JSON.stringify(start)) > MAX_SUMMARY_BYTES) start = start.slice(0, -10);
+  return start === summary ? summary : `${start}…`;
+}
 
 /** The maximum size of a search attribute, in bytes. Temporal terminates a run that sets more than 2,048. */
 const MAX_ATTRIBUTE_BYTES = 2_000;
@@ -62,13 +65,8 @@ export function summariseHeldBack(held: readonly HeldBack[]): Pick<UndeliveredLi
 
 /** Failing webhooks as retry groups for the workflow, with the ids and hosts that fit into the search attributes. */
 export function summariseGroups(failing: readonly FailingWebhook[]): Omit<UndeliveredList, "workers"> {
-  const groups = new Map<number, FailingWebhook[]>();
-  for (const webhook of failing) {
-    const members = groups.get(webhook.group);
-    if (members) members.push(webhook);
-    else groups.set(webhook.group, [webhook]);
-  }
-  const hosts = new Set(failing.map(({ targetUrl }) => new URL(targetUrl).host));
+  const groups = Map.groupBy(failing, ({ group }) => group);
+  const hosts = new Set(failing.map(({ host }) => host));
   return {
     groups: [...groups].map(([group, members]) => toGroup(group, members)),
     webhookIds: fitting(failing.map(({ webhookId }) => String(webhookId))),
@@ -78,7 +76,7 @@ export function summariseGroups(failing: readonly FailingWebhook[]): Omit<Undeli
 
 function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup {
   const deliveries = members.reduce((sum, member) => sum + member.deliveries, 0);
-  const [host, ...otherHosts] = new Set(members.map(({ targetUrl }) => new URL(targetUrl).host));
+  const [host, ...otherHosts] = new Set(members.map((member) => member.host));
   const [only, ...others] = members;
   const who = [
     ...(only && others.length === 0 ? [`webhook ${only.webhookId}`] : []),
@@ -89,11 +87,11 @@ function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup 
     ...who,
     `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
     ...(only?.isProbe && others.length === 0 ? ["probe"] : []),
+    ...members.flatMap(({ lastError }) => (lastError === undefined ? [] : [`last: ${lastError}`])),
   ].join(", ");
   return {
     group,
-    // Host names are ASCII.
-    summary: summary.length > MAX_SUMMARY_LENGTH ? `${summary.slice(0, MAX_SUMMARY_LENGTH)}…` : summary,
+    summary: shortened(summary),
     delayMs: Math.min(...members.map(({ delayMs }) => delayMs)),
   };
 }

@@ -19,6 +19,7 @@ import {
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
+import { KeepAlive } from "./keep-alive.ts";
 import { createReplayActivities } from "./replays/run-replay.ts";
 import { startReplays } from "./replays/start-replays.ts";
 import { ensureCurrentVersion, versioningOptions, whyNotCurrent } from "./setup/deployment.ts";
@@ -99,11 +100,12 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       await engine.lease.start();
       const databaseLost = new AbortController();
       const stopping = AbortSignal.any([engine.stopping, databaseLost.signal]);
+      const alive = new KeepAlive(engine.db, engine.log, options.dispatch.heartbeatTimeoutMs);
       const activities = {
-        ...createActivities({ ...engine, stopping }, timing),
-        deleteExpired: createDeleteExpired(engine, options.dispatch),
+        ...createActivities({ ...engine, stopping }, timing, alive),
+        deleteExpired: createDeleteExpired(engine, options.dispatch, alive),
         readSearchable: () => readSearchable(connections.client, connections.namespace),
-        ...createReplayActivities({ ...engine, stopping }, options.dispatch),
+        ...createReplayActivities({ ...engine, stopping }, options.dispatch, alive),
       };
       const workers = await createWorkers(connections, options, activities);
       live = { connections, workers };

@@ -14,13 +14,7 @@ import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
 import { loadStopped } from "../../src/db/queue/changes.ts";
-import {
-  type Claimant,
-  type ClaimedDelivery,
-  claimGroup,
-  claimPending,
-  release,
-} from "../../src/db/queue/claims.ts";
+import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/db/queue/claims.ts";
 import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
@@ -177,7 +171,7 @@ describe("no table that grows is read from end to end", () => {
       const { deliveries } = await claimPending(trx, claimant, { limit: 500, after: 0n, excluded: [] });
       expect(deliveries.filter(({ webhook }) => webhook.endpointId).length).toBeGreaterThan(0);
     },
-    "claiming a retry group": (trx) => claimGroup(trx, claimant, { group: 1, limit: 64, excluded: [] }),
+    "claiming a retry group": (trx) => claimRetries(trx, claimant, 64),
     "giving back": (trx) => release(trx, claimant.workerId, [...claimed, ...retried]),
     "recording attempts": (trx) => recordAttempts(trx, results([...claimed, ...retried]), SPACING),
     "loading what events carry": async (trx) => {

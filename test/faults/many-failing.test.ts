@@ -13,7 +13,7 @@ const FAILING = FULL_SIZE ? 10_000 : 210;
 const HEALTHY = 10;
 const EVENTS = FULL_SIZE ? 3_000 : 10;
 /** Groups of a run, however many webhooks fail and however often it asks; an activity a group. */
-const MAX_GROUPS = 200;
+const MAX_GROUPS = 41;
 const [TO_FAILING, TO_HEALTHY] = [1, 2] as const;
 
 let service: TestService;

@@ -5,6 +5,7 @@ import { readConfig } from "../../src/config/config.ts";
 import { rows } from "../../src/db/database.ts";
 import { createActivities } from "../../src/temporal/activities.ts";
 import { createDeleteExpired } from "../../src/temporal/delete-expired.ts";
+import { KeepAlive } from "../../src/temporal/keep-alive.ts";
 import { createReplayActivities } from "../../src/temporal/replays/run-replay.ts";
 import { faulty, startEngine } from "../delivery/engine-parts.ts";
 
@@ -20,10 +21,11 @@ afterEach(() => void vi.useRealTimers());
 afterAll(() => parts.end());
 
 const { engine } = parts;
-const dispatch = { ...readConfig({}).dispatch, heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS };
+const { dispatch } = readConfig({});
 const run = { firstRunId: randomUUID() };
-const work = createActivities(engine, { ...dispatch, pumpMs: 1_000, lingerMs: 0 });
-const replays = createReplayActivities(engine, dispatch);
+const alive = new KeepAlive(engine.db, engine.log, HEARTBEAT_TIMEOUT_MS);
+const work = createActivities(engine, { ...dispatch, pumpMs: 1_000, lingerMs: 0 }, alive);
+const replays = createReplayActivities(engine, dispatch, alive);
 /** Every activity, with an input for which there is nothing to do. */
 const ACTIVITIES: Record<string, () => Promise<unknown>> = {
   deliverPending: () => work.deliverPending({ ...run, lingers: false, forMs: 1_000 }),
@@ -32,7 +34,7 @@ const ACTIVITIES: Record<string, () => Promise<unknown>> = {
   closeRun: () => work.closeRun(run),
   replay: () => replays.replay({ replayId: randomUUID() }),
   pauseReplay: () => replays.pauseReplay({ replayId: randomUUID() }),
-  deleteExpired: createDeleteExpired(engine, dispatch),
+  deleteExpired: createDeleteExpired(engine, dispatch, alive),
 };
 
 test.each(Object.entries(ACTIVITIES))(

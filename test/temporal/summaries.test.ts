@@ -6,23 +6,28 @@ import { countsInWords } from "../../workflows/counts-in-words.ts";
 
 let nextId = 1n;
 
-function failing(group: number, targetUrl: string, deliveries: number, delayMs = 1_000): FailingWebhook {
+function failing(
+  group: number,
+  host: string,
+  deliveries: number,
+  others: Partial<FailingWebhook> = {},
+): FailingWebhook {
   nextId += 1n;
-  return { webhookId: nextId, group, targetUrl, deliveries, delayMs, isProbe: false };
+  return { webhookId: nextId, group, host, deliveries, delayMs: 1_000, isProbe: false, ...others };
 }
 
 test("an operator reads of a retry group how much of whose it is, and it is due with the first of its webhooks", () => {
-  const first = failing(1, "https://shop.example/hooks", 1);
+  const first = failing(1, "shop.example", 1, { lastError: "503" });
   const { groups } = summariseGroups([
     first,
-    failing(2, "https://shop.example/a", 1_200, 900),
-    failing(2, "https://shop.example/b", 34, 500),
-    failing(3, "https://shop.example/c", 1, 900),
-    failing(3, "https://other.example/", 1, 0),
+    failing(2, "shop.example", 1_200, { delayMs: 900, lastError: "no response within 15 s" }),
+    failing(2, "shop.example", 34, { delayMs: 500 }),
+    failing(3, "shop.example", 1, { delayMs: 900 }),
+    failing(3, "other.example", 1, { delayMs: 0 }),
   ]);
   expect(groups.map(({ summary, delayMs }) => [summary, delayMs])).toEqual([
-    [`webhook ${first.webhookId}, shop.example, 1 delivery`, 1_000],
-    ["shop.example, 2 webhooks, 1,234 deliveries", 500],
+    [`webhook ${first.webhookId}, shop.example, 1 delivery, last: 503`, 1_000],
+    ["shop.example, 2 webhooks, 1,234 deliveries, last: no response within 15 s", 500],
     ["2 webhooks, 2 deliveries", 0],
   ]);
 });
@@ -31,8 +36,9 @@ test("the summary of a retry group fits into Temporal's 400 bytes, with any host
   const longest = `${"a".repeat(63)}.${"b".repeat(63)}.${"c".repeat(63)}.${"d".repeat(61)}`;
   expect(longest).toHaveLength(253);
   const { groups } = summariseGroups([
-    { ...failing(1, `https://${longest}:65535/`, 1_000_000), webhookId: 2n ** 63n - 1n, isProbe: true },
-    failing(2, `https://${"a".repeat(1_900)}.example/`, 1),
+    failing(1, `${longest}:65535`, 1_000_000, { webhookId: 2n ** 63n - 1n, isProbe: true }),
+    failing(2, `${"a".repeat(1_900)}.example`, 1),
+    failing(3, `${longest}:65535`, 1_000_000, { lastError: '"ü'.repeat(500) }),
   ]);
   expect(groups[0]?.summary).toBe(
     `webhook 9223372036854775807, ${longest}:65535, 1,000,000 deliveries, probe`,
@@ -69,14 +75,14 @@ const stored = (values: readonly string[]) => Buffer.byteLength(JSON.stringify(v
 
 test("each search attribute of a run stays below Temporal's 2,048 bytes, however many webhooks fail and however long their names are, and names all that fit", () => {
   const name = `${"a".repeat(60)}.${"b".repeat(60)}.example`;
-  const many = Array.from({ length: 1_000 }, (_, n) => failing(1, `https://h${n}.${name}/`, 1));
+  const many = Array.from({ length: 1_000 }, (_, n) => failing(1, `h${n}.${name}`, 1));
   const { webhookIds, hosts } = summariseGroups(many);
   for (const values of [webhookIds, hosts]) {
     expect(stored(values)).toBeLessThan(2_048);
     // One more would not fit.
     expect(stored([...values, values[0] as string])).toBeGreaterThan(1_800);
   }
-  const few = Array.from({ length: 40 }, (_, n) => failing(1, `https://h${n % 20}.example/${n}`, 1));
+  const few = Array.from({ length: 40 }, (_, n) => failing(1, `h${n % 20}.example`, 1));
   expect(summariseGroups(few)).toMatchObject({
     webhookIds: few.map(({ webhookId }) => String(webhookId)),
     hosts: Array.from({ length: 20 }, (_, n) => `h${n}.example`),

@@ -86,9 +86,9 @@ describe("a run", () => {
       "patch describe-run",
     ]);
     expect(steps.filter((step) => step === "memo")).toHaveLength(2);
-    const [ofFailing, ofRecovering] = [failing, recovering].map(
-      ({ webhookId, port }) => `webhook ${webhookId}, localhost:${port}, 1 delivery`,
-    );
+    const summaryOf = ({ webhookId, port }: typeof failing, last: number) =>
+      `webhook ${webhookId}, localhost:${port}, 1 delivery, last: ${last}`;
+    const [ofFailing, ofRecovering] = [summaryOf(failing, 500), summaryOf(recovering, 503)];
     const summaries = [ofFailing, ofRecovering].map((summary) => JSON.stringify(summary));
     expect(textsOf(await run.fetchHistory())).toEqual(expect.arrayContaining(summaries));
 

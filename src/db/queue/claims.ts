@@ -94,7 +94,7 @@ export async function claimPending(
   const { limit, after, excluded, oldest } = options;
   const webhooks = Math.min(limit, options.webhooks ?? MAX_WEBHOOKS_PER_CLAIM);
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
-  const found = await rows<FoundRow & { next: bigint | null; workers: number }>(
+  const found = await rows<FoundRow & { next: bigint | null; workers: number; limited: boolean }>(
     db,
     `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
     eligible as materialized (
@@ -124,7 +124,7 @@ export async function claimPending(
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
       ) d limit ${unplanned(":limit::int")}
-    ), ${claimed("queue")}, ${SPEND_ALLOWANCES}
+    ), ${claimed("queue", ":runId::int")}, ${SPEND_ALLOWANCES}
     select c.*, v.next, cardinality(${WORKERS}) as workers,
       exists (select from allowed where most is not null) as limited
     from (select case when count(webhook_id) = :webhooks::int then max(webhook_id) end as next from waiting) v
@@ -140,8 +140,8 @@ export async function claimPending(
     } satisfies Bindings,
     { prepare: visited ? "claim_given" : "claim_pending" },
   );
-  const { next = null, workers = 1 } = found[0] ?? {};
-  return { ...(await toResult(db, known, claimant, "queue", found)), next, workers };
+  const { next = null, workers = 1, limited = false } = found[0] ?? {};
+  return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limited, next, workers };
 }
 
 /** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */
@@ -156,63 +156,127 @@ const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
 /** The same for webhooks that the caller knows. */
 const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
-/** The condition for a run's retries that can be sent. */
-const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")} and ${MAY_RETRY}`;
+/** A retry group of a run. */
+export interface GroupKey {
+  runId: number;
+  group: number;
+}
+
+/** A claimed retry, with its group. */
+export interface ClaimedRetry extends ClaimedDelivery, GroupKey {}
+
+/** The result of a claim of retries. */
+export interface RetryClaim extends Omit<ClaimResult, "limited"> {
+  deliveries: ClaimedRetry[];
+  /** The groups of which some due retries wait for their webhook's rate limit. */
+  limited: GroupKey[];
+}
+
+/** SQL for the due retries of a webhook in a run that no live worker has claimed, the earliest first. */
+const dueOf = (runId: string, webhookId: string) => `
+  from retries t where (t.run_id, t.webhook_id, t.due) >= (${runId}, ${webhookId}, '-infinity'::timestamptz)
+    and (t.run_id, t.webhook_id, t.due) <= (${runId}, ${webhookId}, now()) and ${isFree("t")}`;
+
+/** SQL that orders and limits them. The order leaves the planner one index to choose from. */
+const earliest = (limit: string) => `order by t.run_id, t.webhook_id, t.due limit ${limit}`;
 
 /**
- * Claims due retries of a group, fairly between its webhooks.
+ * Claims due retries of groups, the earliest of each webhook first and fairly between the webhooks.
  *
+ * A claim reads an entry of `run_groups` for each webhook of the groups, makes one index probe in `retries` for each that is not
+ * excluded, and reads the rows of `webhooks` of those with due retries. Retries that are not due, and those of excluded
+ * webhooks, are not read: of 300 hanging webhooks with 18,000 retries, a claim reads 300 entries. A probe reads past the claimed
+ * retries of its webhook, of which the sender holds few.
+ *
+ * @param options.groups each group once
+ * @param options.excluded webhooks to skip
  * @param known as `claimPending` takes it
  */
-export async function claimGroup(
+export async function claimDue(
   db: Db,
-  claimant: Claimant,
-  options: { group: number; limit: number; excluded: readonly bigint[] },
+  workerId: number,
+  options: { groups: readonly GroupKey[]; limit: number; excluded: readonly bigint[] },
   known = new ClaimedWebhooks(),
-): Promise<ClaimResult> {
-  const { group, limit, excluded } = options;
-  const found = await rows<FoundRow>(
+): Promise<RetryClaim> {
+  const { groups, limit, excluded } = options;
+  const found = await rows<FoundRow & { run_id: number; group_number: number; limited: [number, number][] }>(
     db,
-    `with members as materialized (
-      -- One index probe per webhook. With "exists" the planner, as long as it takes the run for small, would join each
+    `with asked as (
+      select * from unnest(${unplanned(":runIds::int[]")}, ${unplanned(":groups::int[]")}) as q(run_id, group_number)
+    ),
+    members as materialized (
+      -- One index probe per webhook and run. With "exists" the planner, as long as it takes the run for small, would join each
       -- webhook with all rows of the run.
-      select g.webhook_id, w.rate_limit, w.endpoint_id from run_groups g
+      select q.run_id, q.group_number, g.webhook_id from asked q
+        cross join lateral (
+          select g.webhook_id from run_groups g
+          where g.run_id = q.run_id and g.group_number = q.group_number and ${isVisited("g.webhook_id")} and ${IS_WORKER}
+          offset 0
+        ) g
+        cross join lateral (select ${dueOf("q.run_id", "g.webhook_id")} ${earliest("1")}) due
+    ),
+    failing as materialized (
+      -- Once, however many runs retry it: its rate limit holds for all of them.
+      select m.webhook_id, w.rate_limit, w.endpoint_id, m.run_ids, m.group_numbers from (
+          select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
+          from members group by webhook_id
+        ) m
         cross join lateral (
           -- By its id alone, as in a claim of first attempts.
-          select w.id, w.paused, w.test_delivery, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
-          where w.id = g.webhook_id and ${IS_WORKER} offset 0
+          select w.paused, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
+          where w.id = m.webhook_id offset 0
         ) w
-        cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
-      where g.run_id = :runId::int and g.group_number = :group::int and ${isVisited("g.webhook_id")}
-        and w.deleted is null and ${HAS_RETRIES}
-    ), ${allowances("members")},
+      where w.deleted is null and ${HAS_RETRIES}
+    ), ${allowances("failing")},
     chosen as (
       -- In random order: if the limit is smaller than the number of webhooks, all have the same chance.
-      select c.place from (select * from allowed order by random()) s cross join lateral (
+      select c.* from (
+        select *, least(most, greatest(1, :limit::int / greatest(1, (select count(*)::int from failing)))) as share
+        from allowed order by random()
+      ) s cross join lateral (
         select w.paused, w.test_delivery, w.probe_attempts from webhooks w where w.id = s.webhook_id offset 0
       ) w cross join lateral (
-        select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}
-        limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from members))))
-        for update skip locked
+        select t.*, r.group_number from unnest(s.run_ids, s.group_numbers) r(run_id, group_number) cross join lateral (
+          select t.ctid as place, t.id ${dueOf("r.run_id", "s.webhook_id")} and ${MAY_RETRY}
+          ${earliest("s.share")} for update skip locked
+        ) t limit s.share
       ) c limit ${unplanned(":limit::int")}
-    ), ${claimed("retries")}, ${SPEND_ALLOWANCES}
-    select c.*, v.limited from (select exists (select from allowed where most is not null) as limited) v
-      left join claimed c on true order by c.id`,
-    { ...claimant, group, limit, excluded: plainArray(excluded) },
-    { prepare: "claim_group" },
+    ), ${claimed("retries", "run_id")}, ${SPEND_ALLOWANCES}
+    select c.*, v.limited from (
+        select coalesce(json_agg(distinct jsonb_build_array(g.run_id, g.group_number)), '[]') as limited
+        from allowed a cross join lateral unnest(a.run_ids, a.group_numbers) g(run_id, group_number) where a.most is not null
+      ) v
+      left join (select c.*, s.group_number from claimed c join chosen s on s.id = c.id) c on true
+    order by c.id`,
+    {
+      workerId,
+      runIds: plainArray(groups.map(({ runId }) => runId)),
+      groups: plainArray(groups.map(({ group }) => group)),
+      limit,
+      excluded: plainArray(excluded),
+    },
+    { prepare: "claim_due" },
   );
-  return toResult(db, known, claimant, "retries", found);
+  const { touched, deliveries } = await toResult(db, known, workerId, "retries", found);
+  const groupOf = new Map(found.map((row) => [row.id, { runId: row.run_id, group: row.group_number }]));
+  return {
+    touched,
+    deliveries: deliveries.map((delivery) => ({ ...delivery, ...(groupOf.get(delivery.id) as GroupKey) })),
+    limited: (found[0]?.limited ?? []).map(([runId, group]) => ({ runId, group })),
+  };
 }
 
 /**
  * SQL that marks the rows of `chosen(place)`, already locked by the statement. Joins by ctid: a join by id may scan
  * the whole table.
+ *
+ * @param runId SQL for the run that claims
  */
-const claimed = (table: "queue" | "retries") => `
+const claimed = (table: "queue" | "retries", runId: string) => `
   claimed as (
-    update ${table} set claimed_by = :workerId::int, run_id = :runId::int, claims = claims + 1
+    update ${table} set claimed_by = :workerId::int, run_id = ${runId}, claims = claims + 1
     where ctid = any(array(select place from chosen))
-    returning id, event_id, webhook_id, attempts, claims
+    returning id, event_id, webhook_id, run_id, attempts, claims
   )`;
 
 /** SQL for the tokens of a bucket: a row of `webhooks` or `endpoints`. */
@@ -314,23 +378,22 @@ const SPEND_ALLOWANCES = `
     where e.id = d.endpoint_id
   )`;
 
-/** A row of a claim statement; all columns but the last are null if nothing was claimed. */
+/** A row of a claim statement; these columns are null if nothing was claimed. */
 interface FoundRow {
   id: string | null;
   event_id: string;
   webhook_id: bigint;
   attempts: number;
   claims: number;
-  limited: boolean;
 }
 
 async function toResult(
   db: Db,
   known: ClaimedWebhooks,
-  { workerId }: Claimant,
+  workerId: number,
   table: ClaimToken["table"],
   found: readonly FoundRow[],
-): Promise<ClaimResult> {
+): Promise<Omit<ClaimResult, "limited">> {
   const taken = found.filter((row): row is FoundRow & { id: string } => row.id !== null);
   const interrupted = taken.filter(({ claims }) => claims > MAX_CLAIMS).map(({ id }) => id);
   if (interrupted.length > 0) await endInterrupted(db, table, workerId, interrupted);
@@ -338,7 +401,6 @@ async function toResult(
   const webhooks = await known.load(db, new Set(open.map((row) => row.webhook_id)));
   return {
     touched: taken.length,
-    limited: found[0]?.limited ?? false,
     deliveries: open.map((row) => ({
       id: row.id,
       eventId: row.event_id,

@@ -1,41 +1,57 @@
+import { plainArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 
-/** The maximum number of retry groups of a run, which bounds the size of its history. */
-export const MAX_GROUPS = 200;
+/**
+ * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
+ * deliveries when they first fail. Each group is an activity, which costs more than a delivery, so that runs divide the numbers: one
+ * run may wait for retries for an hour, while many others begin.
+ */
+const OWN_GROUPS = 20;
+const HOST_GROUPS = 20;
+/** The number of each kind that a run has at least. */
+const MIN_GROUPS = 2;
+/** The group of all others. */
+const REST = OWN_GROUPS + HOST_GROUPS + 1;
+/** The maximum number of retry groups of a run. Earlier releases had up to 200. */
+export const MAX_GROUPS = REST;
 /**
  * The time from which a row of `retries t` can be sent: when it is due and the lease of its claim, if any, has
  * expired.
  */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
-/** The number of webhooks with a dedicated group if more than MAX_GROUPS fail: those with the most deliveries. */
-const OWN_GROUPS = 150;
-/** The number of groups shared by the other webhooks. Each group is an activity, which costs more than a delivery. */
-const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
-
 /**
  * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
- * circuit breaker. `probe_attempts` lets it through for one attempt only.
+ * circuit breaker. `probe_attempts` lets it through for one attempt only. With "or", the planner would take the condition for a rare
+ * one, and sort all retries of the webhook.
  */
-export const MAY_RETRY = "(w.paused is null or (t.id = w.test_delivery and t.attempts = w.probe_attempts))";
+export const MAY_RETRY =
+  "case when w.paused is null then true else t.id = w.test_delivery and t.attempts = w.probe_attempts end";
 /** The condition that some retries of webhook `w` may be sent. */
 export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
+
+/** What a failed attempt got, for users: `503`, `410, webhook disabled`, `no response within 15 s`. */
+export const failureInWords = ({ status, error }: { status: number | null; error: string | null }) =>
+  [status, error].filter((each) => each !== null).join(", ");
 
 /** A failing webhook within a run. */
 export interface FailingWebhook {
   webhookId: bigint;
   group: number;
-  targetUrl: string;
+  /** Host and port of its URL. */
+  host: string;
   /** The number of its open deliveries in the run. */
   deliveries: number;
   /** The time until the first of them is due, in milliseconds; 0 if one is due. */
   delayMs: number;
   /** Whether the delivery is a probe of the webhook's circuit breaker. */
   isProbe: boolean;
+  /** The error of its latest attempt, `503`, for the webhook with the most deliveries of a group. */
+  lastError?: string;
 }
 
 /** The maximum number of retries that a run adopts in one step. */
-const MAX_ADOPTED_PER_STEP = 10_000;
+export const MAX_ADOPTED_PER_STEP = 10_000;
 
 const adoptable = (ofRun: string) => `
   select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
@@ -92,68 +108,153 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
   return count(
     db,
     `update retries t set run_id = null from webhooks w
-      where t.run_id = :runId::int and w.id = t.webhook_id and (${MAY_RETRY} is not true or w.deleted is not null)`,
+      where t.run_id = :runId::int and w.id = t.webhook_id and ((${MAY_RETRY}) is not true or w.deleted is not null)`,
     { runId },
   );
 }
 
 /**
  * The webhooks with open deliveries in the run, and the group of each. Groups are assigned once and stored, so
- * repeated calls return the same. Shared groups are assigned by host: the webhooks of one host are retried together
- * over the same connections.
+ * repeated calls return the same.
  */
 export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
-  await count(
+  const failing = await listFailing(db, runId);
+  const fresh = failing.filter(({ group }) => group === null);
+  const groups =
+    fresh.length > 0
+      ? chooseGroups(fresh, await listTaken(db, runId), await countRuns(db, runId))
+      : new Map<unknown, number>();
+  if (fresh.length > 0) {
+    const inserted = await count(
+      db,
+      `insert into run_groups (run_id, webhook_id, group_number)
+        select :runId::int, webhook_id, group_number
+        from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
+        on conflict do nothing`,
+      {
+        runId,
+        webhookIds: plainArray(fresh.map(({ webhookId }) => webhookId)),
+        groups: plainArray(fresh.map((webhook) => groups.get(webhook) ?? REST)),
+      },
+    );
+    // Another process has assigned some.
+    if (inserted < fresh.length) return assignGroups(db, runId);
+  }
+  const assigned = failing
+    .map((webhook): FailingWebhook => ({ ...webhook, group: webhook.group ?? groups.get(webhook) ?? REST }))
+    .sort((one, other) => one.group - other.group);
+  await addLastErrors(db, runId, assigned);
+  return assigned;
+}
+
+type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
+
+async function listFailing(db: Db, runId: number): Promise<Listed[]> {
+  const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
     db,
-    `insert into run_groups (run_id, webhook_id, group_number)
-      select :runId::int, webhook_id,
-        case when total <= :max::int - taken then taken + place
-          when large then (taken + place - 1) % :own::int + 1
-          else :own::int + 1 + ((row_number() over (partition by large order by target_url, webhook_id) - 1)
-            * :shared::int / count(*) over (partition by large))::int end
-      from (
-        select *, place <= :own::int and deliveries * :max::int >= all_deliveries as large
-        from (
-          select d.webhook_id, w.target_url, count(*) as deliveries, sum(count(*)) over () as all_deliveries,
-            row_number() over (order by count(*) desc, d.webhook_id)::int as place, count(*) over ()::int as total,
-            (select coalesce(max(group_number), 0) from run_groups where run_id = :runId::int) as taken
-          from retries d join webhooks w on w.id = d.webhook_id
-          where d.run_id = :runId::int and ${HAS_RETRIES} and w.deleted is null
-            and not exists (select from run_groups g where g.run_id = d.run_id and g.webhook_id = d.webhook_id)
-          group by d.webhook_id, w.target_url
-        ) fresh
-      ) fresh
-      on conflict do nothing`,
-    { runId, max: MAX_GROUPS, own: OWN_GROUPS, shared: SHARED_GROUPS },
-  );
-  const found = await rows<{
-    webhook_id: bigint;
-    group_number: number;
-    target_url: string;
-    open: number;
-    delay: number;
-    is_probe: boolean;
-  }>(
-    db,
-    `select o.webhook_id, g.group_number, w.target_url, o.open,
-        greatest(0, extract(epoch from o.due - now()) * 1000)::float8 as delay, w.paused is not null as is_probe
+    `select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
+        ceil(greatest(0, extract(epoch from o.due - now()) * 1000))::float8 as "delayMs", w.paused is not null as "isProbe"
       from (
         select webhook_id, count(*)::int as open, min(${DUE}) as due
         from retries t where run_id = :runId::int group by webhook_id
       ) o
-      join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
+      left join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
       join webhooks w on w.id = o.webhook_id and ${HAS_RETRIES} and w.deleted is null
-      order by g.group_number, o.webhook_id`,
+      order by o.webhook_id`,
     { runId },
   );
-  return found.map((row) => ({
-    webhookId: row.webhook_id,
-    group: row.group_number,
-    targetUrl: row.target_url,
-    deliveries: row.open,
-    delayMs: Math.ceil(row.delay ?? 0),
-    isProbe: row.is_probe,
-  }));
+  return found.map(({ targetUrl, ...webhook }) => ({ ...webhook, host: new URL(targetUrl).host }));
+}
+
+/** The host of a webhook of each group of the run that may get others. */
+async function listTaken(db: Db, runId: number): Promise<Map<number, string>> {
+  const taken = await rows<{ group: number; targetUrl: string }>(
+    db,
+    `select n as group, w.target_url as "targetUrl"
+      from generate_series(1, :last::int) n
+        cross join lateral (
+          select g.webhook_id from run_groups g where g.run_id = :runId::int and g.group_number = n limit 1
+        ) g
+        join webhooks w on w.id = g.webhook_id`,
+    { runId, last: OWN_GROUPS + HOST_GROUPS },
+  );
+  return new Map(taken.map(({ group, targetUrl }) => [group, new URL(targetUrl).host]));
+}
+
+/** The number of open runs with failing webhooks, this one included. */
+async function countRuns(db: Db, runId: number): Promise<number> {
+  const open = await rows(
+    db,
+    `select from runs r where r.closed is null and r.id <> :runId::int
+      and exists (select from run_groups g where g.run_id = r.id)`,
+    { runId },
+  );
+  return open.length + 1;
+}
+
+/**
+ * Chooses groups for webhooks without one: an own one for those with the most deliveries, one per host for the others, as long as there
+ * are numbers left, and the last one for the rest.
+ *
+ * @param taken the hosts of the groups that have webhooks
+ * @param runs the number of runs that divide the numbers
+ */
+export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries">>(
+  fresh: readonly T[],
+  taken: ReadonlyMap<number, string>,
+  runs: number,
+): Map<T, number> {
+  const free = (from: number, groups: number) =>
+    Array.from({ length: Math.max(MIN_GROUPS, Math.floor(groups / runs)) }, (_, n) => from + n).filter(
+      (group) => !taken.has(group),
+    );
+  const own = free(1, OWN_GROUPS);
+  const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
+  const byHost = new Map<string, number>();
+  for (const [group, host] of taken) if (group > OWN_GROUPS) byHost.set(host, group);
+  const sorted = fresh.toSorted((one, other) => other.deliveries - one.deliveries);
+  const chosen = new Map(sorted.slice(0, own.length).map((webhook, n) => [webhook, own[n] as number]));
+  const hosts = [...Map.groupBy(sorted.slice(own.length), ({ host }) => host)]
+    .map(([host, webhooks]) => ({ host, webhooks, deliveries: sumOf(webhooks) }))
+    .sort((one, other) => other.deliveries - one.deliveries);
+  for (const { host, webhooks } of hosts) {
+    const group = byHost.get(host) ?? shared.shift() ?? REST;
+    for (const webhook of webhooks) chosen.set(webhook, group);
+  }
+  return chosen;
+}
+
+const sumOf = (webhooks: readonly { deliveries: number }[]) =>
+  webhooks.reduce((sum, { deliveries }) => sum + deliveries, 0);
+
+/** Sets the last error of the webhook with the most deliveries of each group. */
+async function addLastErrors(db: Db, runId: number, failing: readonly FailingWebhook[]): Promise<void> {
+  const largest = new Map<number, FailingWebhook>();
+  for (const webhook of failing)
+    if (webhook.deliveries > (largest.get(webhook.group)?.deliveries ?? 0))
+      largest.set(webhook.group, webhook);
+  if (largest.size === 0) return;
+  const found = await rows<{ group: number; status: number | null; error: string | null }>(
+    db,
+    `select q.group_number as group, a.status, a.error
+      from unnest(:groups::int[], :webhookIds::bigint[]) q(group_number, webhook_id)
+        cross join lateral (
+          select t.id, t.attempts from retries t
+          where (t.run_id, t.webhook_id, t.due) >= (:runId::int, q.webhook_id, '-infinity'::timestamptz)
+            and (t.run_id, t.webhook_id, t.due) <= (:runId::int, q.webhook_id, 'infinity'::timestamptz)
+          order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
+        ) t
+        cross join lateral (
+          select a.status, a.error from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
+        ) a`,
+    {
+      runId,
+      groups: plainArray([...largest.keys()]),
+      webhookIds: plainArray([...largest.values()].map(({ webhookId }) => webhookId)),
+    },
+  );
+  for (const { group, ...failure } of found)
+    (largest.get(group) as FailingWebhook).lastError = failureInWords(failure);
 }
 
 /** The status of a retry group. */

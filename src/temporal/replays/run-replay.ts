@@ -8,7 +8,7 @@ import { changeReplay, getReplay } from "../../db/replays/replays.ts";
 import { endReplay, keepReplay, type RunningReplay } from "../../db/replays/running.ts";
 import { findReady, listWebhooksOf, stepWebhook } from "../../db/replays/steps.ts";
 import type { DeliveryEngine } from "../../delivery/engine.ts";
-import { withHeartbeats } from "../keep-alive.ts";
+import type { KeepAlive } from "../keep-alive.ts";
 import { CONCURRENT_STEPS, pauseAfterRound, STEPS_PER_ROUND } from "./pace.ts";
 
 /** The duration of one activity, in milliseconds: the progress is in the workflow's history as often. */
@@ -19,7 +19,8 @@ const SETTLED_MS = 10_000;
 /** Creates the activities of replays. @param retentionDays older deliveries are skipped */
 export function createReplayActivities(
   { db, log, stopping, maxPending }: Pick<DeliveryEngine, "db" | "log" | "stopping" | "maxPending">,
-  { retentionDays, heartbeatTimeoutMs }: { retentionDays: number; heartbeatTimeoutMs: number },
+  { retentionDays }: { retentionDays: number },
+  alive: KeepAlive,
 ): Pick<Activities, "replay" | "pauseReplay"> {
   const concurrent = pLimit(CONCURRENT_STEPS);
   const limits = { retentionDays, settledMs: SETTLED_MS, maxPending };
@@ -59,13 +60,13 @@ export function createReplayActivities(
 
   return {
     pauseReplay: ({ replayId }) =>
-      withHeartbeats(heartbeatTimeoutMs, async () => {
+      alive.heartbeats(async () => {
         await untilAnswered(() => changeReplay(db, "everything", replayId, "pause"), { signal: stopping });
         log.info({ replayId }, "replay paused, because its workflow was cancelled");
       }),
 
     replay: ({ replayId }) =>
-      withHeartbeats(heartbeatTimeoutMs, async (tell) => {
+      alive.heartbeats(async (tell) => {
         const cancelled = Context.current().cancellationSignal;
         const signal = AbortSignal.any([stopping, cancelled]);
         const counts = { queued: 0 };

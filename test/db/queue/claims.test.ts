@@ -2,13 +2,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { type Db, rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
-import {
-  type Claimant,
-  type ClaimedDelivery,
-  claimGroup,
-  claimPending,
-  release,
-} from "../../../src/db/queue/claims.ts";
+import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../../src/db/queue/claims.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { observed } from "../../delivery/engine-parts.ts";
@@ -16,6 +10,8 @@ import { atMoment } from "../../support/database.ts";
 import {
   ALL,
   claim,
+  claimFirstGroup,
+  claimRetries,
   failFirst,
   freshClaimant,
   makeEndpoint,
@@ -78,8 +74,7 @@ test("a first claim, a release and a claim of retries update no index", async ()
   const giveBack = (trx: Db) => release(trx, claimant.workerId, deliveries);
   expect(await updates(giveBack)).toEqual({ queue: [1_000, 1_000] });
   await failFirst(db, claimant);
-  const group = { group: 1, limit: 1_000, excluded: [] };
-  expect(await updates((trx) => claimGroup(trx, claimant, group))).toEqual({ retries: [1_000, 1_000] });
+  expect(await updates((trx) => claimRetries(trx, claimant))).toEqual({ retries: [1_000, 1_000] });
 });
 
 test("a claim updates no index of what a rate limit counts", async () => {
@@ -211,8 +206,8 @@ describe("the rate limit of an endpoint", () => {
     await makeEndpoint(db, ids, 1_000);
     const retry = async (tokens: number) => {
       await setTokens(tokens);
-      const claimed = await claimGroup(db, claimant, { group: 1, limit: 100, excluded: [] });
-      expect(claimed.limited).toBe(true);
+      const claimed = await claimFirstGroup(db, claimant);
+      expect(claimed.limited).toEqual([{ runId: claimant.runId, group: 1 }]);
       return shares(claimed.deliveries, ids);
     };
     expect([await retry(1), await retry(1), await retry(4), await retry(100)]).toEqual([
@@ -266,8 +261,7 @@ describe.each(["webhook", "endpoint"])("a claim of a rate-limited %s", (limited)
     await within(0, async (trx) => {
       // What was left before may be spent.
       expect(await claimPending(trx, claimant, ALL)).toMatchObject({ touched: 3, limited: true });
-      const group = { group: 1, limit: 100, excluded: [] };
-      expect((await claimGroup(trx, claimant, group)).touched).toBe(20);
+      expect(await claimRetries(trx, claimant)).toHaveLength(20);
     });
   });
 

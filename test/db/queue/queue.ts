@@ -5,8 +5,9 @@ import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import {
   type Claimant,
   type ClaimedDelivery,
-  claimGroup,
+  claimDue,
   claimPending,
+  type RetryClaim,
 } from "../../../src/db/queue/claims.ts";
 import { type AttemptResult, type RetrySpacing, recordAttempts } from "../../../src/db/queue/results.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
@@ -105,9 +106,18 @@ export async function claim(db: Db, claimant?: Claimant, limit = ALL.limit): Pro
   return claimed.deliveries;
 }
 
-/** Claims due retries of the first group of the claimant's run, at most so many: the deliveries. */
-export async function claimRetries(db: Db, claimant: Claimant, limit = 1_000): Promise<ClaimedDelivery[]> {
-  return (await claimGroup(db, claimant, { group: 1, limit, excluded: [] })).deliveries;
+/** Claims due retries of the first group of the claimant's run, at most so many. */
+export function claimFirstGroup(
+  db: Db,
+  { workerId, runId }: Claimant,
+  { limit = 1_000, excluded = [] as readonly bigint[] } = {},
+): Promise<RetryClaim> {
+  return claimDue(db, workerId, { groups: [{ runId, group: 1 }], limit, excluded });
+}
+
+/** The same: the deliveries. */
+export async function claimRetries(db: Db, claimant: Claimant, limit?: number): Promise<ClaimedDelivery[]> {
+  return (await claimFirstGroup(db, claimant, limit === undefined ? {} : { limit })).deliveries;
 }
 
 /** Records an attempt of each delivery. */

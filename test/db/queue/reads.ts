@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Databases, type Db, openDatabases, rows } from "../../../src/db/database.ts";
-import { type Claimant, type ClaimedDelivery, claimGroup } from "../../../src/db/queue/claims.ts";
+import type { Claimant, ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { loadContents } from "../../../src/db/queue/event-contents.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { undone } from "../explained.ts";
-import { claim, freshClaimant, queueMany, result, SPACING, TABLES } from "./queue.ts";
+import { claim, claimRetries, freshClaimant, queueMany, result, SPACING, TABLES } from "./queue.ts";
 
 const [WEBHOOKS, EVENTS] = [200, 60];
 const CLAIMED = 200;
@@ -68,8 +68,7 @@ async function attempt(trx: Db, deliveries: readonly ClaimedDelivery[]): Promise
 const deliver = async (trx: Db) => attempt(trx, await claim(trx, undefined, CLAIMED));
 
 async function retry(trx: Db): Promise<number> {
-  const options = { group: 1, limit: CLAIMED, excluded: [] };
-  return attempt(trx, (await claimGroup(trx, retrying, options)).deliveries);
+  return attempt(trx, await claimRetries(trx, retrying, CLAIMED));
 }
 
 const fill = (webhooks = WEBHOOKS, events = EVENTS) =>
@@ -190,7 +189,7 @@ export function testReads(histories: readonly History[]): void {
       if (!isPlanned) await openPool();
       await failOnce();
       await expectLittleRead(retry);
-      await expectPlansKept("claim_group", retry);
+      await expectPlansKept("claim_due", retry);
     });
   });
 }

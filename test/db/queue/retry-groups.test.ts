@@ -1,9 +1,18 @@
 import { describe, expect, test } from "vitest";
-import { claimGroup } from "../../../src/db/queue/claims.ts";
-import { adoptRetries, assignGroups, groupStatuses, MAX_GROUPS } from "../../../src/db/queue/retry-groups.ts";
+import type { Db } from "../../../src/db/database.ts";
+import { claimDue } from "../../../src/db/queue/claims.ts";
+import {
+  adoptRetries,
+  assignGroups,
+  type FailingWebhook,
+  groupStatuses,
+  MAX_GROUPS,
+} from "../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
+import { undone } from "../explained.ts";
 import {
   claim,
+  claimFirstGroup,
   claimRetries,
   failFirst,
   freshClaimant,
@@ -79,52 +88,87 @@ describe("a retry group", () => {
   test("is claimed from fairly between its webhooks, and not at all from those that are left out", async () => {
     const { ids, claimant } = await failing(40, 2, 40);
     const [large, small, full] = ids as [bigint, bigint, bigint];
-    const claimed = await claimGroup(db, claimant, { group: 1, limit: 10, excluded: [full] });
+    const claimed = await claimFirstGroup(db, claimant, { limit: 10, excluded: [full] });
     const share = (id: bigint) => claimed.deliveries.filter(({ webhook }) => webhook.id === id).length;
     expect([large, small, full].map(share)).toEqual([5, 2, 0]);
-    expect(claimed.limited).toBe(false);
+    expect(claimed.limited).toEqual([]);
   });
 
-  test("belongs to one failing webhook; of more than 200 those with few deliveries share, by address", async () => {
-    const ids = await queueMany(db, {
-      urlPrefix: "https://example.com/",
-      webhooks: MAX_GROUPS + 60,
-      events: 1,
-    });
-    await queueEvents(db, ids.slice(0, 10), 2);
+  test("shares a claim with others, of other runs too: a webhook in both has one rate limit", async () => {
+    const { ids, claimant } = await failing(3, 3);
+    const [limited, free] = ids as [bigint, bigint];
+    await queueEvents(db, ids, 3);
+    const later = await failFirst(db, { ...claimant, runId: (await freshClaimant(db)).runId });
+    await db("run_groups").where({ run_id: later.runId, webhook_id: free }).update({ group_number: 2 });
+    const tokens = { rate_limit: 1_000, rate_tokens: 4, rate_at: db.raw("now() + interval '30 seconds'") };
+    await db("webhooks").where({ id: limited }).update(tokens);
+    const keys = [claimant, later].map(({ runId }) => ({ runId, group: 1 }));
+    const claimed = await claimDue(db, claimant.workerId, { groups: keys, limit: 100, excluded: [] });
+    const found = Map.groupBy(claimed.deliveries, ({ webhook }) => webhook.id);
+    expect(found.get(limited)).toHaveLength(4);
+    expect(found.get(free)?.map(({ runId, group }) => ({ runId, group }))).toEqual(Array(3).fill(keys[0]));
+    expect(claimed.limited).toEqual(keys);
+  });
+
+  test("belongs to one of the 20 webhooks with the most deliveries, to one of the 20 hosts with most of the others, or to the rest", async () => {
+    const registered = async (host: string, webhooks: number, events: number) =>
+      queueMany(db, { urlPrefix: `https://${host}.example/`, webhooks, events });
+    await registered("many", 25, 3);
+    for (let host = 0; host < 21; host += 1) await registered(`h${host}`, host === 7 ? 1 : 2, 1);
     const { runId } = await failMany();
     const found = await assignGroups(db, runId);
-    expect(found).toHaveLength(MAX_GROUPS + 60);
     const groups = Map.groupBy(found, ({ group }) => group);
-    const [own, shared] = [true, false].map((is) =>
-      [...groups.values()].filter(({ length }) => (length === 1) === is),
-    ) as [(typeof found)[], (typeof found)[]];
-    expect(own.flat().map(({ deliveries }) => deliveries)).toEqual(Array(10).fill(3));
-    // 250 in 50 groups.
-    expect(shared.map(({ length }) => length)).toEqual(Array(50).fill(5));
-    // Those with their own and the shared ones never meet: the latter have the last 50 numbers.
-    const numbers = Array.from({ length: 60 }, (_, n) => (n < 10 ? n + 1 : n + MAX_GROUPS - 59));
-    expect([...groups.keys()].sort((a, b) => a - b)).toEqual(numbers);
-    // Each has what follows the last of the one before, by address.
-    const addresses = shared.flatMap((group) => group.map(({ targetUrl }) => targetUrl).sort());
-    expect(addresses).toEqual(addresses.toSorted());
+    expect([...groups.keys()]).toEqual(Array.from({ length: MAX_GROUPS }, (_, n) => n + 1));
+    for (let own = 1; own <= 20; own += 1)
+      expect(groups.get(own)).toMatchObject([{ host: "many.example", deliveries: 3 }]);
+    for (let shared = 21; shared <= 40; shared += 1)
+      expect(new Set(groups.get(shared)?.map(({ host }) => host)).size).toBe(1);
+    expect(groups.get(21)).toHaveLength(5);
+    // The host with the fewest, and one of those with two.
+    expect(groups.get(41)).toHaveLength(3);
+    expect(groups.get(41)?.map(({ host }) => host)).toContain("h7.example");
     expect(await assignGroups(db, runId)).toEqual(found);
   });
 
-  test("stays within 200 numbers when more webhooks fail later, and keeps its own", async () => {
-    const many = { urlPrefix: "https://example.com/", events: 1 };
-    await queueMany(db, { ...many, webhooks: MAX_GROUPS - 10 });
-    const claimant = await failMany();
-    const first = await assignGroups(db, claimant.runId);
-    expect(new Set(first.map(({ group }) => group)).size).toBe(MAX_GROUPS - 10);
-    await queueMany(db, { ...many, urlPrefix: "https://later.example/", webhooks: 99 });
-    await queue(db, 50);
+  test("stays the same when more webhooks fail later: these get what is left, of runs of earlier releases too", async () => {
+    const { ids, claimant } = await failing(1, 1, 1);
+    const { runId } = claimant;
+    // An earlier release had up to 200.
+    for (const [n, group] of [5, 21, 200].entries())
+      await db("run_groups")
+        .where({ webhook_id: String(ids[n]) })
+        .update({ group_number: group });
+    await queueMany(db, { urlPrefix: "https://later.example/", webhooks: 20, events: 2 });
+    await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 2, events: 1 });
     await failMany(claimant);
-    const all = await assignGroups(db, claimant.runId);
-    expect(all).toHaveLength(MAX_GROUPS + 90);
-    expect(all.filter(({ group }) => group < 1 || group > MAX_GROUPS)).toEqual([]);
-    const groupOf = new Map(all.map(({ webhookId, group }) => [webhookId, group]));
-    for (const { webhookId, group } of first) expect(groupOf.get(webhookId)).toBe(group);
+    const groupsOf = (host: string, found: readonly FailingWebhook[]) =>
+      found.filter((webhook) => webhook.host === host).map(({ group }) => group);
+    const found = await assignGroups(db, runId);
+    expect(groupsOf("example.com", found)).toEqual([5, 21, 21, 21, 200]);
+    expect(groupsOf("later.example", found)).toEqual([
+      ...Array.from({ length: 20 }, (_, n) => n + 1).filter((group) => group !== 5),
+      22,
+    ]);
+  });
+
+  test("is one of fewer while other runs have failing webhooks too", async () => {
+    const other = await failing(1);
+    await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 30, events: 1 });
+    const { runId } = await failMany();
+    const groups = async (trx: Db) =>
+      new Set((await assignGroups(trx, runId)).map(({ group }) => group)).size;
+    await undone(db, async (trx) => expect(await groups(trx)).toBe(11));
+    await db("runs").where({ id: other.claimant.runId }).update({ closed: new Date() });
+    expect(await groups(db)).toBe(21);
+  });
+
+  test("tells the last error of the webhook with the most deliveries", async () => {
+    const { claimant } = await failing(1, 2);
+    const found = await assignGroups(db, claimant.runId);
+    expect(found.map(({ deliveries, lastError }) => [deliveries, lastError])).toEqual([
+      [1, undefined],
+      [2, "500"],
+    ]);
   });
 });
 

@@ -1,4 +1,4 @@
-import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
+import type { Claimant, ClaimedRetry, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
 import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
 import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
@@ -7,7 +7,7 @@ import type { SimulatedDatabase } from "./simulated-database.ts";
 const MAX_WEBHOOKS_PER_CLAIM = 512;
 
 /** A claimed delivery. The object is also its token, because 42 million of them are created. */
-export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
+export class SimulatedDelivery implements ClaimedRetry, ClaimToken {
   readonly id = "00000000-0000-7000-8000-000000000000";
   readonly eventId = "00000000-0000-7000-8000-000000000000";
   readonly of: SimulatedWebhook;
@@ -19,6 +19,8 @@ export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
   readonly number: number;
   /** The earliest time of the attempt; for a first attempt, the arrival time. */
   readonly due: number;
+  /** The retry group of a claimed retry. */
+  group = 0;
 
   constructor(of: SimulatedWebhook, claimant: Claimant, attempts: number, number: number, due: number) {
     this.of = of;

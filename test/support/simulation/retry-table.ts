@@ -1,4 +1,4 @@
-import type { Claimant, ClaimResult } from "../../../src/db/queue/claims.ts";
+import type { Claimant, GroupKey, RetryClaim } from "../../../src/db/queue/claims.ts";
 import { ATTEMPTS_PER_ROUND, type RetrySpacing } from "../../../src/db/queue/results.ts";
 import type { GroupStatus } from "../../../src/db/queue/retry-groups.ts";
 import { Rows, SimulatedDelivery } from "./queue-table.ts";
@@ -66,21 +66,25 @@ export class RetryTable {
   }
 
   claim(
-    claimant: Claimant,
-    options: { group: number; limit: number; excluded: readonly bigint[] },
-  ): Promise<ClaimResult> {
+    workerId: number,
+    { groups, limit, excluded }: { groups: readonly GroupKey[]; limit: number; excluded: readonly bigint[] },
+  ): Promise<RetryClaim> {
     const { now } = this.database;
-    const { group, limit } = options;
-    const inGroup = this.run(claimant.runId).groups.get(group) ?? [];
-    const excluded = inGroup.length > 0 ? new Set(options.excluded) : undefined;
-    const members = inGroup.filter(({ of, free }) => isDue(free, now) && !excluded?.has(of.webhook.id));
+    const inGroups = groups.flatMap(({ runId, group }) =>
+      (this.run(runId).groups.get(group) ?? []).map((waiting) => ({ runId, waiting })),
+    );
+    const skipped = inGroups.length > 0 ? new Set(excluded) : undefined;
+    const members = inGroups.filter(
+      ({ waiting: { of, free } }) => isDue(free, now) && !skipped?.has(of.webhook.id),
+    );
     const share = Math.max(1, Math.floor(limit / Math.max(1, members.length)));
     const deliveries: SimulatedDelivery[] = [];
-    for (const waiting of members) {
+    for (const { runId, waiting } of members) {
       for (let n = Math.min(share, limit - deliveries.length); n > 0 && isDue(waiting.free, now); n -= 1)
-        deliveries.push(take(waiting, claimant));
+        deliveries.push(take(waiting, { workerId, runId }));
     }
-    return this.database.claimed(inGroup.length, { deliveries, touched: deliveries.length, limited: false });
+    const claim = { deliveries, touched: deliveries.length, limited: [] };
+    return this.database.claimed(inGroups.length, claim);
   }
 
   /** The status of a group. */
@@ -148,5 +152,7 @@ function take(waiting: Waiting, claimant: Claimant): SimulatedDelivery {
   const { firstNumber } = rows;
   rows.shift();
   waiting.claimed += 1;
-  return new SimulatedDelivery(waiting.of, claimant, attempts + 1, firstNumber, due);
+  const delivery = new SimulatedDelivery(waiting.of, claimant, attempts + 1, firstNumber, due);
+  delivery.group = waiting.group;
+  return delivery;
 }

@@ -124,8 +124,9 @@ export class SimulatedWorker {
       claim: retryTable.claim.bind(retryTable),
       lease,
       sender,
-      statements: {
-        groupStatus: (runId, group) => database.read(0).then(() => retryTable.status(runId, group)),
+      statuses: async (groups) => {
+        await database.read(0);
+        return groups.map(({ runId, group }) => retryTable.status(runId, group));
       },
       leavePaused: () => database.read(0),
     });

@@ -5,7 +5,7 @@ import { fanOutStep } from "../../../../src/db/events/fan-out.ts";
 import {
   type ClaimedDelivery,
   type ClaimResult,
-  claimGroup,
+  claimDue,
   claimPending,
   MAX_CLAIMS,
 } from "../../../../src/db/queue/claims.ts";
@@ -67,7 +67,9 @@ function expectProbe(model: StorageModel, { id, webhook, token }: ClaimedDeliver
 }
 
 /** Takes over what a worker has claimed: reads payloads, and evaluates filters. */
-async function take(model: StorageModel, worker: ModelWorker, { deliveries }: ClaimResult): Promise<void> {
+type Claimed = Pick<ClaimResult, "deliveries">;
+
+async function take(model: StorageModel, worker: ModelWorker, { deliveries }: Claimed): Promise<void> {
   const eventIds = deliveries.map(({ eventId }) => eventId);
   const contents = await loadContents(model.db, eventIds, { maxBytes: 1_000_000, alone: true });
   const contentOf = ({ eventId }: { eventId: string }) =>
@@ -125,9 +127,8 @@ async function claimRetries(model: StorageModel, worker: ModelWorker, limit: num
   if (group === undefined) return NO_EFFECT;
   const [status] = await groupStatuses(db, [{ runId, group }]);
   const isClaimable = (place: Place) => place.table === "retries" && !place.waits && !model.isHeld(place);
-  const claimant = { workerId: worker.id, runId };
-  const options = { group, limit, excluded: [] };
-  const { answer } = await model.call(fault, (on) => claimGroup(on, claimant, options, worker.webhooks));
+  const options = { groups: [{ runId, group }], limit, excluded: [] };
+  const { answer } = await model.call(fault, (on) => claimDue(on, worker.id, options, worker.webhooks));
   if (!answer) {
     await model.retire(worker);
     return claims(worker, isClaimable);
@@ -338,7 +339,7 @@ export async function endHistory(model: StorageModel): Promise<void> {
     await updateWebhook(db, "everything", webhook.id, { paused: false, breaker: null });
   }
   await db.raw("update retries set due = now()");
-  const deliver = async ({ deliveries }: ClaimResult) => {
+  const deliver = async ({ deliveries }: Claimed) => {
     const results = deliveries.map((delivery) => result(delivery, 200));
     if (results.length > 0) expect((await recordAttempts(db, results, NO_WAIT)).size).toBe(results.length);
   };
@@ -347,8 +348,9 @@ export async function endHistory(model: StorageModel): Promise<void> {
     while ((await cancelOfDeleted(db)) > 0);
     await deliver(await claimPending(db, claimant, ALL));
     await adoptRetries(db, runId);
-    for (const { group } of await assignGroups(db, runId))
-      await deliver(await claimGroup(db, claimant, { group, limit: 1_000, excluded: [] }));
+    const groups = [...new Set((await assignGroups(db, runId)).map(({ group }) => group))];
+    const due = { groups: groups.map((group) => ({ runId, group })), limit: 1_000, excluded: [] };
+    await deliver(await claimDue(db, workerId, due));
   }
   await model.check({
     may: (before, after) => before?.table !== "deliveries" && after?.table === "deliveries",

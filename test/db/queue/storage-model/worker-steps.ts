@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import { loadStopped } from "../../../../src/db/queue/changes.ts";
-import { claimGroup, claimPending, MAX_CLAIMS, release } from "../../../../src/db/queue/claims.ts";
+import { claimDue, claimPending, MAX_CLAIMS, release } from "../../../../src/db/queue/claims.ts";
 import { endFiltered } from "../../../../src/db/queue/endings.ts";
 import { endExpiredWorkers, renewWorker } from "../../../../src/db/queue/workers.ts";
 import { ALL } from "../queue.ts";
@@ -120,8 +120,8 @@ const die = steps(
     // Its claims would be free at once, and count.
     const claimant = { workerId: worker.id, runId: model.runId };
     expect((await claimPending(model.db, claimant, ALL)).touched, "a dead worker claims").toBe(0);
-    const group = { group: 1, limit: 10, excluded: [] };
-    expect((await claimGroup(model.db, claimant, group)).touched, "a dead worker claims retries").toBe(0);
+    const due = { groups: [{ runId: model.runId, group: 1 }], limit: 10, excluded: [] };
+    expect((await claimDue(model.db, worker.id, due)).touched, "a dead worker claims retries").toBe(0);
     await model.addWorker();
     return NO_EFFECT;
   },
