@@ -24,7 +24,7 @@ const RATE_LIMIT_PAUSE_MS = 250;
  * The pause after a claim that found little, and between queries of the status, as a multiple of the statement's duration, and its
  * maximum in milliseconds. A claim visits all webhooks of the groups, and a query counts all of their retries.
  */
-const STATEMENT_PAUSE = { factor: 10, maxMs: 10_000 };
+const STATEMENT_PAUSE = { factor: 10, maxMs: 5_000 };
 
 /** The result of one pass over a retry group. */
 export interface PassResult extends AttemptCounts {

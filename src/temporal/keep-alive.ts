@@ -45,7 +45,6 @@ interface Work {
  * from one timer.
  */
 export class KeepAlive {
-  readonly #db: Db;
   readonly #log: Logger;
   readonly #tickMs: number;
   /** The margin of a lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */
@@ -59,7 +58,6 @@ export class KeepAlive {
   #renewing: Promise<void> = Promise.resolve();
 
   constructor(db: Db, log: Logger, heartbeatTimeoutMs: number) {
-    this.#db = db;
     this.#log = log;
     this.#tickMs = heartbeatTimeoutMs / TICKS_PER_TIMEOUT;
     this.leaseMs = 3 * heartbeatTimeoutMs + 30_000;
@@ -137,39 +135,33 @@ export class KeepAlive {
 
   #tick(): void {
     for (const beat of this.#beats) beat();
-    this.#renewing = this.#renewing.then(() => this.#renewAll());
-  }
-
-  /** Never rejects. */
-  async #renewAll(): Promise<void> {
-    const working = [...this.#working];
-    if (working.length === 0) return;
-    const began = performance.now();
-    const renewals = working.map(({ run, counts, booked }) => ({
-      runId: run.id,
-      leaseMs: this.leaseMs,
-      more: difference(counts, booked),
-    }));
-    try {
-      await renewLeases(this.#db, renewals);
-    } catch (err) {
-      this.#log.warn({ err }, "renewing the leases of runs failed");
-      return;
-    }
-    for (const [n, work] of working.entries()) {
-      work.booked = sum(work.booked, (renewals[n] as { more: RunTotals }).more);
-      extend(work.run, began + this.leaseMs);
-    }
+    this.#renewing = this.#renewing
+      .then(() => Promise.all([...this.#working].map((work) => this.#renewLease(work, this.leaseMs))))
+      .then(
+        () => {},
+        (err) => this.#log.warn({ err }, "renewing the leases of runs failed"),
+      );
   }
 
   /** Adds what is missing in the run's totals, and renews its lease if it ends too early. */
-  async #end({ run, counts, booked }: Work, keepMs: number): Promise<void> {
-    const more = difference(counts, booked);
+  async #end(work: Work, keepMs: number): Promise<void> {
+    const isKept = keepMs === 0 || work.run.leaseUntil >= performance.now() + keepMs;
+    if (isKept && work.counts.sent === work.booked.sent) return;
+    await untilAnswered(() => this.#renewLease(work, isKept ? 0 : keepMs + SPARE_LEASE_MS));
+  }
+
+  /** Renews the lease of an activity's run, and adds to its totals. Concurrent calls share a statement. */
+  async #renewLease(work: Work, leaseMs: number): Promise<void> {
+    const { run, booked } = work;
+    const { sent, delivered, failed } = work.counts;
     const began = performance.now();
-    const isKept = keepMs === 0 || run.leaseUntil >= began + keepMs;
-    if (isKept && more.sent === 0) return;
-    const leaseMs = isKept ? 0 : keepMs + SPARE_LEASE_MS;
-    await untilAnswered(() => this.#renew({ runId: run.id, leaseMs, more }));
+    const more = {
+      sent: sent - booked.sent,
+      delivered: delivered - booked.delivered,
+      failed: failed - booked.failed,
+    };
+    await this.#renew({ runId: run.id, leaseMs, more });
+    work.booked = { sent, delivered, failed };
     extend(run, began + leaseMs);
   }
 }
@@ -177,15 +169,3 @@ export class KeepAlive {
 function extend(run: KnownRun, until: number): void {
   run.leaseUntil = Math.max(run.leaseUntil, until);
 }
-
-const difference = (one: RunTotals, other: RunTotals): RunTotals => ({
-  sent: one.sent - other.sent,
-  delivered: one.delivered - other.delivered,
-  failed: one.failed - other.failed,
-});
-
-const sum = (one: RunTotals, other: RunTotals): RunTotals => ({
-  sent: one.sent + other.sent,
-  delivered: one.delivered + other.delivered,
-  failed: one.failed + other.failed,
-});

@@ -1,0 +1,44 @@
+import { randomUUID } from "node:crypto";
+import { MockActivityEnvironment } from "@temporalio/testing";
+import { afterAll, afterEach, expect, test, vi } from "vitest";
+import { rows } from "../../src/db/database.ts";
+import { KeepAlive, type WorkingRun } from "../../src/temporal/keep-alive.ts";
+import { observed, startEngine } from "../delivery/engine-parts.ts";
+
+const HEARTBEAT_TIMEOUT_MS = 4_000;
+const HOUR_MS = 3_600_000;
+const parts = await startEngine();
+afterEach(() => void vi.useRealTimers());
+afterAll(() => parts.end());
+
+test("activities of a run renew its lease and add to its totals, by statements only where something is new", async () => {
+  const statements: string[] = [];
+  const db = observed(parts.db, (sql) => void statements.push(sql));
+  const alive = new KeepAlive(db, parts.engine.log, HEARTBEAT_TIMEOUT_MS);
+  const key = { firstRunId: randomUUID() };
+  const activity = <T>(work: (run: WorkingRun) => Promise<T>): Promise<T> =>
+    new MockActivityEnvironment().run(() => alive.onRun(key, work));
+  const account = () =>
+    rows(
+      parts.db,
+      `select sent, delivered, failed, lease_until > now() + interval '59 minutes' as "isLong"
+        from runs where first_run_id = :firstRunId`,
+      key,
+    );
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+  const counts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  await activity(async ({ report }) => {
+    report(counts);
+    Object.assign(counts, { sent: 2, delivered: 1 });
+    vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
+    await expect.poll(account).toEqual([{ sent: 2, delivered: 1, failed: 0, isLong: false }]);
+    Object.assign(counts, { sent: 3, failed: 1 });
+  });
+  const all = { sent: 3, delivered: 1, failed: 1 };
+  expect(await account()).toEqual([{ ...all, isLong: false }]);
+  await activity(async ({ keepFor }) => keepFor(HOUR_MS));
+  expect(await account()).toEqual([{ ...all, isLong: true }]);
+  statements.length = 0;
+  await activity(async ({ keepFor }) => keepFor(HOUR_MS));
+  expect(statements).toEqual([]);
+});
