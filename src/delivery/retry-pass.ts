@@ -131,7 +131,7 @@ export class RetryPasses {
       const now = clock.now();
       const passes = [...this.#passes];
       for (const pass of passes) if (now >= pass.until) this.#leave(pass);
-      const left = passes.filter(({ hasLeft, open }) => hasLeft && open === 0);
+      const left = passes.filter((pass) => pass.open === 0 && (pass.hasLeft || pass.isOverAt(now)));
       const claiming = passes.filter(({ hasLeft, claimAt }) => !hasLeft && claimAt <= now);
       if (left.length > 0) {
         await this.#end(left);
@@ -180,6 +180,7 @@ export class RetryPasses {
     const now = clock.now();
     const limited = new Set(claimed.limited.map(nameOf));
     for (const pass of passes) {
+      pass.mayFindMore = touched === limit || limited.has(nameOf(pass.key));
       const pauseMs = limited.has(nameOf(pass.key)) ? RATE_LIMIT_PAUSE_MS : pass.pauseMs;
       pass.claimAt = touched === limit ? now : now + pauseMs;
     }
@@ -297,6 +298,8 @@ class Pass implements Owner {
   claimAt = 0;
   /** The time until which deliveries may become due. */
   horizon = 0;
+  /** Whether the last claim, if any, left due deliveries. */
+  mayFindMore = true;
   /** The time at which it stops claiming. */
   until = 0;
   readonly #told: () => void;
@@ -310,6 +313,11 @@ class Pass implements Owner {
 
   get runId(): number {
     return this.key.runId;
+  }
+
+  /** Whether another claim could only find deliveries that are due for the second time. */
+  isOverAt(now: number): boolean {
+    return now > this.horizon && !this.mayFindMore;
   }
 
   recorded(...[delivery, outcome, state]: Parameters<Owner["recorded"]>): void {
