@@ -136,7 +136,8 @@ describe("the time a key was last used", () => {
     const use = createKeyUse(db, pino({ level: "silent" }), 1);
     await db.transaction(async (trx) => {
       await trx("api_keys").where("id", id).forUpdate();
-      expect(await recordKeyUse(db, [{ id, at: new Date() }], 60_000)).toEqual([id]);
+      const held = await recordKeyUse(db, [{ id, at: new Date() }], 60_000);
+      expect(held).toEqual([id]);
       use.note(id);
       await use.close();
     });
