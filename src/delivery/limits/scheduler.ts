@@ -163,7 +163,7 @@ export class Scheduler<T extends Task> {
     if (counted === false) this.hosts.learn(task.host, verdict.host);
     else this.hosts.end(task.host, verdict.host);
     this.#probes.delete(task);
-    if (hostHung && !this.hosts.of(task.host).timedOut) this.#refreshWindows(task.host);
+    if (hostHung !== this.hosts.of(task.host).timedOut) this.#refreshWindows(task.host);
     this.#refresh(task);
   }
 
@@ -326,7 +326,7 @@ export class Scheduler<T extends Task> {
     }
   }
 
-  /** After a host has recovered: its hanging webhooks are probed outside its window again. */
+  /** After a host begins or ends to hang: its hanging webhooks are probed outside its window only if it does not. */
   #refreshWindows(name: string): void {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
       const queues = lane.hosts.get(name)?.windows.values() ?? [];
