@@ -40,6 +40,8 @@ export interface ColdRun {
 const POLL_MS = 50;
 /** The time without a request at healthy receivers after which the measurement fails, in milliseconds. */
 const STALL_TIMEOUT_MS = 120_000;
+/** The time without a look after which the measurement fails, in milliseconds: the bench itself was stopped meanwhile. */
+const MAX_PAUSE_MS = 10_000;
 /** A fifth of the pace has a tenth of the events. */
 const SIZE_EXPONENT = 1.43;
 const MEBIBYTE = 1_048_576;
@@ -62,11 +64,14 @@ export async function runCold(bench: ColdBench, load: Load): Promise<ColdRun> {
   let first = { at: 0, commits: 0 };
   let last = { at: performance.now(), count: 0 };
   let isCut = false;
+  let looked = performance.now();
   while (last.count < expected && !isCut) {
     await wait(POLL_MS, undefined, { signal: bench.stopping });
     if (failure) throw failure;
     const count = await receivers.count(healthy.length);
     const now = performance.now();
+    if (now - looked > MAX_PAUSE_MS) throw new Error(`${what}: the bench was stopped meanwhile`);
+    looked = now;
     if (count > 0 && first.at === 0) first = { at: now, commits: await service.commits("service") };
     if (count > 0) inFlight.push(sum((await receivers.inFlight()).slice(0, healthy.length)));
     if (count > last.count) last = { at: now, count };
