@@ -11,7 +11,7 @@ const MAX_QUEUED_PER_WEBHOOK = 1_024;
  */
 const SHARED_QUEUE = 4_096;
 /**
- * The number of queued deliveries below which no webhook is excluded from claims. One with a full window is excluded from as many as
+ * The number of queued deliveries below which no webhook is excluded from claims, unless it fails. One with a full window is excluded from as many as
  * the window's size, if that is larger.
  */
 const MIN_QUEUED_PER_WEBHOOK = 4;
@@ -63,7 +63,7 @@ export class SkippedWebhooks<T extends Sending> {
     const queues = [...this.#scheduler.queues(kind)];
     const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
     for (const { webhookId, window, host, waiting } of queues) {
-      if (waiting < MIN_QUEUED_PER_WEBHOOK) continue;
+      if (waiting < MIN_QUEUED_PER_WEBHOOK && !this.#scheduler.webhooks.of(window).isFailing) continue;
       if (waiting < most) {
         if (this.#scheduler.hasRoom(window, host)) continue;
         if (waiting < this.#scheduler.webhooks.of(window).allowed) continue;

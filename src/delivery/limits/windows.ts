@@ -2,7 +2,7 @@
 export type Evidence =
   /** Success: the window grows by one if it was full. */
   | "success"
-  /** An error response or a broken connection: the window is halved. */
+  /** An error response or a broken connection: the window is halved, or set to one if nothing has succeeded. */
   | "failure"
   /** A timeout: one request at a time until the next success or failure. */
   | "timeout"
@@ -17,6 +17,8 @@ export interface Window {
   isFull: boolean;
   /** Whether the last attempt with evidence timed out. */
   timedOut: boolean;
+  /** Whether an attempt has succeeded. */
+  isProven: boolean;
   /** Whether all attempts since the last success failed, and the window is one. */
   isFailing: boolean;
 }
@@ -28,7 +30,8 @@ const MAX_REMEMBERED = 20_000;
 
 /**
  * Limits attempts in flight per key, a webhook or a host, by additive increase and multiplicative decrease. A window
- * starts small, grows by one with each success while full, is halved by a failure, and set to one by a timeout.
+ * starts small, grows by one with each success while full, is halved by a failure, and set to one by a timeout, or by a failure
+ * before any success.
  * Response time has no effect: a receiver that takes two seconds is healthy.
  */
 export class Windows<Key> {
@@ -74,8 +77,9 @@ export class Windows<Key> {
     if (evidence === "none") return;
     const window = this.#window(key);
     window.timedOut = evidence === "timeout";
+    if (evidence === "success") window.isProven = true;
     if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
-    if (evidence === "failure") window.allowed = Math.max(1, Math.floor(window.allowed / 2));
+    if (evidence === "failure") window.allowed = window.isProven ? Math.max(1, window.allowed >> 1) : 1;
     if (evidence === "timeout") window.allowed = 1;
     window.isFailing = evidence === "failure" && window.allowed === 1;
   }
@@ -86,6 +90,7 @@ export class Windows<Key> {
       inFlight: 0,
       isFull: false,
       timedOut: false,
+      isProven: false,
       isFailing: false,
     };
   }

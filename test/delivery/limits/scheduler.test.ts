@@ -186,6 +186,8 @@ test("a success, a timeout and a failure in a larger window cause no pause", () 
     const scheduler = new Scheduler<Task>({ max: 4, perHost, perWebhook: perHost }, () => true);
     for (let n = 0; n < 4; n += 1) scheduler.push({ kind: "first", webhookId: 1n, window: 1n, host: "host" });
     const task = scheduler.next() as Task;
+    scheduler.webhooks.learn(1n, "success");
+    scheduler.hosts.learn("host", "success");
     while (scheduler.next());
     scheduler.end(task, verdict);
     expect(scheduler.pause(task, verdict)).toBeUndefined();
