@@ -103,7 +103,7 @@ export class Sender {
     this.#attempt = createAttempt(parts);
     this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
-    this.#skipped = new SkippedWebhooks(this.#scheduler, parts.clock);
+    this.#skipped = new SkippedWebhooks(this.#scheduler);
     this.#endTimers = [
       parts.clock.every(SAMPLE_MS, () => {
         parts.share.sample();

@@ -1,5 +1,4 @@
 import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
-import type { Clock } from "../../process/clock.ts";
 import type { Scheduler, Verdict } from "./scheduler.ts";
 import type { Kind, Task } from "./task.ts";
 
@@ -11,8 +10,8 @@ const MAX_QUEUED_PER_WEBHOOK = 1_024;
  */
 const SHARED_QUEUE = 4_096;
 /**
- * The number of queued deliveries below which no webhook is excluded from claims, unless it fails. One with a full window is excluded from as many as
- * the window's size, if that is larger.
+ * The number of queued deliveries below which no webhook is excluded from claims, unless it fails. One with a full window is
+ * excluded from as many as the window's size, if that is larger.
  */
 const MIN_QUEUED_PER_WEBHOOK = 4;
 /**
@@ -20,8 +19,6 @@ const MIN_QUEUED_PER_WEBHOOK = 4;
  * attempts, of which a busy host always has as many queued, must leave room for retries.
  */
 const MAX_QUEUED_BEYOND_WINDOW = 8;
-/** The cache time of the list of webhooks excluded from claims, in milliseconds. */
-const CACHE_MS = 20;
 
 const NONE: readonly never[] = [];
 
@@ -33,32 +30,18 @@ interface Sending extends Task {
 /** Decides which webhooks claims skip: enough of their deliveries are queued, or their host has no room. */
 export class SkippedWebhooks<T extends Sending> {
   readonly #scheduler: Scheduler<T>;
-  readonly #clock: Clock;
   /**
    * Deliveries of webhooks that have enough queued and hang, or whose host has no room or hangs: the webhooks are excluded
    * from claims of the kind, until this ends or none is queued. A pump must not wait for webhooks that have retries only.
    */
   readonly #crowded: Record<Kind, Map<bigint, T>> = { first: new Map(), retry: new Map() };
-  /** The cached result for retries: hundreds of retry passes ask at the same time. */
-  #retries: { at: number; webhookIds: readonly bigint[] } | undefined;
 
-  constructor(scheduler: Scheduler<T>, clock: Clock) {
+  constructor(scheduler: Scheduler<T>) {
     this.#scheduler = scheduler;
-    this.#clock = clock;
   }
 
   /** The webhooks that a claim of a kind skips. */
-  of(kind: Kind): readonly bigint[] {
-    // Not cached: only one pump claims at a time, and its latest claim must count.
-    if (kind === "first") return this.#find(kind);
-    const now = this.#clock.now();
-    if (this.#retries && now - this.#retries.at < CACHE_MS) return this.#retries.webhookIds;
-    const webhookIds = this.#find(kind);
-    this.#retries = { at: now, webhookIds };
-    return webhookIds;
-  }
-
-  #find(kind: Kind): bigint[] {
+  of(kind: Kind): bigint[] {
     const skipped: bigint[] = [];
     const queues = [...this.#scheduler.queues(kind)];
     const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
@@ -95,7 +78,6 @@ export class SkippedWebhooks<T extends Sending> {
   queue(sending: T): readonly T[] {
     if (!this.#isFull(sending)) return this.#scheduler.push(sending);
     this.#crowded[sending.kind].set(sending.webhookId, sending);
-    if (sending.kind === "retry") this.#retries = undefined;
     return [sending];
   }
 
