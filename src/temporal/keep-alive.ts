@@ -21,7 +21,7 @@ export interface WorkingRun {
   readonly id: number;
   /** Sets the counts of the activity, which are updated in place. They are added to the run's totals. */
   report(counts: Readonly<AttemptCounts>): void;
-  /** Keeps the run's lease for so many milliseconds after the activity. Defaults to what is left of it. */
+  /** Extends the run's lease to `ms` milliseconds after the end of the activity. Without it, the lease ends as it would. */
   keepFor(ms: number): void;
 }
 

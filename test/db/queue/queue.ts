@@ -106,7 +106,7 @@ export async function claim(db: Db, claimant?: Claimant, limit = ALL.limit): Pro
   return claimed.deliveries;
 }
 
-/** Claims due retries of the first group of the claimant's run, at most so many. */
+/** Claims at most `limit` due retries of the first group of the claimant's run. */
 export function claimFirstGroup(
   db: Db,
   { workerId, runId }: Claimant,
