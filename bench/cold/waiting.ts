@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { webhookUrls } from "../parts/fan-out.ts";
 import { processorTime } from "../parts/processes.ts";
 import type { Receivers } from "../parts/receivers.ts";
 import type { ColdBench, ColdScenario } from "./cold-bench.ts";
@@ -50,10 +51,7 @@ export const waiting: ColdScenario = {
         yield { detail: "idle commits", unit: "per second", value: idle.commits };
         yield { detail: "idle Temporal", unit: "cores", value: idle.temporal };
       }
-      const urls = receivers.urls.flatMap((host) =>
-        Array.from({ length: webhooks / HOSTS }, (_, n) => `${host}/hooks/${n}`),
-      );
-      await service.register(urls);
+      await service.register(webhookUrls(receivers.urls, webhooks / HOSTS));
       bench.group?.setPace(pace);
       await service.publish(events);
       const what = `first attempts of ${webhooks}`;

@@ -1,6 +1,7 @@
 import { SERVICE_HEADERS, startBareLoop } from "../parts/bare-loop.ts";
 import type { Bench } from "../parts/bench.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";
+import { webhookUrls } from "../parts/fan-out.ts";
 import { watchMemory } from "../parts/memory.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";
@@ -69,10 +70,7 @@ async function rateOfService(
 ): Promise<{ rate: number; max: number }> {
   // The memory is that of a worker alone, with all its processes.
   await using stage = await openStage(bench, { ROLE: "api" });
-  const urls = receivers.urls.flatMap((host) =>
-    Array.from({ length: webhooksEach }, (_, n) => `${host}/hooks/${n}`),
-  );
-  const webhooks = await seedWebhooks(stage.db, stage.secrets, urls);
+  const webhooks = await seedWebhooks(stage.db, stage.secrets, webhookUrls(receivers.urls, webhooksEach));
   await warmUp(stage, receivers, webhooks);
   const events = Math.ceil(count / webhooks.length);
   await seedPending(stage, { events, webhooks });

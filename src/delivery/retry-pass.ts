@@ -1,7 +1,7 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
-import type { ClaimedRetry, claimDue, GroupKey, RetryClaim } from "../db/queue/claims.ts";
-import { failureInWords, type GroupStatus } from "../db/queue/retry-groups.ts";
+import type { ClaimedRetry, claimDue, RetryClaim } from "../db/queue/claims.ts";
+import { failureInWords, type GroupKey, type GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import { countIn, noCounts } from "./recorder.ts";

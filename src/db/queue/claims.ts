@@ -2,7 +2,7 @@ import { plainArray } from "../array-literal.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
-import { HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
+import { type GroupKey, HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 import { isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
 
@@ -156,12 +156,6 @@ const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
 /** The same for webhooks that the caller knows. */
 const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
-/** A retry group of a run. */
-export interface GroupKey {
-  runId: number;
-  group: number;
-}
-
 /** A claimed retry, with its group. */
 export interface ClaimedRetry extends ClaimedDelivery, GroupKey {}
 
@@ -184,8 +178,8 @@ const earliest = (limit: string) => `order by t.run_id, t.webhook_id, t.due limi
  * Claims due retries of groups, the earliest of each webhook first and fairly between the webhooks.
  *
  * A claim reads an entry of `run_groups` for each webhook of the groups, makes one index probe in `retries` for each that is not
- * excluded, and reads the rows of `webhooks` of those with due retries. Retries that are not due, and those of excluded
- * webhooks, are not read: of 300 hanging webhooks with 18,000 retries, a claim reads 300 entries. A probe reads past the claimed
+ * excluded, and reads the rows of `webhooks` of those with due retries. It does not read retries that are not due, or whose
+ * webhook is excluded: of 300 hanging webhooks with 18,000 retries, a claim reads 300 entries. A probe reads past the claimed
  * retries of its webhook, of which the sender holds few.
  *
  * @param options.groups each group once

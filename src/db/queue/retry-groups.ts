@@ -120,11 +120,9 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
 export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
   const failing = await listFailing(db, runId);
   const fresh = failing.filter(({ group }) => group === null);
-  const groups =
-    fresh.length > 0
-      ? chooseGroups(fresh, await listTaken(db, runId), await countRuns(db, runId))
-      : new Map<unknown, number>();
+  let chosen: ReadonlyMap<Listed, number> = new Map();
   if (fresh.length > 0) {
+    chosen = chooseGroups(fresh, await listTaken(db, runId), await countRuns(db, runId));
     const inserted = await count(
       db,
       `insert into run_groups (run_id, webhook_id, group_number)
@@ -133,15 +131,17 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
         on conflict do nothing`,
       {
         runId,
-        webhookIds: plainArray(fresh.map(({ webhookId }) => webhookId)),
-        groups: plainArray(fresh.map((webhook) => groups.get(webhook) ?? REST)),
+        webhookIds: plainArray([...chosen.keys()].map(({ webhookId }) => webhookId)),
+        groups: plainArray([...chosen.values()]),
       },
     );
     // Another process has assigned some.
     if (inserted < fresh.length) return assignGroups(db, runId);
   }
   const assigned = failing
-    .map((webhook): FailingWebhook => ({ ...webhook, group: webhook.group ?? groups.get(webhook) ?? REST }))
+    .map(
+      (webhook): FailingWebhook => ({ ...webhook, group: webhook.group ?? (chosen.get(webhook) as number) }),
+    )
     .sort((one, other) => one.group - other.group);
   await addLastErrors(db, runId, assigned);
   return assigned;
@@ -257,6 +257,12 @@ async function addLastErrors(db: Db, runId: number, failing: readonly FailingWeb
     (largest.get(group) as FailingWebhook).lastError = failureInWords(failure);
 }
 
+/** A retry group of a run. */
+export interface GroupKey {
+  runId: number;
+  group: number;
+}
+
 /** The status of a retry group. */
 export interface GroupStatus {
   /** The number of open deliveries. */
@@ -268,10 +274,7 @@ export interface GroupStatus {
 }
 
 /** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. */
-export async function groupStatuses(
-  db: Db,
-  groups: readonly { runId: number; group: number }[],
-): Promise<GroupStatus[]> {
+export async function groupStatuses(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
   const found = await rows<{ open: number; delay: number | null; paused: boolean }>(
     db,
     `select s.open, s.delay, exists (

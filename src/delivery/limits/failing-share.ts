@@ -1,3 +1,5 @@
+import { systemClock } from "../../process/clock.ts";
+
 /** The interval between samples of the thread's utilization, in milliseconds. */
 export const SAMPLE_MS = 100;
 /** The cost of a new connection with TLS, in requests over an open one: 1 ms of thread time against 60 µs. */
@@ -16,15 +18,14 @@ const MIN_COST = CONNECTION_COST;
  * part of that and its idle time. The time in which it waits for a processor does not count.
  */
 export function threadUtilization(): () => number {
-  let cpu = process.threadCpuUsage();
-  let { idle } = performance.eventLoopUtilization();
+  const read = () => ({ worked: systemClock.worked(), idle: performance.eventLoopUtilization().idle });
+  let last = read();
   return () => {
-    const { user, system } = process.threadCpuUsage(cpu);
-    const busyMs = (user + system) / 1_000;
-    const idleMs = performance.eventLoopUtilization().idle - idle;
-    cpu = process.threadCpuUsage();
-    idle += idleMs;
-    return busyMs / Math.max(1, busyMs + idleMs);
+    const now = read();
+    const workedMs = now.worked - last.worked;
+    const idleMs = now.idle - last.idle;
+    last = now;
+    return workedMs / Math.max(1, workedMs + idleMs);
   };
 }
 
@@ -46,11 +47,6 @@ export class FailingShare {
   constructor(share: number, utilization = threadUtilization()) {
     this.#share = share;
     this.#utilization = utilization;
-  }
-
-  /** The average utilization of the thread over the last third of a second, 0 to 1. */
-  get utilization(): number {
-    return this.#average;
   }
 
   /** Whether an attempt to a failing receiver may start. */

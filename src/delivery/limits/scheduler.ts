@@ -64,11 +64,6 @@ export class Scheduler<T extends Task> {
     return this.#inFlight;
   }
 
-  /** Whether the maximum of requests in flight is reached. */
-  get isFull(): boolean {
-    return this.#inFlight >= this.#max;
-  }
-
   /** The number of queued tasks of a kind. */
   waiting(kind: Kind): number {
     return this.#lanes[kind].waiting;
@@ -140,7 +135,7 @@ export class Scheduler<T extends Task> {
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
-    if (this.isFull) return undefined;
+    if (this.#inFlight >= this.#max) return undefined;
     const { first, retry } = this.#lanes;
     return this.#isRetrysTurn()
       ? (this.#take(retry) ?? this.#take(first))
