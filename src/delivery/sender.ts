@@ -62,21 +62,10 @@ const GROWTH = { perTurn: 16, turnMs: 8 };
 /** The number of unrecorded results from which nothing starts: a crash would repeat all of these attempts. */
 export const MAX_UNRECORDED = 128;
 /**
- * The number of requests in flight and unrecorded results together from which nothing starts, unless DELIVERY_MAX_IN_FLIGHT is
- * larger: a crash repeats no more attempts than that.
- */
-const MAX_IN_DOUBT = 200;
-/**
  * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
  * beside receivers that close each connection, attempts to others would fail.
  */
 const MAX_HANDSHAKE_BACKLOG_MS = 250;
-/**
- * The pause between attempts to a webhook or host that fail one after another, in milliseconds. Quick failures would otherwise be
- * hundreds a second.
- */
-export const FAILING_MS = 20;
-
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
  * and releases deliveries that may not be sent.
@@ -91,7 +80,6 @@ export class Sender {
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
-  readonly #maxInDoubt: number;
   #isPlanned = false;
   /** The number of requests that have ended since some were started, and the processor time of the thread at that time. */
   #endings = 0;
@@ -101,7 +89,6 @@ export class Sender {
   constructor(parts: SenderParts, limits: { max: number; perHost: number; perWebhook: number }) {
     this.#parts = parts;
     this.#attempt = createAttempt(parts);
-    this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler);
     this.#endTimers = [
@@ -258,8 +245,7 @@ export class Sender {
     if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
     if (!lease.isValid() || !watch.isFresh() || proxy?.mayStart() === false) return;
     for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {
-      const { unrecorded } = recorder;
-      if (unrecorded >= MAX_UNRECORDED || this.#scheduler.inFlight + unrecorded >= this.#maxInDoubt) return;
+      if (recorder.unrecorded >= MAX_UNRECORDED) return;
       if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
       if (!sending) return;
@@ -285,11 +271,11 @@ export class Sender {
 
   #send(sending: Sending): void {
     const { share } = this.#parts;
-    const isFailing = this.#scheduler.isFailing(sending);
-    share.spend(1, isFailing);
+    const isInTrouble = this.#scheduler.isInTrouble(sending);
+    share.spend(1, isInTrouble);
     this.#started.add(sending);
     this.#attempt(sending.delivery, {
-      opens: () => share.spend(CONNECTION_COST, isFailing),
+      opens: () => share.spend(CONNECTION_COST, isInTrouble),
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
       ended: (outcome, signature) => this.#ended(sending, outcome, signature),
@@ -317,13 +303,6 @@ export class Sender {
     const verdict = verdictOf(outcome);
     this.#return(this.#skipped.removeHanging(sending, verdict));
     this.#scheduler.end(sending, verdict);
-    const resume = this.#scheduler.pause(sending, verdict);
-    if (resume) {
-      this.#parts.clock.after(FAILING_MS, () => {
-        resume();
-        this.#plan();
-      });
-    }
     this.#plan();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;

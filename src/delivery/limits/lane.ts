@@ -15,6 +15,8 @@ export interface WindowQueue<T> {
   readonly host: HostQueue<T>;
   /** In the order of their turns. */
   readonly webhooks: Map<bigint, WebhookQueue<T>>;
+  /** The number of queued tasks of all these webhooks. */
+  waiting: number;
 }
 
 /** The windows of one host with queued tasks of a kind. */
@@ -23,7 +25,7 @@ export interface HostQueue<T> {
   readonly windows: Map<WindowKey, WindowQueue<T>>;
   /** The number of queued tasks of all these windows. */
   waiting: number;
-  /** Windows that may have room, by requests in flight. */
+  /** Windows with room, by requests in flight. */
   readonly ready: LeastLoaded<WindowQueue<T>>;
 }
 
@@ -31,12 +33,10 @@ export interface HostQueue<T> {
 export class Lane<T extends Task> {
   readonly hosts = new Map<string, HostQueue<T>>();
   readonly windows = new Map<WindowKey, WindowQueue<T>>();
-  /** Hosts that may have room in their window, by requests in flight. */
+  /** Hosts with room in their window and in one of a webhook, by requests in flight. */
   readonly ready = new LeastLoaded<HostQueue<T>>();
-  /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such windows of other hosts. */
-  readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
-  /** Failing hosts, and failing windows of other hosts, that wait for their share of the thread's time, in turn. */
-  readonly parked = new Set<WindowQueue<T> | HostQueue<T>>();
+  /** Hosts in trouble, and windows in trouble of other hosts, with room, in turn. */
+  readonly troubled = new Set<WindowQueue<T> | HostQueue<T>>();
   #waiting = 0;
 
   /** The number of queued tasks. */
@@ -62,7 +62,7 @@ export class Lane<T extends Task> {
       host = { host: name, windows: new Map(), waiting: 0, ready: new LeastLoaded() };
       this.hosts.set(name, host);
     }
-    const queue: WindowQueue<T> = { window, host, webhooks: new Map() };
+    const queue: WindowQueue<T> = { window, host, webhooks: new Map(), waiting: 0 };
     this.windows.set(window, queue);
     host.windows.set(window, queue);
     return queue;
@@ -115,25 +115,21 @@ export class Lane<T extends Task> {
     return removed;
   }
 
-  #count({ host }: WindowQueue<T>, added: number): void {
+  #count(queue: WindowQueue<T>, added: number): void {
     this.#waiting += added;
-    host.waiting += added;
+    queue.waiting += added;
+    queue.host.waiting += added;
   }
 
   #forget(queue: WindowQueue<T>): void {
     const { host } = queue;
     this.windows.delete(queue.window);
-    this.#forgetTurn(queue);
+    this.troubled.delete(queue);
     host.windows.delete(queue.window);
     host.ready.delete(queue);
     if (host.windows.size > 0) return;
     this.hosts.delete(host.host);
     this.ready.delete(host);
-    this.#forgetTurn(host);
-  }
-
-  #forgetTurn(item: WindowQueue<T> | HostQueue<T>): void {
-    this.hanging.delete(item);
-    this.parked.delete(item);
+    this.troubled.delete(host);
   }
 }

@@ -13,8 +13,8 @@ export class LeastLoaded<T> {
     return this.#loads.size;
   }
 
-  has(item: T): boolean {
-    return this.#loads.has(item);
+  get items(): Iterable<T> {
+    return this.#loads.keys();
   }
 
   /** Adds an item or changes its load. */

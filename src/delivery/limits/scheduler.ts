@@ -18,8 +18,8 @@ export interface WaitingWebhook {
 
 const NONE: readonly never[] = [];
 
-/** The part of the maximum for requests to receivers that hang. */
-const PROBES = 1 / 4;
+/** The part of the maximum for requests to receivers in trouble. */
+const TROUBLED = 1 / 4;
 /** The part of the requests in flight that are retries while first attempts wait, too. */
 const RETRIES = 1 / 8;
 /** The smallest maximum of which each part is at least one request. Of a smaller one, retries get that part of the turns. */
@@ -30,32 +30,32 @@ const MIN_SHARED = 8;
  *
  * A task starts when its host's window and its webhook's window have room. The next start goes to the host with the fewest requests
  * in flight, and within it to the window with the fewest (max-min fairness), so that a few busy or slow receivers leave room
- * for all others. The webhooks of an endpoint share a window, and take turns in it. A receiver whose last attempt timed out gets one
- * request at a time, a probe; so does one that fails, if `mayFail` allows it.
+ * for all others. The webhooks of an endpoint share a window, and take turns in it. Receivers in trouble get one request at a time, in
+ * turn, if `mayTry` allows it; before others, because these are few.
  */
 export class Scheduler<T extends Task> {
   /** Of webhooks, and of endpoints with several webhooks. */
   readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
   readonly #max: number;
-  readonly #mayFail: () => boolean;
+  readonly #mayTry: () => boolean;
   readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
   #inFlight = 0;
   #retries = 0;
   #turn = 0;
   /**
-   * Requests in flight to hanging receivers, and whether each counts in its host's window. A probe of a webhook that hangs does not
-   * count: it could occupy the only slot of other webhooks on the host.
+   * Requests in flight to receivers in trouble, and whether each is apart from its host's window: one to a webhook in trouble could
+   * occupy the only slot of other webhooks on the host.
    */
-  readonly #probes = new Map<T, boolean>();
+  readonly #troubled = new Map<T, boolean>();
 
   /**
    * @param limits the maximum of requests in flight: in total, per host and per webhook
-   * @param mayFail whether a task for a failing receiver may start now
+   * @param mayTry whether a task for a receiver in trouble may start now
    */
-  constructor(limits: { max: number; perHost: number; perWebhook: number }, mayFail: () => boolean) {
+  constructor(limits: { max: number; perHost: number; perWebhook: number }, mayTry: () => boolean) {
     this.#max = limits.max;
-    this.#mayFail = mayFail;
+    this.#mayTry = mayTry;
     this.hosts = new Windows(limits.perHost);
     this.webhooks = new Windows(limits.perWebhook);
   }
@@ -86,22 +86,14 @@ export class Scheduler<T extends Task> {
         yield { webhookId, window, host: host.host, waiting: tasks.length - first };
   }
 
-  /** Whether the windows of a webhook and its host have room for more than one request at a time. */
-  hasRoom(window: WindowKey, host: string): boolean {
-    return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
-  }
-
   /** Whether more than the given number of queued tasks of a kind could start: the windows of their receivers have room. */
   hasSendable(kind: Kind, tasks: number): boolean {
     const lane = this.#lanes[kind];
     if (lane.waiting <= tasks) return false;
     let sendable = 0;
-    for (const [name, host] of lane.hosts) {
-      // Looks at each host once: where many webhooks wait, most hosts have no room.
-      if (!this.hosts.isOpen(name)) continue;
-      for (const { window, webhooks } of host.windows.values()) {
-        if (!this.webhooks.isOpen(window)) continue;
-        for (const webhook of webhooks.values()) sendable += webhook.tasks.length - webhook.first;
+    for (const host of lane.ready.items) {
+      for (const { waiting } of host.ready.items) {
+        sendable += waiting;
         if (sendable > tasks) return true;
       }
     }
@@ -123,13 +115,13 @@ export class Scheduler<T extends Task> {
     const lane = this.#lanes[task.kind];
     const known = lane.windows.get(task.window);
     if (known && known.host.host !== task.host) {
-      const removed = lane.remove(known, () => true);
+      const removed = this.#remove(lane, known, () => true);
       this.push(task);
       return removed;
     }
     const queue = known ?? lane.addQueue(task);
     lane.add(queue, task);
-    if (!known) this.#makeReady(lane, queue);
+    if (!known) this.#place(lane, queue);
     return NONE;
   }
 
@@ -152,187 +144,93 @@ export class Scheduler<T extends Task> {
   end(task: T, verdict: Verdict): void {
     this.#inFlight -= 1;
     if (task.kind === "retry") this.#retries -= 1;
-    const hostHung = this.hosts.of(task.host).timedOut;
+    const wasInTrouble = this.hosts.isInTrouble(task.host);
     this.webhooks.end(task.window, verdict.webhook);
-    const counted = this.#probes.get(task);
-    if (counted === false) this.hosts.learn(task.host, verdict.host);
-    else this.hosts.end(task.host, verdict.host);
-    this.#probes.delete(task);
-    if (hostHung !== this.hosts.of(task.host).timedOut) this.#refreshWindows(task.host);
-    this.#refresh(task);
+    this.hosts.end(task.host, verdict.host, this.#troubled.get(task));
+    this.#troubled.delete(task);
+    this.#refresh(task, wasInTrouble !== this.hosts.isInTrouble(task.host));
   }
 
-  /**
-   * Occupies a slot of each window that the failure of an ended task has left at one, without a request.
-   *
-   * @returns frees the slots; undefined if there are none
-   */
-  pause(task: T, { webhook, host }: Verdict): (() => void) | undefined {
-    const frees = [
-      ...(webhook === "failure" ? pausedWindow(this.webhooks, task.window) : []),
-      ...(host === "failure" ? pausedWindow(this.hosts, task.host) : []),
-    ];
-    if (frees.length === 0) return undefined;
-    return () => {
-      for (const free of frees) free();
-      this.#refresh(task);
-    };
-  }
-
-  /** Whether the last attempts to the task's webhook or host failed, so that one request at a time is sent. */
-  isFailing({ window, host }: T): boolean {
-    return this.webhooks.of(window).isFailing || this.hosts.of(host).isFailing;
+  /** Whether the webhook or host of a task is in trouble. */
+  isInTrouble({ window, host }: T): boolean {
+    return this.webhooks.isInTrouble(window) || this.hosts.isInTrouble(host);
   }
 
   /** Removes and returns the queued tasks for which `wanted` is true, of one host or of all. */
   remove(wanted: (task: T) => boolean, host?: string): T[] {
     return [this.#lanes.first, this.#lanes.retry].flatMap((lane) => {
       const { windows } = host === undefined ? lane : (lane.hosts.get(host) ?? { windows: new Map() });
-      return [...windows.values()].flatMap((queue) => lane.remove(queue, wanted));
+      return [...windows.values()].flatMap((queue) => this.#remove(lane, queue, wanted));
     });
   }
 
+  #remove(lane: Lane<T>, queue: WindowQueue<T>, wanted: (task: T) => boolean): T[] {
+    const removed = lane.remove(queue, wanted);
+    this.#placeHost(lane, queue.host);
+    return removed;
+  }
+
   #take(lane: Lane<T>): T | undefined {
-    return (
-      this.#takeHanging(lane) ?? this.#takeParked(lane) ?? this.#takeReady(lane) ?? this.#takeHanging(lane)
-    );
+    const troubled = this.#takeTroubled(lane);
+    if (troubled) return troubled;
+    const queue = lane.ready.first()?.ready.first();
+    return queue && this.#start(lane, queue);
   }
 
-  #takeHanging(lane: Lane<T>): T | undefined {
-    if (this.#probes.size >= Math.max(1, Math.floor(this.#max * PROBES))) return undefined;
-    for (const hanging of lane.hanging) {
-      lane.hanging.delete(hanging);
-      const task = "window" in hanging ? this.#probeWindow(lane, hanging) : this.#probeHost(lane, hanging);
-      if (task) return task;
+  #takeTroubled(lane: Lane<T>): T | undefined {
+    const most = Math.max(1, Math.floor(this.#max * TROUBLED));
+    if (lane.troubled.size === 0 || this.#troubled.size >= most || !this.#mayTry()) return undefined;
+    for (const each of lane.troubled) {
+      const isWindow = "window" in each;
+      if (isWindow && !this.hosts.hasRoomApart(each.host.host)) continue;
+      return this.#start(lane, isWindow ? each : (each.ready.first() as WindowQueue<T>), isWindow);
     }
     return undefined;
   }
 
-  #probeWindow(lane: Lane<T>, queue: WindowQueue<T>): T | undefined {
-    const isHanging = this.webhooks.of(queue.window).timedOut && !this.hosts.of(queue.host.host).timedOut;
-    if (isHanging && this.webhooks.hasRoom(queue.window)) return this.#start(lane, queue, false);
-    this.#makeReady(lane, queue);
-    return undefined;
-  }
-
-  #probeHost(lane: Lane<T>, host: HostQueue<T>): T | undefined {
-    if (!this.hosts.of(host.host).timedOut) {
-      this.#makeHostReady(lane, host);
-      return undefined;
-    }
-    if (!this.hosts.hasRoom(host.host)) return undefined;
-    for (let queue = host.ready.first(); queue; queue = host.ready.first()) {
-      if (this.webhooks.hasRoom(queue.window)) return this.#start(lane, queue, true);
-      host.ready.delete(queue);
-    }
-    return undefined;
-  }
-
-  /** Failing receivers that had to wait for `mayFail`, in turn. */
-  #takeParked(lane: Lane<T>): T | undefined {
-    for (const parked of lane.parked) {
-      if (!this.#mayFail()) return undefined;
-      lane.parked.delete(parked);
-      if ("window" in parked) this.#makeReady(lane, parked);
-      const host = "window" in parked ? parked.host : parked;
-      const queue = "window" in parked ? parked : host.ready.first();
-      const isReady = queue && host.ready.has(queue) && !this.#hasTimedOut(queue);
-      if (isReady && this.hosts.hasRoom(host.host) && this.webhooks.hasRoom(queue.window))
-        return this.#start(lane, queue);
-      this.#makeHostReady(lane, host);
-    }
-    return undefined;
-  }
-
-  #hasTimedOut({ window, host }: WindowQueue<T>): boolean {
-    return this.webhooks.of(window).timedOut || this.hosts.of(host.host).timedOut;
-  }
-
-  #takeReady(lane: Lane<T>): T | undefined {
-    const { ready } = lane;
-    for (let host = ready.first(); host; host = ready.first()) {
-      const queue = host.ready.first();
-      if (!queue || !this.hosts.hasRoom(host.host)) {
-        ready.delete(host);
-      } else if (!this.webhooks.hasRoom(queue.window)) {
-        host.ready.delete(queue);
-      } else if (this.webhooks.of(queue.window).timedOut) {
-        host.ready.delete(queue);
-        lane.hanging.add(queue);
-      } else if (this.hosts.of(host.host).isFailing && !this.#mayFail()) {
-        ready.delete(host);
-        lane.parked.add(host);
-      } else if (this.webhooks.of(queue.window).isFailing && !this.#mayFail()) {
-        host.ready.delete(queue);
-        lane.parked.add(queue);
-      } else {
-        return this.#start(lane, queue);
-      }
-    }
-    return undefined;
-  }
-
-  /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
-  #start(lane: Lane<T>, queue: WindowQueue<T>, probe?: boolean): T {
+  /** @param apart whether the task is apart from its host's window; undefined if its receiver is not in trouble */
+  #start(lane: Lane<T>, queue: WindowQueue<T>, apart?: boolean): T {
     const task = lane.take(queue);
     this.#inFlight += 1;
     if (task.kind === "retry") this.#retries += 1;
     this.webhooks.start(task.window);
-    if (probe !== undefined) this.#probes.set(task, probe);
-    if (probe !== false) this.hosts.start(task.host);
+    this.hosts.start(task.host, apart);
+    if (apart !== undefined) this.#troubled.set(task, apart);
     this.#refresh(task);
     return task;
   }
 
-  /** Updates the ready queues of the task's window and host after a change of requests in flight. */
-  #refresh({ window, host: name }: T): void {
+  /** Places the queues of the task's window and host after a change of either. @param all whether to place all queues of the host */
+  #refresh({ window, host: name }: T, all = false): void {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
-      const queue = lane.windows.get(window);
-      if (queue) this.#makeReady(lane, queue);
       const host = lane.hosts.get(name);
-      if (host) this.#makeHostReady(lane, host);
+      if (!host) continue;
+      const queue = host.windows.get(window);
+      if (all) for (const each of host.windows.values()) this.#place(lane, each);
+      else if (queue) this.#place(lane, queue);
+      else this.#placeHost(lane, host);
     }
   }
 
-  #makeReady(lane: Lane<T>, queue: WindowQueue<T>): void {
-    const window = this.webhooks.of(queue.window);
-    if (window.inFlight >= window.allowed) return;
-    if (window.timedOut && !this.hosts.of(queue.host.host).timedOut) {
-      queue.host.ready.delete(queue);
-      lane.hanging.add(queue);
-      return;
-    }
-    lane.hanging.delete(queue);
-    lane.parked.delete(queue);
-    queue.host.ready.set(queue, window.inFlight);
-    this.#makeHostReady(lane, queue.host);
+  /** Moves a queue to where tasks are taken from: to its host's if its window has room, or apart if only its webhook is in trouble. */
+  #place(lane: Lane<T>, queue: WindowQueue<T>): void {
+    const { host } = queue;
+    const { inFlight, allowed, trouble } = this.webhooks.of(queue.window);
+    const isApart = trouble !== "none" && !this.hosts.isInTrouble(host.host);
+    const hasRoom = inFlight < allowed;
+    if (hasRoom && !isApart) host.ready.set(queue, inFlight);
+    else host.ready.delete(queue);
+    if (hasRoom && isApart) lane.troubled.add(queue);
+    else lane.troubled.delete(queue);
+    this.#placeHost(lane, host);
   }
 
-  #makeHostReady(lane: Lane<T>, host: HostQueue<T>): void {
-    const window = this.hosts.of(host.host);
-    if (window.inFlight >= window.allowed || host.ready.size === 0) return;
-    if (window.timedOut) {
-      lane.ready.delete(host);
-      lane.hanging.add(host);
-    } else {
-      lane.hanging.delete(host);
-      lane.parked.delete(host);
-      lane.ready.set(host, window.inFlight);
-    }
+  #placeHost(lane: Lane<T>, host: HostQueue<T>): void {
+    const { inFlight, allowed, trouble } = this.hosts.of(host.host);
+    const hasRoom = inFlight < allowed && host.ready.size > 0;
+    if (hasRoom && trouble === "none") lane.ready.set(host, inFlight);
+    else lane.ready.delete(host);
+    if (hasRoom && trouble !== "none") lane.troubled.add(host);
+    else lane.troubled.delete(host);
   }
-
-  /** After a host begins or ends to hang: its hanging webhooks are probed outside its window only if it does not. */
-  #refreshWindows(name: string): void {
-    for (const lane of [this.#lanes.first, this.#lanes.retry]) {
-      const queues = lane.hosts.get(name)?.windows.values() ?? [];
-      for (const queue of queues) this.#makeReady(lane, queue);
-    }
-  }
-}
-
-/** Occupies a slot of a window of one. @returns what frees it; empty if the window is larger */
-function pausedWindow<Key>(windows: Windows<Key>, key: Key): (() => void)[] {
-  if (windows.of(key).allowed > 1) return [];
-  windows.start(key);
-  return [() => windows.end(key, "none")];
 }

@@ -43,15 +43,14 @@ export class SkippedWebhooks<T extends Sending> {
   /** The webhooks that a claim of a kind skips. */
   of(kind: Kind): bigint[] {
     const skipped: bigint[] = [];
+    const { webhooks } = this.#scheduler;
     const queues = [...this.#scheduler.queues(kind)];
     const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
     for (const { webhookId, window, host, waiting } of queues) {
-      if (waiting < MIN_QUEUED_PER_WEBHOOK && !this.#scheduler.webhooks.of(window).isFailing) continue;
-      if (waiting < most) {
-        if (this.#scheduler.hasRoom(window, host)) continue;
-        if (waiting < this.#scheduler.webhooks.of(window).allowed) continue;
-      }
-      skipped.push(webhookId);
+      const { allowed, inFlight, trouble } = webhooks.of(window);
+      const hasRoom = inFlight < allowed && this.#isOpen(host);
+      const enough = Math.max(MIN_QUEUED_PER_WEBHOOK, hasRoom ? most : Math.min(most, allowed));
+      if (waiting >= (trouble === "none" ? enough : 1)) skipped.push(webhookId);
     }
     const crowded = this.#crowded[kind];
     for (const [webhookId, sending] of crowded) {
@@ -65,8 +64,8 @@ export class SkippedWebhooks<T extends Sending> {
   #isBlocked(sending: T): boolean {
     const { webhooks, hosts } = this.#scheduler;
     const { kind, window, host } = sending;
-    if (webhooks.of(window).timedOut && this.#scheduler.waitingOf(sending) > 0) return true;
-    return hosts.of(host).timedOut ? this.#scheduler.waitingForHost(kind, host) > 0 : !hosts.hasRoom(host);
+    if (webhooks.of(window).trouble === "hangs" && this.#scheduler.waitingOf(sending) > 0) return true;
+    return hosts.isInTrouble(host) ? this.#scheduler.waitingForHost(kind, host) > 0 : !hosts.hasRoom(host);
   }
 
   /**
@@ -90,8 +89,8 @@ export class SkippedWebhooks<T extends Sending> {
    */
   removeHanging({ window, host }: T, verdict: Verdict): readonly T[] {
     const { webhooks, hosts } = this.#scheduler;
-    const isOfHost = verdict.host === "timeout" && hosts.of(host).timedOut;
-    const isOfWindow = verdict.webhook === "timeout" && webhooks.of(window).timedOut;
+    const isOfHost = verdict.host === "timeout" && hosts.of(host).trouble === "hangs";
+    const isOfWindow = verdict.webhook === "timeout" && webhooks.of(window).trouble === "hangs";
     if (!isOfHost && !isOfWindow) return NONE;
     const queued = this.#scheduler.remove((each) => isOfHost || each.window === window, host);
     return queued.flatMap((each) => this.queue(each));
@@ -100,10 +99,15 @@ export class SkippedWebhooks<T extends Sending> {
   #isFull(sending: T): boolean {
     const { webhooks, hosts } = this.#scheduler;
     const { kind, window, host } = sending;
-    if (webhooks.of(window).timedOut && this.#scheduler.waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK)
-      return true;
-    if (hosts.isOpen(host)) return false;
+    const hangs = webhooks.of(window).trouble === "hangs";
+    if (hangs && this.#scheduler.waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK) return true;
+    if (this.#isOpen(host)) return false;
     return this.#scheduler.waitingForHost(kind, host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
+  }
+
+  #isOpen(host: string): boolean {
+    const { hosts } = this.#scheduler;
+    return hosts.hasRoom(host) && !hosts.isInTrouble(host);
   }
 
   /** The webhooks that are skipped until their hosts have room, or those queued have started. */

@@ -2,7 +2,7 @@
 export type Evidence =
   /** Success: the window grows by one if it was full. */
   | "success"
-  /** An error response or a broken connection: the window is halved, or set to one if nothing has succeeded. */
+  /** An error response or a broken connection: the window is halved. */
   | "failure"
   /** A timeout: one request at a time until the next success or failure. */
   | "timeout"
@@ -12,26 +12,27 @@ export type Evidence =
 /** The window of one webhook or host: attempts allowed in flight, and attempts in flight. */
 export interface Window {
   allowed: number;
+  /** Attempts in flight that take a slot. */
   inFlight: number;
+  /** Other attempts in flight: to webhooks in trouble, of a host that is not. */
+  apart: number;
   /** Whether the last attempt that started filled the window. */
   isFull: boolean;
-  /** Whether the last attempt with evidence timed out. */
-  timedOut: boolean;
-  /** Whether an attempt has succeeded. */
-  isProven: boolean;
-  /** Whether all attempts since the last success failed, and the window is one. */
-  isFailing: boolean;
+  /**
+   * `hangs` if the last attempt with evidence timed out, `fails` if it failed and left a window of one. Such a receiver gets
+   * one request at a time.
+   */
+  trouble: "none" | "hangs" | "fails";
 }
 
-/** The initial window of an unknown key. */
-export const INITIAL_WINDOW = 4;
+/** The initial window of an unknown key: one that fails or hangs costs as many connections before that is known. */
+export const INITIAL_WINDOW = 2;
 /** The maximum number of remembered windows; beyond it, idle ones are removed. */
 const MAX_REMEMBERED = 20_000;
 
 /**
  * Limits attempts in flight per key, a webhook or a host, by additive increase and multiplicative decrease. A window
- * starts small, grows by one with each success while full, is halved by a failure, and set to one by a timeout, or by a failure
- * before any success.
+ * starts small, grows by one with each success while full, is halved by a failure, and set to one by a timeout.
  * Response time has no effect: a receiver that takes two seconds is healthy.
  */
 export class Windows<Key> {
@@ -49,50 +50,49 @@ export class Windows<Key> {
   }
 
   hasRoom(key: Key): boolean {
-    const window = this.#windows.get(key);
-    return window === undefined || window.inFlight < window.allowed;
+    const { inFlight, allowed } = this.of(key);
+    return inFlight < allowed;
   }
 
-  /** Whether there is room, for more than one request at a time to a receiver that hangs or fails. */
-  isOpen(key: Key): boolean {
-    const window = this.#windows.get(key);
-    return (
-      window === undefined || (window.inFlight < window.allowed && !window.timedOut && !window.isFailing)
-    );
+  /** Whether an attempt may start that takes no slot: all attempts together stay below the maximum. */
+  hasRoomApart(key: Key): boolean {
+    const { inFlight, apart } = this.of(key);
+    return inFlight + apart < this.#max;
   }
 
-  start(key: Key): void {
+  /** Whether the last attempts failed or timed out, so that one request at a time is sent. */
+  isInTrouble(key: Key): boolean {
+    return this.of(key).trouble !== "none";
+  }
+
+  /** @param apart whether the attempt takes no slot */
+  start(key: Key, apart = false): void {
     const window = this.#window(key);
+    if (apart) {
+      window.apart += 1;
+      return;
+    }
     window.inFlight += 1;
     window.isFull = window.inFlight >= window.allowed;
   }
 
-  end(key: Key, evidence: Evidence): void {
-    this.#window(key).inFlight -= 1;
-    this.learn(key, evidence);
-  }
-
-  /** Applies the evidence of an attempt that was not counted in the window. */
-  learn(key: Key, evidence: Evidence): void {
-    if (evidence === "none") return;
+  /** @param apart as given to `start` */
+  end(key: Key, evidence: Evidence, apart = false): void {
     const window = this.#window(key);
-    window.timedOut = evidence === "timeout";
-    if (evidence === "success") window.isProven = true;
+    if (apart) window.apart -= 1;
+    else window.inFlight -= 1;
+    if (evidence === "none") return;
     if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
-    if (evidence === "failure") window.allowed = window.isProven ? Math.max(1, window.allowed >> 1) : 1;
+    if (evidence === "failure") window.allowed = Math.max(1, window.allowed >> 1);
     if (evidence === "timeout") window.allowed = 1;
-    window.isFailing = evidence === "failure" && window.allowed === 1;
+    window.trouble = "none";
+    if (evidence === "timeout") window.trouble = "hangs";
+    if (evidence === "failure" && window.allowed === 1) window.trouble = "fails";
   }
 
   #fresh(): Window {
-    return {
-      allowed: Math.min(INITIAL_WINDOW, this.#max),
-      inFlight: 0,
-      isFull: false,
-      timedOut: false,
-      isProven: false,
-      isFailing: false,
-    };
+    const allowed = Math.min(INITIAL_WINDOW, this.#max);
+    return { allowed, inFlight: 0, apart: 0, isFull: false, trouble: "none" };
   }
 
   #window(key: Key): Window {
@@ -106,6 +106,7 @@ export class Windows<Key> {
   }
 
   #forgetIdle(): void {
-    for (const [key, window] of this.#windows) if (window.inFlight === 0) this.#windows.delete(key);
+    for (const [key, window] of this.#windows)
+      if (window.inFlight + window.apart === 0) this.#windows.delete(key);
   }
 }

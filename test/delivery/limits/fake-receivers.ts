@@ -4,7 +4,7 @@ import type { Kind, Task } from "../../../src/delivery/limits/task.ts";
 
 /** A task, and what the model knows of it. */
 interface ModelTask extends Task {
-  role: "waiting" | "usual" | "host probe" | "webhook probe";
+  role: "waiting" | "usual" | "host in trouble" | "webhook in trouble";
 }
 
 /** Limits of a scheduler. */
@@ -17,13 +17,13 @@ export interface Limits {
 const KINDS = ["first", "retry"] as const;
 /** A part of a limit: at least one request. */
 const partOf = (limit: number, part: number) => Math.max(1, Math.floor(limit * part));
-const isProbe = ({ role }: ModelTask) => role === "host probe" || role === "webhook probe";
+const isTroubled = ({ role }: ModelTask) => role === "host in trouble" || role === "webhook in trouble";
 
 /** A scheduler, receivers that answer when the test says so, and a model that each answer of the scheduler is compared with. */
 export class FakeReceivers {
   readonly scheduler: Scheduler<ModelTask>;
-  /** Whether tasks for failing receivers may start. */
-  mayFail = true;
+  /** Whether tasks for receivers in trouble may start. */
+  mayTry = true;
   readonly #limits: Limits;
   readonly #hosts: number;
   readonly #perEndpoint: number;
@@ -34,7 +34,7 @@ export class FakeReceivers {
   /** @param perEndpoint the number of webhooks of a host that share a window */
   constructor(limits: Limits, hosts: number, perEndpoint = 1) {
     this.#limits = limits;
-    this.scheduler = new Scheduler(limits, () => this.mayFail);
+    this.scheduler = new Scheduler(limits, () => this.mayTry);
     this.#hosts = hosts;
     this.#perEndpoint = perEndpoint;
   }
@@ -93,7 +93,7 @@ export class FakeReceivers {
 
   /** Has every receiver answer until nothing is left. */
   drain(): void {
-    this.mayFail = true;
+    this.mayTry = true;
     for (this.start(); this.#inFlight.size > 0; this.start()) {
       const [task] = this.#inFlight;
       if (task) this.end(task, { webhook: "success", host: "success" });
@@ -102,41 +102,43 @@ export class FakeReceivers {
   }
 
   #roleOf({ window, host }: Task): Exclude<ModelTask["role"], "waiting"> {
-    if (this.scheduler.hosts.of(host).timedOut) return "host probe";
-    return this.scheduler.webhooks.of(window).timedOut ? "webhook probe" : "usual";
+    if (this.scheduler.hosts.isInTrouble(host)) return "host in trouble";
+    return this.scheduler.webhooks.isInTrouble(window) ? "webhook in trouble" : "usual";
   }
 
   #toWindow({ window }: Task): number {
     return this.inFlight.filter((other) => other.window === window).length;
   }
 
-  /** A probe of a webhook does not count: it must not take the place of its neighbours. */
+  /** Those to webhooks in trouble do not count: they must not take the place of their neighbours. */
   #toHost({ host }: Task): number {
-    return this.inFlight.filter((other) => other.host === host && other.role !== "webhook probe").length;
+    return this.#apartAt(host, false);
+  }
+
+  #apartAt(host: string, isApart: boolean): number {
+    const ofHost = this.inFlight.filter((other) => other.host === host);
+    return ofHost.filter(({ role }) => (role === "webhook in trouble") === isApart).length;
   }
 
   /** The oldest task of each webhook and kind that may start now. */
   #startable(): ModelTask[] {
     const { max } = this.#limits;
     if (this.#inFlight.size >= max) return [];
-    const mayProbe = this.inFlight.filter(isProbe).length < partOf(max, 1 / 4);
+    const mayTry = this.mayTry && this.inFlight.filter(isTroubled).length < partOf(max, 1 / 4);
     const queues = Map.groupBy(this.#waiting, ({ kind, webhookId }) => `${kind} ${webhookId}`);
     return [...queues.values()].flatMap(([task]) => {
       if (!task) return [];
-      const mayStart = this.#roleOf(task) !== "usual" ? mayProbe : this.mayFail || !this.#isFailing(task);
+      const mayStart = this.#roleOf(task) === "usual" || mayTry;
       return mayStart && this.#hasWindows(task) ? [task] : [];
     });
-  }
-
-  #isFailing({ window, host }: Task): boolean {
-    const { webhooks, hosts } = this.scheduler;
-    return webhooks.of(window).isFailing || hosts.of(host).isFailing;
   }
 
   #hasWindows(task: ModelTask): boolean {
     const { webhooks, hosts } = this.scheduler;
     if (this.#toWindow(task) >= webhooks.of(task.window).allowed) return false;
-    return this.#roleOf(task) === "webhook probe" || this.#toHost(task) < hosts.of(task.host).allowed;
+    if (this.#roleOf(task) === "webhook in trouble")
+      return this.#toHost(task) + this.#apartAt(task.host, true) < this.#limits.perHost;
+    return this.#toHost(task) < hosts.of(task.host).allowed;
   }
 
   #expectFair(task: ModelTask, startable: readonly ModelTask[]): void {
@@ -145,11 +147,10 @@ export class FakeReceivers {
     const retries = this.inFlight.filter(({ kind }) => kind === "retry").length;
     const favoured = retries < partOf(this.#inFlight.size, 1 / 8) ? "retry" : "first";
     if (this.#limits.max >= 8 && task.kind !== favoured) expect(ofKind).toEqual(startable);
-    // Probes go before all others of their kind, and failing receivers that had to wait; then the fewest in flight.
-    if (this.#roleOf(task) !== "usual" || this.#isFailing(task)) return;
+    // Receivers in trouble go before all others of their kind; then the fewest in flight.
+    if (this.#roleOf(task) !== "usual") return;
     for (const rival of ofKind) {
       expect(this.#roleOf(rival)).toBe("usual");
-      if (this.#isFailing(rival)) continue;
       expect(this.#toHost(rival)).toBeGreaterThanOrEqual(this.#toHost(task));
       if (rival.host === task.host)
         expect(this.#toWindow(rival)).toBeGreaterThanOrEqual(this.#toWindow(task));
@@ -163,14 +164,13 @@ export class FakeReceivers {
     for (const kind of KINDS) {
       const waiting = this.#waiting.filter((task) => task.kind === kind);
       expect(scheduler.waiting(kind)).toBe(waiting.length);
-      const sendable = waiting.filter(
-        (task) => this.#roleOf(task) === "usual" && !this.#isFailing(task) && this.#hasWindows(task),
-      );
+      const sendable = waiting.filter((task) => this.#roleOf(task) === "usual" && this.#hasWindows(task));
       expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
       expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
     }
     for (const task of [...this.#waiting, ...this.#inFlight]) {
       expect(scheduler.hosts.of(task.host).inFlight).toBe(this.#toHost(task));
+      expect(scheduler.hosts.of(task.host).apart).toBe(this.#apartAt(task.host, true));
       expect(scheduler.webhooks.of(task.window).inFlight).toBe(this.#toWindow(task));
       expect(this.#toHost(task)).toBeLessThanOrEqual(this.#limits.perHost);
       expect(this.#toWindow(task)).toBeLessThanOrEqual(this.#limits.perWebhook);

@@ -37,8 +37,8 @@ function start() {
 
 test("claims skip a webhook that has its part of the queue, which webhooks share evenly, or as many queued as its full window", () => {
   const { scheduler, skipped, queue } = start();
-  queue(1, "shop.example", 7);
-  for (let n = 0; n < 4; n += 1) scheduler.next();
+  queue(1, "shop.example", 5);
+  for (let n = 0; n < 2; n += 1) scheduler.next();
   expect(skipped.of("first")).toEqual([]);
   queue(1, "shop.example", 1);
   expect(skipped.of("first")).toEqual([1n]);

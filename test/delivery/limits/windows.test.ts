@@ -9,23 +9,32 @@ function full(max = 100): Windows<string> {
 }
 
 test.each<[string, number, Evidence[], object]>([
-  ["starts with four", 100, [], { allowed: 4, inFlight: 4 }],
-  ["starts with the maximum where that is less", 3, [], { allowed: 3, inFlight: 3 }],
-  ["that is full grows by one with each success", 100, ["success", "success"], { allowed: 6 }],
+  ["starts with two", 100, [], { allowed: 2, inFlight: 2, trouble: "none" }],
+  ["starts with the maximum where that is less", 1, [], { allowed: 1, inFlight: 1 }],
   [
-    "that was full when the last one started grows with each of them",
+    "that was full when the last one started grows by one with each success",
     100,
-    Array(4).fill("success"),
-    { allowed: 8 },
+    ["success", "success"],
+    { allowed: 4 },
   ],
-  ["grows up to the maximum", 5, ["success", "success"], { allowed: 5 }],
-  ["has one at a time after a failure before any success", 100, ["failure"], { allowed: 1, isFailing: true }],
-  ["is halved by a failure", 100, ["success", "failure"], { allowed: 2, isFailing: false }],
-  ["keeps at least one", 100, ["success", "failure", "failure", "failure"], { allowed: 1, isFailing: true }],
-  ["has one at a time after a timeout", 100, ["timeout"], { allowed: 1, inFlight: 3, timedOut: true }],
-  ["has one at a time as long as nothing is shown", 100, ["timeout", "none"], { allowed: 1, timedOut: true }],
-  ["grows again after a success", 100, ["timeout", "success"], { allowed: 2, timedOut: false }],
-  ["stays as it is if nothing is shown", 100, ["none"], { allowed: 4, inFlight: 3, timedOut: false }],
+  ["grows up to the maximum", 3, ["success", "success"], { allowed: 3 }],
+  [
+    "has one at a time after a failure before any success",
+    100,
+    ["failure"],
+    { allowed: 1, trouble: "fails" },
+  ],
+  ["is halved by a failure", 100, ["success", "success", "failure"], { allowed: 2, trouble: "none" }],
+  ["keeps at least one", 100, ["failure", "failure"], { allowed: 1, trouble: "fails" }],
+  ["has one at a time after a timeout", 100, ["timeout"], { allowed: 1, inFlight: 1, trouble: "hangs" }],
+  [
+    "has one at a time as long as nothing is shown",
+    100,
+    ["timeout", "none"],
+    { allowed: 1, trouble: "hangs" },
+  ],
+  ["grows again after a success", 100, ["timeout", "success"], { allowed: 2, trouble: "none" }],
+  ["stays as it is if nothing is shown", 100, ["none"], { allowed: 2, inFlight: 1, trouble: "none" }],
 ])("a window %s", (_does, max, evidence, expected) => {
   const windows = full(max);
   for (const each of evidence) windows.end("a", each);
@@ -38,24 +47,38 @@ test("a window that is not full does not grow", () => {
     windows.start("a");
     windows.end("a", "success");
   }
-  expect(windows.of("a").allowed).toBe(4);
+  expect(windows.of("a").allowed).toBe(2);
 });
 
-test("attempts that are not counted in a window change what is allowed, and the last failure at a window of one makes it fail", () => {
-  const windows = full();
+test("attempts apart from a window take no slot, change what is allowed, and count toward the maximum", () => {
+  const windows = full(4);
   const learnt = (["failure", "timeout", "none", "failure", "success"] as const).map((evidence) => {
-    windows.learn("a", evidence);
-    const { allowed, inFlight, timedOut, isFailing } = windows.of("a");
-    return [allowed, inFlight, timedOut ? "timed out" : "", isFailing ? "failing" : ""].join(" ").trim();
+    windows.start("a", true);
+    windows.start("a", true);
+    expect(windows.hasRoomApart("a")).toBe(false);
+    windows.end("a", "none", true);
+    expect(windows.hasRoomApart("a")).toBe(true);
+    windows.end("a", evidence, true);
+    const { allowed, inFlight, trouble } = windows.of("a");
+    return [allowed, inFlight, trouble];
   });
-  expect(learnt).toEqual(["1 4  failing", "1 4 timed out", "1 4 timed out", "1 4  failing", "2 4"]);
+  expect(learnt).toEqual([
+    [1, 2, "fails"],
+    [1, 2, "hangs"],
+    [1, 2, "hangs"],
+    [1, 2, "fails"],
+    [2, 2, "none"],
+  ]);
 });
 
 test("at most 20,000 idle windows are remembered, and every window with an attempt in flight", () => {
   const windows = new Windows<number>(100);
   windows.start(-1);
-  for (let key = 0; key < 20_000; key += 1) windows.learn(key, "failure");
-  expect(windows.of(19_000).allowed).toBe(4);
+  for (let key = 0; key < 20_000; key += 1) {
+    windows.start(key);
+    windows.end(key, "failure");
+  }
+  expect(windows.of(19_000).allowed).toBe(2);
   expect(windows.of(19_999).allowed).toBe(1);
   expect(windows.of(-1).inFlight).toBe(1);
 });
