@@ -4,8 +4,8 @@ import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import type { SimulatedDelivery } from "../../test/support/simulation/queue-table.ts";
 import type { RequestsAccount } from "../../test/support/simulation/simulated-worker.ts";
 
-/** How a request counts: as a probe of a host or webhook whose last outcome was a timeout, or not. */
-type Role = "usual" | "host probe" | "webhook probe";
+/** How a request counts: as a probe of a host or webhook whose last outcome was a timeout, as one to a webhook that failed, or not. */
+type Role = "usual" | "host probe" | "webhook probe" | "after a failure";
 
 /** A request in flight. */
 interface Request {
@@ -18,12 +18,14 @@ export class LimitsAccount implements RequestsAccount {
   readonly #delivery: DeliveryConfig;
   readonly #exceeded: (what: string) => void;
   readonly #inFlight = new Map<SimulatedDelivery, Request>();
-  /** Requests in flight per host, without probes of single webhooks, and per webhook. */
+  /** Requests in flight per host, without those to single webhooks in trouble, and per webhook. */
   readonly #toHost: Uint16Array;
   readonly #toWebhook: Uint16Array;
   /** Hosts and webhooks whose last outcome was a timeout. */
   readonly #hungHosts: Uint8Array;
   readonly #hung: Uint8Array;
+  /** Webhooks whose last outcome was a failure. */
+  readonly #failed: Uint8Array;
 
   constructor(parts: {
     delivery: DeliveryConfig;
@@ -37,6 +39,7 @@ export class LimitsAccount implements RequestsAccount {
     this.#toWebhook = new Uint16Array(parts.webhooks);
     this.#hungHosts = new Uint8Array(parts.hosts);
     this.#hung = new Uint8Array(parts.webhooks);
+    this.#failed = new Uint8Array(parts.webhooks);
   }
 
   get inFlight(): number {
@@ -49,9 +52,8 @@ export class LimitsAccount implements RequestsAccount {
     this.#check(delivery, request.role);
     this.#inFlight.set(delivery, request);
     this.#toWebhook[number] = (this.#toWebhook[number] as number) + 1;
-    if (request.role !== "usual") this.probes += 1;
-    if (request.role !== "webhook probe")
-      this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
+    if (isProbe(request)) this.probes += 1;
+    if (takesSlot(request)) this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
   }
 
   ended(delivery: SimulatedDelivery, outcome: Outcome): void {
@@ -59,27 +61,28 @@ export class LimitsAccount implements RequestsAccount {
     this.#inFlight.delete(delivery);
     const { host, number } = delivery.of;
     this.#toWebhook[number] = (this.#toWebhook[number] as number) - 1;
-    if (request.role !== "usual") this.probes -= 1;
-    if (request.role !== "webhook probe")
-      this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
+    if (isProbe(request)) this.probes -= 1;
+    if (takesSlot(request)) this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
     const verdict = verdictOf(outcome);
     if (verdict.webhook !== "none") this.#hung[number] = Number(verdict.webhook === "timeout");
+    if (verdict.webhook !== "none") this.#failed[number] = Number(verdict.webhook === "failure");
     if (verdict.host !== "none") this.#hungHosts[host.number] = Number(verdict.host === "timeout");
   }
 
   #roleOf({ of: { host, number } }: SimulatedDelivery): Role {
     if (this.#hungHosts[host.number] === 1) return "host probe";
-    return this.#hung[number] === 1 ? "webhook probe" : "usual";
+    if (this.#hung[number] === 1) return "webhook probe";
+    return this.#failed[number] === 1 ? "after a failure" : "usual";
   }
 
   /** Checks the limits for one more request. */
   #check({ of: { host, number } }: SimulatedDelivery, role: Role): void {
-    const isProbe = role !== "usual";
     const { maxInFlight: max } = this.#delivery;
     if (this.inFlight >= max) this.#exceeded(`${this.inFlight + 1} in flight, limit ${max}`);
     if ((this.#toWebhook[number] as number) >= this.#delivery.maxPerWebhook)
       this.#exceeded("a webhook's limit");
-    if (isProbe && this.probes >= Math.max(1, max / 4)) this.#exceeded("a quarter of the limit by probes");
+    if (isProbe({ role }) && this.probes >= Math.max(1, max / 4))
+      this.#exceeded("a quarter of the limit by probes");
     if (role === "webhook probe" && (this.#toWebhook[number] as number) > 0)
       this.#exceeded("one probe of a webhook");
     if (role === "host probe" && (this.#toHost[host.number] as number) > 0)
@@ -88,3 +91,7 @@ export class LimitsAccount implements RequestsAccount {
       this.#exceeded("a host's limit");
   }
 }
+
+const isProbe = ({ role }: Request) => role === "host probe" || role === "webhook probe";
+
+const takesSlot = ({ role }: Request) => role === "usual" || role === "host probe";

@@ -1,5 +1,6 @@
 import { LeastLoaded } from "./least-loaded.ts";
 import type { Task, WindowKey } from "./task.ts";
+import type { Window } from "./windows.ts";
 
 /** The queued tasks of one webhook and kind, oldest first. */
 interface WebhookQueue<T> {
@@ -35,8 +36,10 @@ export class Lane<T extends Task> {
   readonly windows = new Map<WindowKey, WindowQueue<T>>();
   /** Hosts with room in their window and in one of a webhook, by requests in flight. */
   readonly ready = new LeastLoaded<HostQueue<T>>();
-  /** Hosts in trouble, and windows in trouble of other hosts, with room, in turn. */
-  readonly troubled = new Set<WindowQueue<T> | HostQueue<T>>();
+  /** Hosts that hang, and windows that hang of hosts without trouble, with room, in turn. */
+  readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
+  /** The same for those that fail. */
+  readonly failing = new Set<WindowQueue<T> | HostQueue<T>>();
   #waiting = 0;
 
   /** The number of queued tasks. */
@@ -75,6 +78,14 @@ export class Lane<T extends Task> {
     if (webhook) webhook.tasks.push(task);
     else queue.webhooks.set(webhookId, { webhookId, tasks: [task], first: 0 });
     this.#count(queue, 1);
+  }
+
+  /** Moves a window or host to where its trouble belongs. */
+  setTrouble(receiver: WindowQueue<T> | HostQueue<T>, trouble: Window["trouble"]): void {
+    if (trouble === "hangs") this.hanging.add(receiver);
+    else this.hanging.delete(receiver);
+    if (trouble === "fails") this.failing.add(receiver);
+    else this.failing.delete(receiver);
   }
 
   /** Takes the oldest task of the webhook whose turn it is. */
@@ -124,12 +135,12 @@ export class Lane<T extends Task> {
   #forget(queue: WindowQueue<T>): void {
     const { host } = queue;
     this.windows.delete(queue.window);
-    this.troubled.delete(queue);
+    this.setTrouble(queue, "none");
     host.windows.delete(queue.window);
     host.ready.delete(queue);
     if (host.windows.size > 0) return;
     this.hosts.delete(host.host);
     this.ready.delete(host);
-    this.troubled.delete(host);
+    this.setTrouble(host, "none");
   }
 }

@@ -18,8 +18,8 @@ export interface WaitingWebhook {
 
 const NONE: readonly never[] = [];
 
-/** The part of the maximum for requests to receivers in trouble. */
-const TROUBLED = 1 / 4;
+/** The part of the maximum for requests to receivers that hang. */
+const HANGING = 1 / 4;
 /** The part of the requests in flight that are retries while first attempts wait, too. */
 const RETRIES = 1 / 8;
 /** The smallest maximum of which each part is at least one request. Of a smaller one, retries get that part of the turns. */
@@ -31,31 +31,30 @@ const MIN_SHARED = 8;
  * A task starts when its host's window and its webhook's window have room. The next start goes to the host with the fewest requests
  * in flight, and within it to the window with the fewest (max-min fairness), so that a few busy or slow receivers leave room
  * for all others. The webhooks of an endpoint share a window, and take turns in it. Receivers in trouble get one request at a time, in
- * turn, if `mayTry` allows it; before others, because these are few.
+ * turn, and before others because these requests are few: those to failing receivers only if `mayFail` allows it.
  */
 export class Scheduler<T extends Task> {
   /** Of webhooks, and of endpoints with several webhooks. */
   readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
   readonly #max: number;
-  readonly #mayTry: () => boolean;
+  readonly #mayFail: () => boolean;
   readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
   #inFlight = 0;
   #retries = 0;
   #turn = 0;
-  /**
-   * Requests in flight to receivers in trouble, and whether each is apart from its host's window: one to a webhook in trouble could
-   * occupy the only slot of other webhooks on the host.
-   */
-  readonly #troubled = new Map<T, boolean>();
+  /** Requests in flight to receivers that hang. */
+  readonly #hanging = new Set<T>();
+  /** Requests in flight that take no slot of their host: one to a webhook in trouble could occupy the only slot for others. */
+  readonly #apart = new Set<T>();
 
   /**
    * @param limits the maximum of requests in flight: in total, per host and per webhook
-   * @param mayTry whether a task for a receiver in trouble may start now
+   * @param mayFail whether a task for a failing receiver may start now
    */
-  constructor(limits: { max: number; perHost: number; perWebhook: number }, mayTry: () => boolean) {
+  constructor(limits: { max: number; perHost: number; perWebhook: number }, mayFail: () => boolean) {
     this.#max = limits.max;
-    this.#mayTry = mayTry;
+    this.#mayFail = mayFail;
     this.hosts = new Windows(limits.perHost);
     this.webhooks = new Windows(limits.perWebhook);
   }
@@ -146,8 +145,8 @@ export class Scheduler<T extends Task> {
     if (task.kind === "retry") this.#retries -= 1;
     const wasInTrouble = this.hosts.isInTrouble(task.host);
     this.webhooks.end(task.window, verdict.webhook);
-    this.hosts.end(task.host, verdict.host, this.#troubled.get(task));
-    this.#troubled.delete(task);
+    this.hosts.end(task.host, verdict.host, this.#apart.delete(task));
+    this.#hanging.delete(task);
     this.#refresh(task, wasInTrouble !== this.hosts.isInTrouble(task.host));
   }
 
@@ -171,31 +170,34 @@ export class Scheduler<T extends Task> {
   }
 
   #take(lane: Lane<T>): T | undefined {
-    const troubled = this.#takeTroubled(lane);
-    if (troubled) return troubled;
+    const mayHang = this.#hanging.size < Math.max(1, Math.floor(this.#max * HANGING));
+    const hanging = mayHang ? this.#startFirst(lane, lane.hanging) : undefined;
+    if (hanging) this.#hanging.add(hanging);
+    if (hanging) return hanging;
+    const failing =
+      lane.failing.size > 0 && this.#mayFail() ? this.#startFirst(lane, lane.failing) : undefined;
+    if (failing) return failing;
     const queue = lane.ready.first()?.ready.first();
     return queue && this.#start(lane, queue);
   }
 
-  #takeTroubled(lane: Lane<T>): T | undefined {
-    const most = Math.max(1, Math.floor(this.#max * TROUBLED));
-    if (lane.troubled.size === 0 || this.#troubled.size >= most || !this.#mayTry()) return undefined;
-    for (const each of lane.troubled) {
-      const isWindow = "window" in each;
-      if (isWindow && !this.hosts.hasRoomApart(each.host.host)) continue;
-      return this.#start(lane, isWindow ? each : (each.ready.first() as WindowQueue<T>), isWindow);
+  /** Starts a task for the first of some receivers in trouble whose host has less than the maximum in flight. */
+  #startFirst(lane: Lane<T>, receivers: ReadonlySet<WindowQueue<T> | HostQueue<T>>): T | undefined {
+    for (const each of receivers) {
+      if (!("window" in each)) return this.#start(lane, each.ready.first() as WindowQueue<T>);
+      if (this.hosts.hasRoomApart(each.host.host)) return this.#start(lane, each, true);
     }
     return undefined;
   }
 
-  /** @param apart whether the task is apart from its host's window; undefined if its receiver is not in trouble */
-  #start(lane: Lane<T>, queue: WindowQueue<T>, apart?: boolean): T {
+  /** @param isApart whether the task takes no slot of its host */
+  #start(lane: Lane<T>, queue: WindowQueue<T>, isApart = false): T {
     const task = lane.take(queue);
     this.#inFlight += 1;
     if (task.kind === "retry") this.#retries += 1;
     this.webhooks.start(task.window);
-    this.hosts.start(task.host, apart);
-    if (apart !== undefined) this.#troubled.set(task, apart);
+    this.hosts.start(task.host, isApart);
+    if (isApart) this.#apart.add(task);
     this.#refresh(task);
     return task;
   }
@@ -216,12 +218,11 @@ export class Scheduler<T extends Task> {
   #place(lane: Lane<T>, queue: WindowQueue<T>): void {
     const { host } = queue;
     const { inFlight, allowed, trouble } = this.webhooks.of(queue.window);
-    const isApart = trouble !== "none" && !this.hosts.isInTrouble(host.host);
     const hasRoom = inFlight < allowed;
-    if (hasRoom && !isApart) host.ready.set(queue, inFlight);
+    const own = this.hosts.isInTrouble(host.host) ? "none" : trouble;
+    if (hasRoom && own === "none") host.ready.set(queue, inFlight);
     else host.ready.delete(queue);
-    if (hasRoom && isApart) lane.troubled.add(queue);
-    else lane.troubled.delete(queue);
+    lane.setTrouble(queue, hasRoom ? own : "none");
     this.#placeHost(lane, host);
   }
 
@@ -230,7 +231,6 @@ export class Scheduler<T extends Task> {
     const hasRoom = inFlight < allowed && host.ready.size > 0;
     if (hasRoom && trouble === "none") lane.ready.set(host, inFlight);
     else lane.ready.delete(host);
-    if (hasRoom && trouble !== "none") lane.troubled.add(host);
-    else lane.troubled.delete(host);
+    lane.setTrouble(host, hasRoom ? trouble : "none");
   }
 }

@@ -1,10 +1,13 @@
 import { expect } from "vitest";
 import { Scheduler, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
 import type { Kind, Task } from "../../../src/delivery/limits/task.ts";
+import type { Window } from "../../../src/delivery/limits/windows.ts";
 
 /** A task, and what the model knows of it. */
 interface ModelTask extends Task {
   role: "waiting" | "usual" | "host in trouble" | "webhook in trouble";
+  /** Whether it was started for a receiver that hangs. */
+  isHanging: boolean;
 }
 
 /** Limits of a scheduler. */
@@ -17,13 +20,12 @@ export interface Limits {
 const KINDS = ["first", "retry"] as const;
 /** A part of a limit: at least one request. */
 const partOf = (limit: number, part: number) => Math.max(1, Math.floor(limit * part));
-const isTroubled = ({ role }: ModelTask) => role === "host in trouble" || role === "webhook in trouble";
 
 /** A scheduler, receivers that answer when the test says so, and a model that each answer of the scheduler is compared with. */
 export class FakeReceivers {
   readonly scheduler: Scheduler<ModelTask>;
-  /** Whether tasks for receivers in trouble may start. */
-  mayTry = true;
+  /** Whether tasks for failing receivers may start. */
+  mayFail = true;
   readonly #limits: Limits;
   readonly #hosts: number;
   readonly #perEndpoint: number;
@@ -34,7 +36,7 @@ export class FakeReceivers {
   /** @param perEndpoint the number of webhooks of a host that share a window */
   constructor(limits: Limits, hosts: number, perEndpoint = 1) {
     this.#limits = limits;
-    this.scheduler = new Scheduler(limits, () => this.mayTry);
+    this.scheduler = new Scheduler(limits, () => this.mayFail);
     this.#hosts = hosts;
     this.#perEndpoint = perEndpoint;
   }
@@ -53,6 +55,7 @@ export class FakeReceivers {
         window: this.#perEndpoint === 1 ? BigInt(webhook) : `endpoint-${host}-${endpoint}`,
         host: `host-${host}`,
         role: "waiting",
+        isHanging: false,
       };
       this.#waiting.push(task);
       this.scheduler.push(task);
@@ -73,6 +76,7 @@ export class FakeReceivers {
       this.#expectFair(task, startable);
       this.#waiting.splice(this.#waiting.indexOf(task), 1);
       task.role = this.#roleOf(task);
+      task.isHanging = this.#troubleOf(task) === "hangs";
       this.#inFlight.add(task);
       started.push(task);
     }
@@ -93,7 +97,7 @@ export class FakeReceivers {
 
   /** Has every receiver answer until nothing is left. */
   drain(): void {
-    this.mayTry = true;
+    this.mayFail = true;
     for (this.start(); this.#inFlight.size > 0; this.start()) {
       const [task] = this.#inFlight;
       if (task) this.end(task, { webhook: "success", host: "success" });
@@ -104,6 +108,11 @@ export class FakeReceivers {
   #roleOf({ window, host }: Task): Exclude<ModelTask["role"], "waiting"> {
     if (this.scheduler.hosts.isInTrouble(host)) return "host in trouble";
     return this.scheduler.webhooks.isInTrouble(window) ? "webhook in trouble" : "usual";
+  }
+
+  #troubleOf({ window, host }: Task): Window["trouble"] {
+    const { hosts, webhooks } = this.scheduler;
+    return hosts.isInTrouble(host) ? hosts.of(host).trouble : webhooks.of(window).trouble;
   }
 
   #toWindow({ window }: Task): number {
@@ -124,12 +133,12 @@ export class FakeReceivers {
   #startable(): ModelTask[] {
     const { max } = this.#limits;
     if (this.#inFlight.size >= max) return [];
-    const mayTry = this.mayTry && this.inFlight.filter(isTroubled).length < partOf(max, 1 / 4);
+    const hanging = this.inFlight.filter(({ isHanging }) => isHanging).length;
+    const may = { none: true, fails: this.mayFail, hangs: hanging < partOf(max, 1 / 4) };
     const queues = Map.groupBy(this.#waiting, ({ kind, webhookId }) => `${kind} ${webhookId}`);
     return [...queues.values()].flatMap(([task]) => {
       if (!task) return [];
-      const mayStart = this.#roleOf(task) === "usual" || mayTry;
-      return mayStart && this.#hasWindows(task) ? [task] : [];
+      return may[this.#troubleOf(task)] && this.#hasWindows(task) ? [task] : [];
     });
   }
 

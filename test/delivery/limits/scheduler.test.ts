@@ -48,9 +48,9 @@ const step = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.boolean().map(
-      (mayTry): Step =>
+      (mayFail): Step =>
         (receivers) => {
-          receivers.mayTry = mayTry;
+          receivers.mayFail = mayFail;
         },
     ),
   },
@@ -117,20 +117,18 @@ test("first attempts have seven of eight turns, each host in turn, and retries t
   expect([0n, 1n, 2n].map((id) => webhooks.filter((each) => each === id).length)).toEqual([7, 7, 2]);
 });
 
-test("receivers in trouble wait until they may start, and others do not", () => {
+test("receivers that fail wait until they may start, and others do not", () => {
   const failed: Verdict[] = [
     { webhook: "failure", host: "success" },
     { webhook: "none", host: "failure" },
-    LATE,
-    UNREACHABLE,
   ];
-  const receivers = new FakeReceivers({ max: 40, perHost: 1, perWebhook: 1 }, 5);
-  for (let webhook = 0; webhook < 5; webhook += 1) receivers.push("first", webhook, 2);
+  const receivers = new FakeReceivers({ max: 10, perHost: 1, perWebhook: 1 }, 3);
+  for (let webhook = 0; webhook < 3; webhook += 1) receivers.push("first", webhook, 2);
   for (const task of receivers.start()) receivers.end(task, failed[Number(task.webhookId)] ?? ANSWERED);
-  receivers.mayTry = false;
-  expect(receivers.start().map(({ webhookId }) => webhookId)).toEqual([4n]);
-  receivers.mayTry = true;
-  expect(receivers.start().map(({ webhookId }) => webhookId)).toEqual([0n, 1n, 2n, 3n]);
+  receivers.mayFail = false;
+  expect(receivers.start().map(({ webhookId }) => webhookId)).toEqual([2n]);
+  receivers.mayFail = true;
+  expect(receivers.start().map(({ webhookId }) => webhookId)).toEqual([0n, 1n]);
 });
 
 test("of a moved endpoint, tasks of all webhooks for the old host are removed with the first one for the new host, whose limits hold", () => {
