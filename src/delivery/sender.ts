@@ -62,6 +62,11 @@ const GROWTH = { perTurn: 16, turnMs: 8 };
 /** The number of unrecorded results from which nothing starts: a crash would repeat all of these attempts. */
 export const MAX_UNRECORDED = 128;
 /**
+ * The number of requests in flight and unrecorded results together from which nothing starts, unless DELIVERY_MAX_IN_FLIGHT is
+ * larger: a crash repeats no more attempts than that.
+ */
+const MAX_IN_DOUBT = 200;
+/**
  * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
  * beside receivers that close each connection, attempts to others would fail.
  */
@@ -80,6 +85,7 @@ export class Sender {
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
+  readonly #maxInDoubt: number;
   #isPlanned = false;
   /** The number of requests that have ended since some were started, and the processor time of the thread at that time. */
   #endings = 0;
@@ -89,6 +95,7 @@ export class Sender {
   constructor(parts: SenderParts, limits: { max: number; perHost: number; perWebhook: number }) {
     this.#parts = parts;
     this.#attempt = createAttempt(parts);
+    this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler);
     this.#endTimers = [
@@ -245,7 +252,8 @@ export class Sender {
     if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
     if (!lease.isValid() || !watch.isFresh() || proxy?.mayStart() === false) return;
     for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {
-      if (recorder.unrecorded >= MAX_UNRECORDED) return;
+      const { unrecorded } = recorder;
+      if (unrecorded >= MAX_UNRECORDED || this.#scheduler.inFlight + unrecorded >= this.#maxInDoubt) return;
       if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
       if (!sending) return;
