@@ -99,11 +99,12 @@ test("a Windows command line with quotes around a path with spaces and umlauts c
   expect(others).toEqual([]);
 });
 
-test("embedded servers and downloaders get none of the service's secrets", () => {
+test("embedded servers and downloaders get none of the service's secrets, and Temporal's server tells its makers nothing", () => {
   onTestFinished(() => void vi.unstubAllEnvs());
   for (const name of [...SECRETS_IN_FILES, "TEMPORAL_API_KEY"]) vi.stubEnv(name, "telling");
   vi.stubEnv("HTTPS_PROXY", "http://proxy.example");
   expect(JSON.stringify([serverEnvironment(), downloadEnvironment()])).not.toContain("telling");
+  expect(serverEnvironment().TEMPORAL_VERSION_CHECK_DISABLED).toBe("true");
   expect(downloadEnvironment().HTTPS_PROXY).toBe("http://proxy.example");
 });
 
