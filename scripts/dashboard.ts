@@ -207,6 +207,17 @@ const ROWS: Record<string, Graph[]> = {
       lines: { "{{instance}} {{process}}": latest("process_memory_usage_bytes", "instance, process") },
     },
     {
+      title: "Bottlenecks",
+      description: "The part of the time in which deliveries wait for a part of the process, by cause.",
+      unit: "percentunit",
+      lines: {
+        "{{instance}} {{process}} {{cause}}": rate(
+          "webhook_delivery_bottleneck_seconds_total",
+          "instance, process, cause",
+        ),
+      },
+    },
+    {
       title: "Delay of the event loop (p99)",
       description: "Each process.",
       unit: "s",

@@ -23,7 +23,7 @@ import {
   recordRequest,
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
-import { systemClock as clock } from "../process/clock.ts";
+import { type Clock, systemClock as clock } from "../process/clock.ts";
 import { UnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
@@ -31,6 +31,7 @@ import { EventContents } from "./event-contents.ts";
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
+import { Bottlenecks } from "./limits/bottlenecks.ts";
 import { FailingShare } from "./limits/failing-share.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
@@ -85,6 +86,7 @@ export interface DeliveryEngine {
  * @param options.tracing traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
+ * @param options.now the clock by which bottlenecks are timed, in milliseconds. Defaults to the system's monotonic clock
  */
 export function createDeliveryEngine(options: {
   db: Db;
@@ -101,12 +103,14 @@ export function createDeliveryEngine(options: {
   tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
   handshakes?: Pacer;
+  now?: Clock["now"];
 }): DeliveryEngine {
   const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracing } = options;
   const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
+  const bottlenecks = new Bottlenecks({ now: options.now ?? clock.now }, log, instruments.bottleneck);
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
@@ -127,7 +131,7 @@ export function createDeliveryEngine(options: {
     leaseMs: dispatch.heartbeatTimeoutMs,
     stopping,
     add: (worker) => addWorker(db, worker),
-    renew: (id, leaseMs) => renewWorker(db, id, leaseMs),
+    renew: (id, leaseMs) => renewWorker(db, id, leaseMs, bottlenecks.current),
     remove: (id) => removeWorker(db, id),
   });
   const maintenance = createMaintenance(
@@ -197,6 +201,7 @@ export function createDeliveryEngine(options: {
       watch,
       contents: new EventContents(db, limits.memoryBytes),
       share: new FailingShare(delivery.failingShare),
+      bottlenecks,
       handshakes,
       ...(outbound ? { proxy: outbound.state } : {}),
     },
@@ -207,6 +212,10 @@ export function createDeliveryEngine(options: {
   const counted = <T extends Pick<ClaimResult, "touched" | "deliveries">>(claim: T): T => {
     countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
     return claim;
+  };
+  /** The lease for pumps and passes: their claims count as waits for the database. */
+  const claims: Pick<WorkerLease, "claim"> = {
+    claim: (work, stop) => bottlenecks.waitFor(lease.claim(work, stop)),
   };
   const webhooks = new ClaimedWebhooks();
   const pending = new PendingClaims(db, webhooks);
@@ -221,7 +230,7 @@ export function createDeliveryEngine(options: {
       },
     },
     log,
-    lease,
+    lease: claims,
     sender,
     clock,
   });
@@ -235,7 +244,7 @@ export function createDeliveryEngine(options: {
     retries: new RetryPasses({
       clock,
       claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
-      lease,
+      lease: claims,
       sender,
       statuses: (groups) => groupStatuses(db, groups),
       leavePaused: (runId) => leavePaused(db, runId),

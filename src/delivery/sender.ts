@@ -1,3 +1,4 @@
+import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
@@ -8,6 +9,7 @@ import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import { type EventContents, KEPT_MS } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
+import type { Bottlenecks } from "./limits/bottlenecks.ts";
 import { CONNECTION_COST, type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
 import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
@@ -38,7 +40,8 @@ export interface SenderParts extends AttemptParts {
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release" | "dropUnused">;
   /** The share of the thread's time for receivers that fail. */
-  share: Pick<FailingShare, "hasRoom" | "spend" | "sample">;
+  share: Pick<FailingShare, "hasRoom" | "spend" | "sample" | "utilization">;
+  bottlenecks: Pick<Bottlenecks, "waitFor" | "sample">;
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
   /** The state of the outbound proxy. Undefined without one. */
@@ -86,6 +89,8 @@ export class Sender {
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
   readonly #maxInDoubt: number;
+  /** The cause for which no request could start in the last turn with queued deliveries. */
+  #heldBy: BottleneckCause | undefined;
   #isPlanned = false;
   /** The number of requests that have ended since some were started, and the processor time of the thread at that time. */
   #endings = 0;
@@ -101,6 +106,9 @@ export class Sender {
     this.#endTimers = [
       parts.clock.every(SAMPLE_MS, () => {
         parts.share.sample();
+        const isWaiting = this.hasWaiting("first", 0) || this.hasWaiting("retry", 0);
+        const { utilization } = parts.share;
+        parts.bottlenecks.sample({ isWaiting, heldBy: this.#heldBy, utilization });
         this.#plan();
       }),
       parts.clock.every(KEPT_MS, () => parts.contents.dropUnused()),
@@ -148,16 +156,17 @@ export class Sender {
     revision: bigint,
   ): Promise<void> {
     if (deliveries.length === 0) return;
+    const { bottlenecks, contents } = this.#parts;
     /** Deliveries whose payloads are not loaded. */
     let unheld: ReadonlySet<ClaimedDelivery> = new Set(deliveries);
     let unmatched: ReadonlySet<ClaimedDelivery>;
     let stopped: ReadonlySet<bigint>;
     try {
-      unheld = new Set(await this.#parts.contents.hold(deliveries));
+      unheld = new Set(await bottlenecks.waitFor(contents.hold(deliveries)));
       unmatched = await this.#unmatched(deliveries, kind, unheld);
       stopped = await this.#parts.watch.stoppedSince(revision, () => heldWebhooks(deliveries));
     } catch (error) {
-      for (const delivery of deliveries) if (!unheld.has(delivery)) this.#parts.contents.release(delivery);
+      for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
       await this.#parts.unsent.release(deliveries.map((delivery) => ({ delivery, owner })));
       throw error;
     }
@@ -181,7 +190,7 @@ export class Sender {
     this.#plan();
     // Concurrently with the next claim, so that it does not delay what was queued meanwhile; but no further ahead.
     await this.#filtered;
-    for (const delivery of unmatched) this.#parts.contents.release(delivery);
+    for (const delivery of unmatched) contents.release(delivery);
     this.#filtered = this.#parts.unsent.endFiltered([...unmatched].map((delivery) => ({ delivery, owner })));
     await this.#parts.unsent.release([...unheld].map((delivery) => ({ delivery, owner })));
   }
@@ -248,13 +257,13 @@ export class Sender {
   }
 
   #startSome(): void {
-    const { clock, lease, recorder, handshakes, proxy, watch } = this.#parts;
+    const { clock, lease, proxy, watch } = this.#parts;
     if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
-    if (!lease.isValid() || !watch.isFresh() || proxy?.mayStart() === false) return;
+    this.#heldBy = lease.isValid() && watch.isFresh() ? undefined : "database";
+    if (this.#heldBy || proxy?.mayStart() === false) return;
     for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {
-      const { unrecorded } = recorder;
-      if (unrecorded >= MAX_UNRECORDED || this.#scheduler.inFlight + unrecorded >= this.#maxInDoubt) return;
-      if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
+      this.#heldBy = this.#fullLimit();
+      if (this.#heldBy) return;
       const sending = this.#scheduler.next();
       if (!sending) return;
       if (lease.hasLost(sending.delivery.token.workerId)) {
@@ -266,6 +275,17 @@ export class Sender {
       }
     }
     this.#plan();
+  }
+
+  /** The cause for which no request may start; undefined if requests may. */
+  #fullLimit(): BottleneckCause | undefined {
+    const { recorder, handshakes } = this.#parts;
+    const { inFlight, isFull } = this.#scheduler;
+    const { unrecorded } = recorder;
+    if (unrecorded >= MAX_UNRECORDED) return "database";
+    if (inFlight + unrecorded >= this.#maxInDoubt) return inFlight > unrecorded ? "limit" : "database";
+    if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return "handshakes";
+    return isFull ? "limit" : undefined;
   }
 
   /** The number of requests that may start in this turn. */

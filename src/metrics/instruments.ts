@@ -6,6 +6,7 @@ import type {
   MetricOptions,
   ObservableUpDownCounter,
 } from "@opentelemetry/api";
+import { CAUSES } from "../contract/stats/bottlenecks.ts";
 import { timeOfId } from "../db/partitions.ts";
 import type { AttemptResult, RecordedState } from "../db/queue/results.ts";
 
@@ -88,6 +89,7 @@ export interface DeliveryInstruments {
   attempts: Counter;
   failed: Counter;
   inFlight: ObservableUpDownCounter;
+  bottleneck: Counter;
   leasesExpired: Counter;
   breakerChanges: Counter;
 }
@@ -124,6 +126,12 @@ export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
       unit: "{request}",
       description: "Deliveries that are being sent or wait for a connection.",
     }),
+    bottleneck: counter(
+      meter,
+      "webhook.delivery.bottleneck",
+      CAUSES.map((cause) => ({ cause })),
+      { unit: "s", description: "Time in which deliveries waited for a part of the service, by the cause." },
+    ),
     leasesExpired: counter(meter, "webhook.leases.expired", [{ holder: "worker" }, { holder: "run" }], {
       unit: "{lease}",
       description: "Leases of workers and runs that ran out: their deliveries were given back.",

@@ -25,6 +25,10 @@ export interface EngineOptions {
   wrap?: (db: Db, engine: number) => Db;
   /** Aborted when the first engine's process stops. Defaults to never. */
   stopping?: AbortSignal;
+  /** What the engines are given instead of the defaults. */
+  more?: Partial<
+    Pick<Parameters<typeof createDeliveryEngine>[0], "handshakes" | "instruments" | "log" | "now">
+  >;
 }
 
 const NEVER = new AbortController().signal;
@@ -32,7 +36,7 @@ const NEVER = new AbortController().signal;
 /** Starts an engine on empty tables. @param settings over the defaults, beside leave to deliver to this machine */
 export async function startEngine(
   settings: Record<string, string> = {},
-  { resolver, wrap = (db) => db, stopping = NEVER }: EngineOptions = {},
+  { resolver, wrap = (db) => db, stopping = NEVER, more = {} }: EngineOptions = {},
 ) {
   const db = await useDatabase();
   const { connectionString } = db.client.config.connection as { connectionString: string };
@@ -51,6 +55,7 @@ export async function startEngine(
       ...config,
       stopping: engines.length === 0 ? stopping : NEVER,
       ...(resolver ? { resolver } : {}),
+      ...more,
     });
     engines.push(engine);
     return engine;

@@ -45,7 +45,8 @@ export function startSender(
       release: () => {},
       dropUnused: () => {},
     },
-    share: { hasRoom: true, spend: () => {}, sample: () => {} },
+    share: { hasRoom: true, spend: () => {}, sample: () => {}, utilization: 0 },
+    bottlenecks: { waitFor: (statement) => statement, sample: () => {} },
     handshakes: { backlogMs: 0 },
   };
   const sender = new Sender({ ...usual, ...parts }, limits);

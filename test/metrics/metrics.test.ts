@@ -147,6 +147,7 @@ test("the pool, the statements, the event loop, the memory and the backlog are m
         "process_memory_usage_bytes",
         "webhook_deliveries_pending",
         "webhook_deliveries_oldest_sendable_age_seconds",
+        "webhook_delivery_bottleneck_seconds_total",
         "webhook_dispatch_last_run_age_seconds",
         "webhook_leases_expired_total",
         "webhook_retries_overdue",

@@ -9,7 +9,7 @@ const MAY_IMPORT: Record<string, string> = {
   "src/config": "",
   "src/process": "src/config",
   "src/db": "src/contract gen",
-  "src/metrics": "src/config src/db",
+  "src/metrics": "src/config src/contract src/db",
   "src/api": "src/config src/contract src/db src/metrics gen package.json",
   "src/delivery": "src/config src/contract src/db src/metrics src/process workflows",
   "src/embedded": "src/config src/process src/temporal",

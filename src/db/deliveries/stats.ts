@@ -25,6 +25,8 @@ export interface OverviewRow {
   healthyWebhooks: bigint;
   degradedWebhooks: bigint;
   failingWebhooks: bigint;
+  /** What holds up deliveries of live workers. Empty for an app. A newer version beside this one may name others. */
+  bottlenecks: string[];
 }
 
 /** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or the app's webhooks. */
@@ -38,6 +40,12 @@ function counted(scope: Scope): { webhooks: string; bindings: Record<string, unk
 function liveWebhooks(scope: Scope): string {
   if (scope === "everything") return "select coalesce(sum(live), 0)::bigint as webhooks from processes";
   return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
+}
+
+/** What holds up workers concerns the whole service. */
+function bottlenecks(scope: Scope): string {
+  const isIn = scope === "everything" ? "lease_until > clock_timestamp()" : "false";
+  return `array(select distinct bottleneck from workers where bottleneck is not null and ${isIn})`;
 }
 
 /** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by app. */
@@ -61,7 +69,8 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
         before.attempts as "attemptsPreviousDay", before.delivered as "deliveredPreviousDay",
         before.failed as "failedPreviousDay", before.failed_attempts as "failedAttemptsPreviousDay",
         greatest(0, live.webhooks - troubled.degraded - troubled.failing) as "healthyWebhooks",
-        troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks"
+        troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks",
+        ${bottlenecks(scope)} as bottlenecks
       from (
         select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
           count(*) filter (where claimed_by = any(live)) as delivering

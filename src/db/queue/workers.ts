@@ -1,3 +1,4 @@
+import type { BottleneckCause } from "../../contract/stats/bottlenecks.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { NIL_ID } from "../partitions.ts";
@@ -58,13 +59,23 @@ export function listLiveWorkers(db: Db): Promise<{ taskQueue: string; name: stri
   );
 }
 
-/** Renews a lease, even an expired one. Returns false if the row no longer exists. */
-export async function renewWorker(db: Db, id: number, leaseMs: number): Promise<boolean> {
+/**
+ * Renews a lease, even an expired one. Returns false if the row no longer exists.
+ *
+ * @param bottleneck what holds up the deliveries of the process. Defaults to nothing
+ */
+export async function renewWorker(
+  db: Db,
+  id: number,
+  leaseMs: number,
+  bottleneck: BottleneckCause | null = null,
+): Promise<boolean> {
   const renewed = await count(
     db,
-    `update workers set lease_until = clock_timestamp() + interval '1 millisecond' * :leaseMs::float8
+    `update workers set lease_until = clock_timestamp() + interval '1 millisecond' * :leaseMs::float8,
+        bottleneck = :bottleneck::text
       where id = :id::int`,
-    { id, leaseMs },
+    { id, leaseMs, bottleneck },
   );
   return renewed === 1;
 }

@@ -54,6 +54,11 @@ export class FailingShare {
     return this.#average < BUSY || this.#failing < this.#share * this.#all + MIN_COST;
   }
 
+  /** The moving average of the thread utilization, 0 to 1. */
+  get utilization(): number {
+    return this.#average;
+  }
+
   /** Counts a request, or with `CONNECTION_COST` its new connection. */
   spend(cost: number, isFailing: boolean): void {
     this.#all += cost;

@@ -63,6 +63,11 @@ export class Scheduler<T extends Task> {
     return this.#inFlight;
   }
 
+  /** Whether as many tasks are in flight as allowed in total. */
+  get isFull(): boolean {
+    return this.#inFlight >= this.#max;
+  }
+
   /** The number of queued tasks of a kind. */
   waiting(kind: Kind): number {
     return this.#lanes[kind].waiting;
@@ -126,7 +131,7 @@ export class Scheduler<T extends Task> {
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
-    if (this.#inFlight >= this.#max) return undefined;
+    if (this.isFull) return undefined;
     const { first, retry } = this.#lanes;
     return this.#isRetrysTurn()
       ? (this.#take(retry) ?? this.#take(first))

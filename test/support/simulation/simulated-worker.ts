@@ -2,6 +2,7 @@ import pino from "pino";
 import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
 import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
+import { Bottlenecks } from "../../../src/delivery/limits/bottlenecks.ts";
 import { FailingShare } from "../../../src/delivery/limits/failing-share.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../../src/delivery/recorder.ts";
@@ -54,6 +55,7 @@ export interface WorkerSurroundings {
 export class SimulatedWorker {
   readonly pumps: Pumps;
   readonly retries: RetryPasses;
+  readonly bottlenecks: Bottlenecks;
   /** The number of deliveries claimed and not yet recorded or released. */
   held = 0;
   readonly #around: WorkerSurroundings;
@@ -74,8 +76,10 @@ export class SimulatedWorker {
     const { clock } = time;
     this.#halfMs = around.deliveryUs / 2_000;
     this.#recorder = new SimulatedRecorder(around);
+    const bottlenecks = new Bottlenecks(clock, log, { add() {} });
+    this.bottlenecks = bottlenecks;
     const lease = {
-      claim: <T>(work: (id: number) => Promise<T>) => work(workerId),
+      claim: <T>(work: (id: number) => Promise<T>) => bottlenecks.waitFor(work(workerId)),
       isValid: () => true,
       hasLost: () => false,
       settle: () => {},
@@ -106,6 +110,7 @@ export class SimulatedWorker {
         watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => NONE },
         contents: this.#contents(),
         share: new FailingShare(delivery.failingShare, around.utilization ?? (() => this.#utilization())),
+        bottlenecks,
         handshakes: { backlogMs: 0 },
       },
       { max: delivery.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },

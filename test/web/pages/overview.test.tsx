@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
+import { Bottleneck } from "../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
+import { BOTTLENECKS } from "../../../src/contract/stats/bottlenecks.ts";
 import { aDelivery, ago, aWebhook, deliveries, HOUR, MINUTE, SECOND, webhooks } from "./answers.ts";
 import { all, click, find, later, open, region, sees, seesNot, text } from "./page.tsx";
 
@@ -53,6 +55,15 @@ test("the overview begins with the webhooks that are failing, unannounced, and l
   expect(announced.map((each) => text(each)).join()).not.toContain("failing");
   expect(link("2 webhooks are failing")).toBe("/webhooks?health=failing");
   expect(link("1 webhook is degraded")).toBe("/webhooks?health=degraded");
+});
+
+test("the overview says which parts of the service deliveries wait for, and what to change", async () => {
+  await open("/", told({ bottlenecks: [Bottleneck.DATABASE, Bottleneck.LIMIT], pending: 9n }));
+  for (const cause of ["database", "limit"] as const) {
+    const { problem, remedy } = BOTTLENECKS[cause];
+    sees(remedy, find("note", problem, find("main")));
+  }
+  seesNot(BOTTLENECKS.thread.problem);
 });
 
 test("the first steps are shown until an event was delivered, and the dispatch runs on request", async () => {

@@ -4,12 +4,14 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type {
   DispatchRunSchema,
+  OverviewSchema,
   StatsService,
   WebhookHistorySchema,
   WebhookIntervalSchema,
   WebhookPeriodSchema,
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import { BOTTLENECKS, CAUSES } from "../../../contract/stats/bottlenecks.ts";
 import { LATENCY_BOUNDS_MS, percentileMs } from "../../../db/deliveries/rollups.ts";
 import {
   HISTORY_INTERVALS,
@@ -69,7 +71,12 @@ export function statsService(
 ): ServiceImpl<typeof StatsService> {
   const { db, dispatchNow, workflowUrl, now } = context;
   // Shared only by callers with the same scope.
-  const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS, now);
+  const overview = sharedReadings(
+    async (scope: Scope) => overviewMessage(await readOverview(db, scope)),
+    scopeName,
+    WATCH_INTERVAL_MS,
+    now,
+  );
   const history = sharedReadings(
     ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
     ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
@@ -99,7 +106,7 @@ export function statsService(
     async *watchOverview(_request, handler) {
       const scope = callerScope(handler);
       const end = AbortSignal.any([handler.signal, stopping]);
-      let told: OverviewRow | undefined;
+      let told: OverviewMessage | undefined;
       let toldAt = 0;
       while (!handler.signal.aborted) {
         if (stopping.aborted) throw stoppingError();
@@ -249,6 +256,17 @@ function percentiles(latency: readonly number[]): { latencyP50Ms?: number; laten
   };
 }
 
-function differ(a: OverviewRow, b: OverviewRow): boolean {
-  return (Object.keys(a) as (keyof OverviewRow)[]).some((name) => a[name] !== b[name]);
+/** An overview with all of its fields. */
+type OverviewMessage = ReturnType<typeof overviewMessage>;
+
+function overviewMessage({ bottlenecks, ...counts }: OverviewRow) {
+  const held = CAUSES.filter((cause) => bottlenecks.includes(cause));
+  return {
+    ...counts,
+    bottlenecks: held.map((cause) => BOTTLENECKS[cause].number),
+  } satisfies MessageInitShape<typeof OverviewSchema>;
+}
+
+function differ(a: OverviewMessage, b: OverviewMessage): boolean {
+  return (Object.keys(a) as (keyof OverviewMessage)[]).some((name) => String(a[name]) !== String(b[name]));
 }

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { Bottleneck } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
 import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
 import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
@@ -67,6 +68,29 @@ test("the overview counts open deliveries by state, the log's by outcome, and wh
   expect(overview).toMatchObject({ attemptsLastDay: 13n, deliveredLastDay: 7n, failedLastDay: 1n });
   const previous = { attemptsPreviousDay: 100n, deliveredPreviousDay: 90n, failedPreviousDay: 10n };
   expect(overview).toMatchObject({ ...previous, failedAttemptsPreviousDay: 10n });
+});
+
+test("the overview tells what held up live workers, to keys of the whole service, and a watch tells of it at once", async () => {
+  const worker = (bottleneck: string | null, leaseMs = HOUR) => ({
+    name: "worker",
+    task_queue: "worker",
+    lease_until: new Date(Date.now() + leaseMs),
+    bottleneck,
+  });
+  const told: Bottleneck[][] = [];
+  for await (const { overview } of stats.watchOverview({})) {
+    told.push(overview?.bottlenecks ?? []);
+    if (told.length === 2) break;
+    await db("workers").insert([
+      ...["limit", "database", "limit", null, "of a newer version"].map((cause) => worker(cause)),
+      worker("thread", -HOUR),
+    ]);
+  }
+  expect(told).toEqual([[], [Bottleneck.DATABASE, Bottleneck.LIMIT]]);
+  const installedAppId = randomUUID();
+  await db("installed_apps").insert({ id: installedAppId, name: "app" });
+  const { secret } = await api.key({ permissions: ONLY.read, installedAppId });
+  expect((await api.as(secret).stats.getOverview({})).overview?.bottlenecks).toEqual([]);
 });
 
 test("the history has the last day in equal spans, those in which nothing happened too", async () => {

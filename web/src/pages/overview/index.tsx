@@ -6,6 +6,7 @@ import { failureInWords } from "../../api/failure.ts";
 import { useOwnApp } from "../../api/session.tsx";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Section } from "../../parts/layout/section.tsx";
+import { Bottlenecks } from "./bottlenecks.tsx";
 import { Counts } from "./counts.tsx";
 import { DispatchNow } from "./dispatch-now.tsx";
 import { FirstSteps } from "./first-steps.tsx";
@@ -33,6 +34,7 @@ export default function OverviewPage() {
       <Stack gap="lg">
         {failure !== undefined && <NotLive failure={failure} />}
         {overview && isIdle(overview) && <FirstSteps />}
+        {overview && <Bottlenecks overview={overview} />}
         {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
         <Section title="Attempts in the last 24 hours">
