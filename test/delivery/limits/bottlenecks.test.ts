@@ -16,8 +16,8 @@ beforeEach(() => {
   time = new SimulatedTime();
 });
 
-/** A sender with ten queued deliveries whose requests are not answered, at most two at a time. */
-async function start(parts: Partial<SenderParts> = {}, { max = 2, deliveries = 10 } = {}) {
+/** A sender with ten queued deliveries whose requests are not answered, one at a time. */
+async function start(parts: Partial<SenderParts> = {}, { max = 1, deliveries = 10 } = {}) {
   const lines: object[] = [];
   const seconds: Partial<Record<string, number>> = {};
   const log = pino({ base: null, timestamp: false }, { write: (line) => lines.push(JSON.parse(line)) });
