@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import type { OAuth2Client } from "../../../src/contract/target-rules.ts";
 import { AccessTokens } from "../../../src/delivery/oauth2/access-tokens.ts";
 import { type AccessToken, TokenError } from "../../../src/delivery/oauth2/token-request.ts";
@@ -23,7 +23,9 @@ function tokens() {
     asked.push(answer);
     return answer.promise;
   };
-  const cache = new AccessTokens(fetch, () => time.now);
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => time.now);
+  onTestFinished(() => clock.mockRestore());
+  const cache = new AccessTokens(fetch);
   return {
     asked,
     cache,
