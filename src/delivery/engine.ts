@@ -36,7 +36,7 @@ import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
 import { fetchToken } from "./oauth2/token-request.ts";
-import { createOutboundProxy } from "./proxy/outbound-proxy.ts";
+import { OutboundProxy } from "./proxy/outbound-proxy.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
@@ -113,11 +113,11 @@ export function createDeliveryEngine(options: {
   };
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
-  const outbound = delivery.proxy && createOutboundProxy(delivery.proxy, { timeoutMs, log });
+  const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, { timeoutMs, log });
   const client = createHttpClient(
     createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
     limits.maxInFlight + IDLE_CONNECTIONS,
-    outbound?.proxy,
+    outbound,
     handshakes,
   );
   const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
@@ -178,8 +178,7 @@ export function createDeliveryEngine(options: {
         const measured = (known: Outcome) => {
           recordRequest(instruments, known);
           if (span) endAttempt(span, known);
-          if (outbound && known.status !== null)
-            outbound.state.answered(performance.now() - known.durationMs);
+          if (outbound && known.status !== null) outbound.answered(performance.now() - known.durationMs);
           if (known.status === GONE && webhook.disableOnGone) isGone(webhook);
           outcome(known);
         };
@@ -198,7 +197,7 @@ export function createDeliveryEngine(options: {
       contents: new EventContents(db, limits.memoryBytes),
       share: new FailingShare(delivery.failingShare),
       handshakes,
-      ...(outbound ? { proxy: outbound.state } : {}),
+      ...(outbound ? { proxy: outbound } : {}),
     },
     { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );

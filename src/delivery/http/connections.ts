@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import { type buildConnector, Client, type Dispatcher } from "undici";
 import type { TlsIdentity } from "./tls-identity.ts";
 
@@ -11,12 +12,13 @@ interface Kept {
   /** The name of its origin and TLS identity: it takes requests of these only. */
   readonly pool: string;
   readonly client: Client;
-  /** Aborts connecting. */
-  cancel: () => void;
+  /** Aborted if the connection is dropped before it is established. */
+  readonly connecting: AbortController;
   /** The time at which the socket connected; undefined without a socket. */
   since: number | undefined;
-  /** The number of responses since the socket connected. */
-  responses: number;
+  /** Whether it has carried a request before, since the socket connected. */
+  isReused: boolean;
+  isIdle: boolean;
 }
 
 /** A request and its callbacks. */
@@ -31,12 +33,12 @@ export interface Exchange {
   onAgain?: () => void;
 }
 
-/** Starts connecting. Returns a function that aborts it. */
+/** Connects to a receiver. The signal aborts if the connection is not needed any more. */
 export type Connect = (
   options: buildConnector.Options,
-  callback: buildConnector.Callback,
   tls: TlsIdentity | undefined,
-) => (() => void) | undefined;
+  signal: AbortSignal,
+) => Promise<Socket>;
 
 /**
  * The connection pool of a process. A request uses the most recently used idle connection to its host with its TLS
@@ -48,48 +50,42 @@ export class Connections {
   readonly #options: Omit<Client.Options, "connect">;
   readonly #connect: Connect;
   readonly #maxConnections: number;
-  readonly #now: () => number;
   readonly #idle = new Map<string, Kept[]>();
-  /** Idle connections, longest idle first. */
-  readonly #byAge = new Set<Kept>();
+  /** All connections. The idle ones are in the order of their last use. */
   readonly #all = new Set<Kept>();
 
   /**
    * @param options options of each connection's client
    * @param options.maxConnections the limit of connections, idle and in use, above which the longest idle connection
    *   is closed
-   * @param options.now monotonic time in milliseconds. Defaults to the system's
    */
   constructor({
     connect,
     maxConnections,
-    now = () => performance.now(),
     ...options
-  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number; now?: () => number }) {
+  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number }) {
     this.#options = options;
     this.#maxConnections = maxConnections;
     this.#connect = connect;
-    this.#now = now;
   }
 
   /** Open connections, including those in use, and the number of hosts with idle connections. */
   get size(): { connections: number; idleHosts: number } {
-    let connections = 0;
-    for (const { since } of this.#all) if (since !== undefined) connections += 1;
-    return { connections, idleHosts: this.#idle.size };
+    const open = [...this.#all].filter(({ since }) => since !== undefined);
+    return { connections: open.length, idleHosts: this.#idle.size };
   }
 
   /** Sends a request. @returns aborts the request, also while it waits for its connection */
   dispatch(exchange: Exchange): () => void {
-    const kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
-    let current = this.#send(kept, exchange, (error) => {
-      if (kept.responses === 0 || !CLOSED_CONNECTION_CODES.has((error as NodeJS.ErrnoException).code ?? ""))
-        return false;
+    let kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
+    this.#send(kept, exchange, (error) => {
+      if (!kept.isReused || !CLOSED_CONNECTION_CODES.has(error.code ?? "")) return false;
       exchange.onAgain?.();
-      current = this.#send(this.#open(exchange), exchange, () => false);
+      kept = this.#open(exchange);
+      this.#send(kept, exchange, () => false);
       return true;
     });
-    return () => current();
+    return () => void this.#drop(kept);
   }
 
   async destroy(): Promise<void> {
@@ -97,10 +93,9 @@ export class Connections {
   }
 
   /** @param again called with an error before the response started; returns true if it resent the request */
-  #send(kept: Kept, { options, handler }: Exchange, again: (error: Error) => boolean): () => void {
-    const { client } = kept;
+  #send(kept: Kept, { options, handler }: Exchange, again: (error: NodeJS.ErrnoException) => boolean): void {
     let begun = false;
-    client.dispatch(options, {
+    kept.client.dispatch(options, {
       onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
       onResponseStarted: () => {
         begun = true;
@@ -109,7 +104,6 @@ export class Connections {
         handler.onResponseStart?.(controller, status, headers, message),
       onResponseData: (controller, chunk) => handler.onResponseData?.(controller, chunk),
       onResponseEnd: (controller, trailers) => {
-        kept.responses += 1;
         // The client accepts the next request only after this callback returns.
         queueMicrotask(() => this.#keep(kept));
         handler.onResponseEnd?.(controller, trailers);
@@ -119,28 +113,36 @@ export class Connections {
         if (begun || !again(error)) handler.onResponseError?.(controller, error);
       },
     });
-    return () => void this.#drop(kept);
   }
 
   #open(exchange: Exchange): Kept {
-    const { tls } = exchange;
     exchange.onOpen?.();
+    const connecting = new AbortController();
     const client = new Client(exchange.options.origin, {
       ...this.#options,
-      connect: (options, callback) => {
-        kept.cancel = this.#connect(options, callback, tls) ?? kept.cancel;
-      },
+      connect: (options, callback) =>
+        void this.#connect(options, exchange.tls, connecting.signal).then(
+          (socket) => callback(null, socket),
+          (error: Error) => callback(error, null),
+        ),
     });
-    const kept: Kept = { pool: poolOf(exchange), client, cancel: () => {}, since: undefined, responses: 0 };
+    const kept: Kept = {
+      pool: poolOf(exchange),
+      client,
+      connecting,
+      since: undefined,
+      isReused: false,
+      isIdle: false,
+    };
     this.#all.add(kept);
-    kept.client
+    client
       .on("connect", () => {
-        kept.since = this.#now();
-        kept.responses = 0;
+        kept.since = performance.now();
+        kept.isReused = false;
       })
       .on("disconnect", () => {
         kept.since = undefined;
-        if (this.#byAge.has(kept)) void this.#drop(kept);
+        if (kept.isIdle) void this.#drop(kept);
       });
     return kept;
   }
@@ -150,42 +152,45 @@ export class Connections {
     const kept = idle?.pop();
     if (!idle || !kept) return undefined;
     if (idle.length === 0) this.#idle.delete(pool);
-    this.#byAge.delete(kept);
-    if (!this.#isOld(kept)) return kept;
+    kept.isIdle = false;
+    if (!isOld(kept)) return kept;
     // Connections used earlier may be younger.
     void this.#drop(kept);
     return this.#takeIdle(pool);
   }
 
-  /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_CONNECTION_AGE_MS. */
-  #isOld({ since }: Kept): boolean {
-    return since === undefined || this.#now() - since > MAX_CONNECTION_AGE_MS;
-  }
-
   #keep(kept: Kept): void {
     const { pool, client } = kept;
-    if (client.closed || client.destroyed || this.#isOld(kept)) {
+    if (client.closed || client.destroyed || isOld(kept)) {
       void this.#drop(kept);
       return;
     }
     const idle = this.#idle.get(pool);
     if (idle) idle.push(kept);
     else this.#idle.set(pool, [kept]);
-    this.#byAge.add(kept);
-    const [oldest] = this.#byAge;
-    if (this.#all.size > this.#maxConnections && oldest) void this.#drop(oldest);
+    kept.isIdle = true;
+    kept.isReused = true;
+    this.#all.delete(kept);
+    this.#all.add(kept);
+    if (this.#all.size <= this.#maxConnections) return;
+    for (const each of this.#all) if (each.isIdle) return void this.#drop(each);
   }
 
   async #drop(kept: Kept): Promise<void> {
     if (!this.#all.delete(kept)) return;
-    if (this.#byAge.delete(kept)) {
+    if (kept.isIdle) {
       const left = (this.#idle.get(kept.pool) ?? []).filter((other) => other !== kept);
       if (left.length > 0) this.#idle.set(kept.pool, left);
       else this.#idle.delete(kept.pool);
     }
-    if (kept.since === undefined) kept.cancel();
+    if (kept.since === undefined) kept.connecting.abort();
     await kept.client.destroy();
   }
+}
+
+/** Whether the connection must not take another request: it has no socket, or has exceeded MAX_CONNECTION_AGE_MS. */
+function isOld({ since }: Kept): boolean {
+  return since === undefined || performance.now() - since > MAX_CONNECTION_AGE_MS;
 }
 
 /** The name of the connections that a request can use. An origin holds no space. */

@@ -5,8 +5,6 @@ import path from "node:path";
 
 /** The interval between checks for file changes, in milliseconds. */
 const RECHECK_MS = 1_000;
-/** The maximum number of search domains used. Each one costs two more queries for a name that does not exist. */
-const MAX_SEARCH_DOMAINS = 6;
 
 /** The longest name that DNS can hold, in characters. */
 const MAX_NAME_LENGTH = 253;
@@ -30,19 +28,19 @@ export interface SystemFiles {
  * none of them. Both files are read again within a second of a change.
  */
 export class SystemNames {
-  readonly #hosts: WatchedFile<Map<string, LookupAddress[]>>;
-  readonly #search: WatchedFile<SearchList>;
+  readonly #hosts: () => Map<string, LookupAddress[]>;
+  readonly #search: () => string[];
 
   constructor({ hostsFile = HOSTS_FILE, resolverFile = RESOLVER_FILE }: SystemFiles = {}) {
-    this.#hosts = new WatchedFile(hostsFile, parseHosts);
-    this.#search = new WatchedFile(resolverFile, parseSearch);
+    this.#hosts = contentOf(hostsFile, parseHosts);
+    this.#search = contentOf(resolverFile, parseSearch);
   }
 
   /**
    * The addresses of a name that needs no DNS query: empty for a name that cannot exist, undefined if DNS is needed.
    */
   addresses(name: string): readonly LookupAddress[] | undefined {
-    return this.#hosts.content.get(name) ?? reserved(name);
+    return this.#hosts().get(name) ?? reserved(name);
   }
 
   /**
@@ -50,11 +48,10 @@ export class SystemNames {
    * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
    */
   candidates(name: string): string[] {
-    const { domains, ndots } = this.#search.content;
-    const searched = domains
+    const searched = this.#search()
       .map((domain) => `${name}.${domain}`)
       .filter((searchedName) => searchedName.length <= MAX_NAME_LENGTH);
-    return name.includes(".") || ndots === 0 ? [name, ...searched] : [...searched, name];
+    return name.includes(".") ? [name, ...searched] : [...searched, name];
   }
 }
 
@@ -86,28 +83,14 @@ function parseHosts(text: string): Map<string, LookupAddress[]> {
   return hosts;
 }
 
-interface SearchList {
-  domains: string[];
-  /** The number of dots from which a name is tried unchanged before the search domains. */
-  ndots: number;
-}
-
-/** Parses resolv.conf(5). The last `search` or `domain` line wins. */
-function parseSearch(text: string): SearchList {
-  const list: SearchList = { domains: [], ndots: 1 };
-  for (const line of text.split("\n")) {
-    const [keyword, ...values] = words(line);
-    if (keyword === "search" || keyword === "domain") {
-      const domains = values.map((domain) => domain.toLowerCase().replace(/\.$/, ""));
-      list.domains = domains.filter((domain) => domain !== "").slice(0, MAX_SEARCH_DOMAINS);
-    }
-    if (keyword !== "options") continue;
-    for (const option of values) {
-      const ndots = /^ndots:(\d+)$/.exec(option)?.[1];
-      if (ndots) list.ndots = Number(ndots);
-    }
-  }
-  return list;
+/** The search domains of resolv.conf(5). The last `search` or `domain` line wins. */
+function parseSearch(text: string): string[] {
+  const lists = text
+    .split("\n")
+    .map(words)
+    .filter(([keyword]) => keyword === "search" || keyword === "domain");
+  const [, ...domains] = lists.at(-1) ?? [];
+  return domains.map((domain) => domain.toLowerCase().replace(/\.$/, "")).filter((domain) => domain !== "");
 }
 
 /** The words of a line, without its comment. */
@@ -118,41 +101,25 @@ function words(line: string): string[] {
     .filter((word) => word !== "");
 }
 
-/** The parsed content of a small file. Reloaded when the file changes; empty if the file cannot be read. */
-class WatchedFile<Content> {
-  readonly #path: string;
-  readonly #parse: (text: string) => Content;
-  #checked = Number.NEGATIVE_INFINITY;
-  #version: string | undefined;
-  #content: Content;
+/** Reads the parsed content of a small file, again when it has changed. Empty if the file cannot be read. */
+function contentOf<Content>(file: string, parse: (text: string) => Content): () => Content {
+  let content = parse("");
+  let checked = Number.NEGATIVE_INFINITY;
+  let version: number | undefined;
+  return () => {
+    if (performance.now() - checked < RECHECK_MS) return content;
+    checked = performance.now();
+    const changed = statSync(file, { throwIfNoEntry: false })?.mtimeMs;
+    if (changed !== version) content = parse(read(file));
+    version = changed;
+    return content;
+  };
+}
 
-  constructor(file: string, parse: (text: string) => Content) {
-    this.#path = file;
-    this.#parse = parse;
-    this.#content = parse("");
-  }
-
-  get content(): Content {
-    const now = performance.now();
-    if (now - this.#checked < RECHECK_MS) return this.#content;
-    this.#checked = now;
-    const version = this.#currentVersion();
-    if (version === this.#version) return this.#content;
-    this.#version = version;
-    this.#content = this.#parse(this.#read());
-    return this.#content;
-  }
-
-  #currentVersion(): string {
-    const stats = statSync(this.#path, { throwIfNoEntry: false, bigint: true });
-    return stats ? `${stats.ino} ${stats.size} ${stats.mtimeNs}` : "none";
-  }
-
-  #read(): string {
-    try {
-      return readFileSync(this.#path, "utf8");
-    } catch {
-      return "";
-    }
+function read(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return "";
   }
 }

@@ -8,7 +8,7 @@ import type { SecretBox } from "../../db/webhooks/secret-box.ts";
 import { createHttpClient } from "../http/http-client.ts";
 import { tlsIdentity } from "../http/tls-identity.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
-import { createOutboundProxy } from "../proxy/outbound-proxy.ts";
+import { OutboundProxy } from "../proxy/outbound-proxy.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import { bearer } from "./additions.ts";
 import type { AddressGuard } from "./address-guard.ts";
@@ -33,8 +33,8 @@ export function createRequestTrial(options: {
   log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
   const { db, secrets, guard, timeoutMs, proxy, log } = options;
-  const outbound = proxy && createOutboundProxy(proxy, { timeoutMs, log });
-  const client = createHttpClient(guard, MAX_TRIALS, outbound?.proxy);
+  const outbound = proxy && new OutboundProxy(proxy, { timeoutMs, log });
+  const client = createHttpClient(guard, MAX_TRIALS, outbound);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
 

@@ -1,6 +1,6 @@
+import type { Socket } from "node:net";
 import { type Duplex, duplexPair } from "node:stream";
 import fc from "fast-check";
-import type { buildConnector } from "undici";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { Connections } from "../../../src/delivery/http/connections.ts";
 import { until } from "../../support/wait.ts";
@@ -36,24 +36,24 @@ function start(
   /** The receivers' ends of the connections that are open. */
   const open = new Set<Duplex>();
   let [opened, cancelled] = [0, 0];
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => time.now);
   const connections = new Connections({
     maxConnections,
     keepAliveTimeout,
     allowH2: false,
-    now: () => time.now,
-    connect({ hostname }, callback) {
+    connect({ hostname }, _tls, signal) {
       opened += 1;
       const [ours, theirs] = duplexPair();
       const same = () => ours;
       // The client calls what sockets have beside streams.
       const methods = { setNoDelay: same, setKeepAlive: same, ref: same, unref: same };
-      const socket = Object.assign(ours, methods) as unknown as Parameters<buildConnector.Callback>[1];
+      const socket = Object.assign(ours, methods) as unknown as Socket;
       serve(hostname, theirs, opened, (code) => ours.destroy(Object.assign(new Error(code), { code })));
-      if (connects) queueMicrotask(() => (callback as (error: null, socket: unknown) => void)(null, socket));
-      return () => {
+      signal.addEventListener("abort", () => {
         cancelled += 1;
         ours.destroy();
-      };
+      });
+      return connects ? Promise.resolve(socket) : new Promise(() => {});
     },
   });
   function serve(host: string, socket: Duplex, connection: number, breakWith: Seen["breakWith"]): void {
@@ -71,7 +71,10 @@ function start(
       reply(one);
     });
   }
-  onTestFinished(() => connections.destroy());
+  onTestFinished(() => {
+    clock.mockRestore();
+    return connections.destroy();
+  });
   const places = () => seen.map(({ connection, request }) => `${connection} ${request}`);
   return { connections, seen, time, open, places, cancelled: () => cancelled };
 }
