@@ -1,5 +1,4 @@
-import type { Socket } from "node:net";
-import { type buildConnector, Client, type Dispatcher } from "undici";
+import type { Client, Dispatcher } from "undici";
 import type { TlsIdentity } from "./tls-identity.ts";
 
 /** The maximum age of a connection that takes another request, in milliseconds. Receivers change their DNS records. */
@@ -33,12 +32,8 @@ export interface Exchange {
   onAgain?: () => void;
 }
 
-/** Connects to a receiver. The signal aborts if the connection is not needed any more. */
-export type Connect = (
-  options: buildConnector.Options,
-  tls: TlsIdentity | undefined,
-  signal: AbortSignal,
-) => Promise<Socket>;
+/** Creates the client of a connection. The signal aborts if the connection is not needed any more. */
+export type NewClient = (origin: string, tls: TlsIdentity | undefined, signal: AbortSignal) => Client;
 
 /**
  * The connection pool of a process. A request uses the most recently used idle connection to its host with its TLS
@@ -47,26 +42,18 @@ export type Connect = (
  * connection: the receiver closed the idle connection at that moment.
  */
 export class Connections {
-  readonly #options: Omit<Client.Options, "connect">;
-  readonly #connect: Connect;
   readonly #maxConnections: number;
+  readonly #newClient: NewClient;
   readonly #idle = new Map<string, Kept[]>();
   /** All connections. The idle ones are in the order of their last use. */
   readonly #all = new Set<Kept>();
 
   /**
-   * @param options options of each connection's client
-   * @param options.maxConnections the limit of connections, idle and in use, above which the longest idle connection
-   *   is closed
+   * @param maxConnections the limit of connections, idle and in use, above which the longest idle connection is closed
    */
-  constructor({
-    connect,
-    maxConnections,
-    ...options
-  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number }) {
-    this.#options = options;
+  constructor(maxConnections: number, newClient: NewClient) {
     this.#maxConnections = maxConnections;
-    this.#connect = connect;
+    this.#newClient = newClient;
   }
 
   /** Open connections, including those in use, and the number of hosts with idle connections. */
@@ -77,25 +64,10 @@ export class Connections {
 
   /** Sends a request. @returns aborts the request, also while it waits for its connection */
   dispatch(exchange: Exchange): () => void {
+    const { options, handler } = exchange;
     let kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
-    this.#send(kept, exchange, (error) => {
-      if (!kept.isReused || !CLOSED_CONNECTION_CODES.has(error.code ?? "")) return false;
-      exchange.onAgain?.();
-      kept = this.#open(exchange);
-      this.#send(kept, exchange, () => false);
-      return true;
-    });
-    return () => void this.#drop(kept);
-  }
-
-  async destroy(): Promise<void> {
-    await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
-  }
-
-  /** @param again called with an error before the response started; returns true if it resent the request */
-  #send(kept: Kept, { options, handler }: Exchange, again: (error: NodeJS.ErrnoException) => boolean): void {
     let begun = false;
-    kept.client.dispatch(options, {
+    const wrapped: Dispatcher.DispatchHandler = {
       onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
       onResponseStarted: () => {
         begun = true;
@@ -108,32 +80,31 @@ export class Connections {
         queueMicrotask(() => this.#keep(kept));
         handler.onResponseEnd?.(controller, trailers);
       },
-      onResponseError: (controller, error) => {
+      onResponseError: (controller, error: NodeJS.ErrnoException) => {
         void this.#drop(kept);
-        if (begun || !again(error)) handler.onResponseError?.(controller, error);
+        if (begun || !kept.isReused || !CLOSED_CONNECTION_CODES.has(error.code ?? "")) {
+          handler.onResponseError?.(controller, error);
+          return;
+        }
+        exchange.onAgain?.();
+        kept = this.#open(exchange);
+        kept.client.dispatch(options, wrapped);
       },
-    });
+    };
+    kept.client.dispatch(options, wrapped);
+    return () => void this.#drop(kept);
+  }
+
+  async destroy(): Promise<void> {
+    await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
   }
 
   #open(exchange: Exchange): Kept {
     exchange.onOpen?.();
     const connecting = new AbortController();
-    const client = new Client(exchange.options.origin, {
-      ...this.#options,
-      connect: (options, callback) =>
-        void this.#connect(options, exchange.tls, connecting.signal).then(
-          (socket) => callback(null, socket),
-          (error: Error) => callback(error, null),
-        ),
-    });
-    const kept: Kept = {
-      pool: poolOf(exchange),
-      client,
-      connecting,
-      since: undefined,
-      isReused: false,
-      isIdle: false,
-    };
+    const client = this.#newClient(exchange.options.origin, exchange.tls, connecting.signal);
+    const state = { since: undefined, isReused: false, isIdle: false };
+    const kept: Kept = { pool: poolOf(exchange), client, connecting, ...state };
     this.#all.add(kept);
     client
       .on("connect", () => {
@@ -160,20 +131,21 @@ export class Connections {
   }
 
   #keep(kept: Kept): void {
-    const { pool, client } = kept;
-    if (client.closed || client.destroyed || isOld(kept)) {
+    if (kept.client.destroyed || isOld(kept)) {
       void this.#drop(kept);
       return;
     }
-    const idle = this.#idle.get(pool);
+    const idle = this.#idle.get(kept.pool);
     if (idle) idle.push(kept);
-    else this.#idle.set(pool, [kept]);
+    else this.#idle.set(kept.pool, [kept]);
     kept.isIdle = true;
     kept.isReused = true;
     this.#all.delete(kept);
     this.#all.add(kept);
     if (this.#all.size <= this.#maxConnections) return;
-    for (const each of this.#all) if (each.isIdle) return void this.#drop(each);
+    for (const each of this.#all) {
+      if (each.isIdle) return void this.#drop(each);
+    }
   }
 
   async #drop(kept: Kept): Promise<void> {

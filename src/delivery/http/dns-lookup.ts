@@ -83,23 +83,14 @@ export class DnsLookup {
 
   #channel(nth: number): Resolver {
     const channel = new Resolver({ timeout: this.#timeoutMs, tries: 1 });
-    const servers = this.#servers ?? channel.getServers();
-    const first = nth % servers.length;
+    // Node gets addresses with a zone, but cannot set them.
+    const servers = this.#servers ?? channel.getServers().filter((server) => !server.includes("%"));
+    const first = nth % (servers.length || 1);
     const known = this.#channels[first];
     if (known) return known;
     this.#channels[first] = channel;
-    if (this.#servers || first > 0)
-      setServers(channel, [...servers.slice(first), ...servers.slice(0, first)]);
+    if (this.#servers || first > 0) channel.setServers([...servers.slice(first), ...servers.slice(0, first)]);
     return channel;
-  }
-}
-
-/** Keeps the system's order of servers if Node rejects an address that it returned itself, such as one with a zone. */
-function setServers(channel: Resolver, servers: readonly string[]): void {
-  try {
-    channel.setServers(servers);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ERR_INVALID_IP_ADDRESS") throw error;
   }
 }
 

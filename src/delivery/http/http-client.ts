@@ -1,16 +1,15 @@
 import { once } from "node:events";
-import { isIP } from "node:net";
-import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
+import { isIP, type Socket } from "node:net";
 import pTimeout from "p-timeout";
-import { errors } from "undici";
+import { type buildConnector, Client, errors } from "undici";
 import { systemClock } from "../../process/clock.ts";
 import type { OutboundProxy } from "../proxy/outbound-proxy.ts";
 import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
-import { type Connect, Connections } from "./connections.ts";
-import { dialling } from "./families.ts";
+import { Connections } from "./connections.ts";
 import { getOrMake } from "./get-or-make.ts";
 import { Pacer } from "./pacer.ts";
+import { TlsContext } from "./tls-context.ts";
 import type { TlsIdentity } from "./tls-identity.ts";
 
 /**
@@ -23,14 +22,12 @@ const CONNECT_TIMEOUT_MS = 5_000;
  * close idle connections, because a request that crosses such a close fails.
  */
 const KEEP_ALIVE_MS = 4_000;
-/** The delay of the first TCP keep-alive probe, in milliseconds. */
-const PROBE_DELAY_MS = 60_000;
+/** The maximum size of a response read, in bytes. Beyond it, the connection is closed. */
+export const MAX_RESPONSE_BYTES = 64 * 1024;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
 /** The maximum number of TLS identities whose contexts and sessions are cached. The oldest are evicted first. */
 const MAX_CACHED_IDENTITIES = 500;
-/** The maximum number of host names with a cached TLS session of an identity. The oldest are evicted first. */
-const MAX_CACHED_SESSIONS = 100;
 
 /**
  * Creates the HTTP client of a process: HTTP/1.1 only (HTTP/2 would send the contract's headers in lower case), with
@@ -46,22 +43,28 @@ export function createHttpClient(
   proxy?: OutboundProxy,
   handshakes = new Pacer(HANDSHAKES, systemClock),
 ): Connections {
-  const ofIdentities = new Map<string, TlsContext>();
   let ofOthers: TlsContext | undefined;
+  // Identities share no session: a resumed one would authenticate as another identity.
+  const ofIdentities = new Map<string, TlsContext>();
 
   function contextOf(tls: TlsIdentity | undefined): TlsContext {
-    if (tls) return getOrMake(ofIdentities, tls.id, MAX_CACHED_IDENTITIES, () => createContext(tls));
-    ofOthers ??= createContext();
+    if (tls)
+      return getOrMake(ofIdentities, tls.id, MAX_CACHED_IDENTITIES, () => new TlsContext(tls.settings));
+    ofOthers ??= new TlsContext();
     return ofOthers;
   }
 
-  const connect: Connect = async ({ hostname, port: given }, tls, signal) => {
+  async function connect(
+    { hostname, port: given }: buildConnector.Options,
+    tls: TlsIdentity | undefined,
+    signal: AbortSignal,
+  ): Promise<Socket> {
     const host = bareHost(hostname);
     const port = Number(given || HTTPS_PORT);
     const family = isIP(host);
     guard.checkPort(port);
     if (family !== 0) guard.check(host);
-    const { secureContext, sessions } = contextOf(tls);
+    const context = contextOf(tls);
     const { promise: started, resolve: start } = Promise.withResolvers<void>();
     // Before the lookup, so that the backlog counts the connection from this call on.
     const free = handshakes.take(start);
@@ -76,26 +79,7 @@ export function createHttpClient(
     // An outbound proxy gets all addresses: it may have the family that this machine lacks.
     const target = { addresses: addresses.map(({ address }) => address), port };
     const tunnel = await proxy?.open(target, CONNECT_TIMEOUT_MS, signal);
-    const session = sessions.get(host);
-    const socket = connectTls({
-      ...(tunnel ? { socket: tunnel } : {}),
-      host,
-      port,
-      servername: family === 0 ? host : "",
-      ...dialling(addresses),
-      secureContext,
-      ...(session ? { session } : {}),
-      // The default follows NODE_TLS_REJECT_UNAUTHORIZED, which may be set for another part of the process.
-      rejectUnauthorized: true,
-      ALPNProtocols: ["http/1.1"],
-    });
-    // The first error is read below. Another one must not end the process before the client listens to the socket.
-    socket.on("error", () => {});
-    socket.on("session", (next) => {
-      sessions.delete(host);
-      getOrMake(sessions, host, MAX_CACHED_SESSIONS, () => next);
-    });
-    socket.setNoDelay(true).setKeepAlive(true, PROBE_DELAY_MS);
+    const socket = context.connect(host, port, addresses, tunnel);
     try {
       await pTimeout(once(socket, "secureConnect"), {
         milliseconds: Math.max(1, end - performance.now()),
@@ -107,40 +91,27 @@ export function createHttpClient(
       socket.destroy();
       throw error;
     }
-  };
+  }
 
-  return new Connections({
-    connect,
+  return new Connections(
     maxConnections,
-    pipelining: 1,
-    allowH2: false,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    // A receiver's Keep-Alive hint may shorten the timeout, never extend it.
-    keepAliveMaxTimeout: KEEP_ALIVE_MS,
-    // Each attempt has one timer for headers and body together.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    maxHeaderSize: 16 * 1024,
-  });
-}
-
-/**
- * What connections of one identity share. Identities share no session: a resumed one would authenticate as another
- * identity.
- */
-interface TlsContext {
-  /** Shared: otherwise each connection reads the certificates of the authorities again. */
-  readonly secureContext: SecureContext;
-  /** Sessions to resume, by host name. */
-  readonly sessions: Map<string, Buffer>;
-}
-
-/** Authorities of an identity replace the public ones; host names are verified as before. */
-function createContext(tls?: TlsIdentity): TlsContext {
-  const { client, authorities } = tls?.settings ?? { client: null, authorities: null };
-  const secureContext = createSecureContext({
-    ...(client ? { cert: client.certificate, key: client.key } : {}),
-    ...(authorities === null ? {} : { ca: authorities }),
-  });
-  return { secureContext, sessions: new Map() };
+    (origin, tls, signal) =>
+      new Client(origin, {
+        pipelining: 1,
+        allowH2: false,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        // A receiver's Keep-Alive hint may shorten the timeout, never extend it.
+        keepAliveMaxTimeout: KEEP_ALIVE_MS,
+        // Each attempt has one timer for headers and body together.
+        headersTimeout: 0,
+        bodyTimeout: 0,
+        maxHeaderSize: 16 * 1024,
+        maxResponseSize: MAX_RESPONSE_BYTES,
+        connect: (options, callback) =>
+          void connect(options, tls, signal).then(
+            (socket) => callback(null, socket),
+            (error: Error) => callback(error, null),
+          ),
+      }),
+  );
 }

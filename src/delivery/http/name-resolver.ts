@@ -3,7 +3,7 @@ import pTimeout from "p-timeout";
 import { DnsLookup } from "./dns-lookup.ts";
 import { getOrMake } from "./get-or-make.ts";
 import { LookupError, lookupError } from "./lookup-error.ts";
-import { type SystemFiles, SystemNames } from "./system-names.ts";
+import { type SystemFiles, type SystemNames, systemNames } from "./system-names.ts";
 
 /** The timeout of a lookup, in milliseconds. */
 const LOOKUP_TIMEOUT_MS = 5_000;
@@ -54,7 +54,7 @@ export class NameResolver implements Resolver {
   constructor({ timeoutMs = LOOKUP_TIMEOUT_MS, servers, ...files }: NameResolverOptions = {}) {
     this.#timeoutMs = Math.min(timeoutMs, LOOKUP_TIMEOUT_MS);
     this.#servers = servers;
-    this.#system = new SystemNames(files);
+    this.#system = systemNames(files);
   }
 
   /** The number of lookups in progress and of valid cache entries. */

@@ -27,32 +27,33 @@ export interface SystemFiles {
  * Name resolution outside of DNS: the hosts file, search domains, and the names reserved by RFC 6761. c-ares supports
  * none of them. Both files are read again within a second of a change.
  */
-export class SystemNames {
-  readonly #hosts: () => Map<string, LookupAddress[]>;
-  readonly #search: () => string[];
+export function systemNames({
+  hostsFile = HOSTS_FILE,
+  resolverFile = RESOLVER_FILE,
+}: SystemFiles): SystemNames {
+  const hosts = contentOf(hostsFile, parseHosts);
+  const domains = contentOf(resolverFile, parseSearch);
+  return {
+    addresses: (name) => hosts().get(name) ?? reserved(name),
+    candidates(name) {
+      const searched = domains()
+        .map((domain) => `${name}.${domain}`)
+        .filter((searchedName) => searchedName.length <= MAX_NAME_LENGTH);
+      return name.includes(".") ? [name, ...searched] : [...searched, name];
+    },
+  };
+}
 
-  constructor({ hostsFile = HOSTS_FILE, resolverFile = RESOLVER_FILE }: SystemFiles = {}) {
-    this.#hosts = contentOf(hostsFile, parseHosts);
-    this.#search = contentOf(resolverFile, parseSearch);
-  }
-
+export interface SystemNames {
   /**
    * The addresses of a name that needs no DNS query: empty for a name that cannot exist, undefined if DNS is needed.
    */
-  addresses(name: string): readonly LookupAddress[] | undefined {
-    return this.#hosts().get(name) ?? reserved(name);
-  }
-
+  addresses(name: string): readonly LookupAddress[] | undefined;
   /**
    * The names to query in DNS, in this order, until one exists. A name with a dot is tried unchanged first,
    * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
    */
-  candidates(name: string): string[] {
-    const searched = this.#search()
-      .map((domain) => `${name}.${domain}`)
-      .filter((searchedName) => searchedName.length <= MAX_NAME_LENGTH);
-    return name.includes(".") ? [name, ...searched] : [...searched, name];
-  }
+  candidates(name: string): string[];
 }
 
 const LOOPBACK: readonly LookupAddress[] = [
@@ -68,37 +69,24 @@ function reserved(name: string): readonly LookupAddress[] | undefined {
 
 /** Parses a hosts file. Returns addresses by lower-case name, in the order of the file. */
 function parseHosts(text: string): Map<string, LookupAddress[]> {
-  const hosts = new Map<string, LookupAddress[]>();
-  for (const line of text.split("\n")) {
-    const [address = "", ...names] = words(line);
-    const family = isIP(address);
-    // Addresses with a zone, such as fe80::1%lo0, are valid on one link only.
-    if (family === 0 || address.includes("%")) continue;
-    for (const name of names.map((each) => each.toLowerCase())) {
-      const known = hosts.get(name);
-      if (known) known.push({ address, family });
-      else hosts.set(name, [{ address, family }]);
-    }
-  }
-  return hosts;
+  const entries = linesOf(text).flatMap(([address = "", ...names]) =>
+    names.map((name) => ({ name: name.toLowerCase(), address, family: isIP(address) })),
+  );
+  // Addresses with a zone, such as fe80::1%lo0, are valid on one link only.
+  const usable = entries.filter(({ address, family }) => family !== 0 && !address.includes("%"));
+  return Map.groupBy(usable, ({ name }) => name);
 }
 
 /** The search domains of resolv.conf(5). The last `search` or `domain` line wins. */
 function parseSearch(text: string): string[] {
-  const lists = text
-    .split("\n")
-    .map(words)
-    .filter(([keyword]) => keyword === "search" || keyword === "domain");
-  const [, ...domains] = lists.at(-1) ?? [];
+  const isSearch = ([keyword]: string[]) => keyword === "search" || keyword === "domain";
+  const [, ...domains] = linesOf(text).findLast(isSearch) ?? [];
   return domains.map((domain) => domain.toLowerCase().replace(/\.$/, "")).filter((domain) => domain !== "");
 }
 
-/** The words of a line, without its comment. */
-function words(line: string): string[] {
-  return line
-    .replace(/[#;].*$/, "")
-    .split(/\s+/)
-    .filter((word) => word !== "");
+/** The words of each line, without comments. */
+function linesOf(text: string): string[][] {
+  return text.split("\n").map((line) => line.replace(/[#;].*$/, "").match(/\S+/g) ?? []);
 }
 
 /** Reads the parsed content of a small file, again when it has changed. Empty if the file cannot be read. */

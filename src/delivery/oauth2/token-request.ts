@@ -10,16 +10,15 @@ import {
   ResponseBodyError,
   WWWAuthenticateChallengeError,
 } from "oauth4webapi";
-import { type Dispatcher, request } from "undici";
+import { type Dispatcher, errors, request } from "undici";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import type { Connections, Exchange } from "../http/connections.ts";
+import { MAX_RESPONSE_BYTES } from "../http/http-client.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import { describeFault } from "../request/outcome.ts";
 
 /** The timeout of a token request in milliseconds: DNS lookup, connection, response. */
 export const TOKEN_TIMEOUT_MS = 5_000;
-/** The maximum size of a token endpoint's response, in bytes. */
-const MAX_RESPONSE_BYTES = 64 * 1024;
 /** The maximum length of an access token, in characters. */
 const MAX_TOKEN = 16_384;
 /** Visible ASCII: what a header can hold. */
@@ -76,7 +75,7 @@ export async function fetchToken(
             body: String(body),
             signal: AbortSignal.timeout(timeoutMs),
           });
-          const content = await contentOf(answer);
+          const content = await answer.body.text();
           status = answer.statusCode;
           return new Response(content, { status, headers: answer.headers as Record<string, string> });
         },
@@ -100,9 +99,9 @@ export async function fetchToken(
 
 /** The error, to read after the endpoint's name. Contains nothing that the endpoint can choose freely. */
 function inWords(error: Error, status: number | undefined): string {
-  if (status === undefined) {
-    return error instanceof TokenError ? error.message : `cannot be reached: ${describeFault(error)}`;
-  }
+  if (error instanceof errors.ResponseExceededMaxSizeError)
+    return `answered with more than ${MAX_RESPONSE_BYTES} bytes`;
+  if (status === undefined) return `cannot be reached: ${describeFault(error)}`;
   if (status >= 300 && status <= 399) return `answered ${status}; redirects are not followed`;
   const code = errorCode(error);
   if (code !== undefined && ERROR_CODE.test(code)) return `answered ${status} (${code})`;
@@ -123,16 +122,4 @@ function dispatcherOf(connections: Pick<Connections, "dispatch">): Dispatcher {
   const dispatch = (options: Exchange["options"], handler: Dispatcher.DispatchHandler) =>
     connections.dispatch({ options, handler });
   return { dispatch } as unknown as Dispatcher;
-}
-
-async function contentOf({ body }: Dispatcher.ResponseData): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let received = 0;
-  for await (const chunk of body) {
-    received += chunk.length;
-    if (received > MAX_RESPONSE_BYTES)
-      throw new TokenError(`answered with more than ${MAX_RESPONSE_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }

@@ -1,12 +1,12 @@
 import type { LookupAddress } from "node:dns";
 import { once } from "node:events";
 import { connect as connectTcp, isIP, isIPv4, type Socket } from "node:net";
-import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
 import pTimeout from "p-timeout";
 import type { Logger } from "pino";
 import type { ProxyAddress } from "../../config/values.ts";
 import { dialling } from "../http/families.ts";
 import { NameResolver, type Resolver } from "../http/name-resolver.ts";
+import { TlsContext } from "../http/tls-context.ts";
 import { describeFault } from "../request/outcome.ts";
 import { requestConnect } from "./http-connect.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
@@ -21,12 +21,6 @@ const MAX_ADDRESSES = 3;
 /** The interval between requests that try an unavailable proxy, in milliseconds. */
 const TRY_INTERVAL_MS = 1_000;
 
-/** A receiver's checked addresses and port. */
-export interface TunnelTarget {
-  addresses: readonly string[];
-  port: number;
-}
-
 /**
  * The proxy through which a process opens its connections to receivers and token endpoints. The proxy gets an address
  * that the address guard has checked, never a name.
@@ -38,8 +32,7 @@ export class OutboundProxy {
   readonly #log: Pick<Logger, "warn" | "info">;
   readonly #resolver: Resolver;
   readonly #reachTimeoutMs: number;
-  /** Shared: otherwise each connection reads the certificates of the authorities again. */
-  #secureContext: SecureContext | undefined;
+  readonly #tls: TlsContext | undefined;
   /** The time at which the proxy became unavailable; undefined while it is available. */
   #failedAt: number | undefined;
   #nextTryAt = 0;
@@ -61,6 +54,7 @@ export class OutboundProxy {
     this.#address = address;
     this.#log = log;
     this.#resolver = resolver;
+    if (address.protocol === "https") this.#tls = new TlsContext();
     this.#reachTimeoutMs = Math.min(REACH_TIMEOUT_MS, timeoutMs / REACH_DIVISOR);
   }
 
@@ -89,10 +83,15 @@ export class OutboundProxy {
   /**
    * Opens a tunnel. Tries the target's next address if the proxy cannot reach one.
    *
+   * @param target the receiver's checked addresses and port
    * @param timeoutMs the timeout of the whole tunnel, in milliseconds
    * @throws ProxyUnavailableError, ProxyRefusedError, or the signal's reason
    */
-  async open(target: TunnelTarget, timeoutMs: number, cancelled: AbortSignal): Promise<Socket> {
+  async open(
+    target: { addresses: readonly string[]; port: number },
+    timeoutMs: number,
+    cancelled: AbortSignal,
+  ): Promise<Socket> {
     const end = performance.now() + timeoutMs;
     // The proxy's egress addresses are IPv4 more often than IPv6; this machine's own families do not matter.
     const addresses = target.addresses.toSorted((a, b) => Number(isIPv4(b)) - Number(isIPv4(a)));
@@ -154,23 +153,13 @@ export class OutboundProxy {
     const { credentials, host, port, protocol } = this.#address;
     const addresses = await this.#resolve();
     ended.throwIfAborted();
-    const options = { host, port, ...dialling(addresses) };
-    const isTls = protocol === "https";
-    if (isTls) this.#secureContext ??= createSecureContext();
-    const socket = isTls
-      ? connectTls({
-          ...options,
-          ...(isIP(host) === 0 ? { servername: host } : {}),
-          ...(this.#secureContext ? { secureContext: this.#secureContext } : {}),
-          rejectUnauthorized: true,
-          ALPNProtocols: ["http/1.1"],
-        })
-      : connectTcp(options);
+    const socket =
+      this.#tls?.connect(host, port, addresses) ?? connectTcp({ host, port, ...dialling(addresses) });
     ended.addEventListener("abort", () => socket.destroy());
     // A socket that nobody listens to would end the process with its error.
     socket.on("error", () => {});
     socket.setNoDelay(true);
-    await once(socket, isTls ? "secureConnect" : "connect");
+    await once(socket, this.#tls ? "secureConnect" : "connect");
     if (protocol === "socks5") await greetSocks5(socket, credentials);
     return socket;
   }
