@@ -113,7 +113,7 @@ export function createDeliveryEngine(options: {
   };
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
-  const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, { timeoutMs, log });
+  const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, log });
   const client = createHttpClient(
     createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
     limits.maxInFlight + IDLE_CONNECTIONS,
@@ -247,7 +247,6 @@ export function createDeliveryEngine(options: {
     instruments,
     async close() {
       resolver.close();
-      outbound?.close();
       sender.close();
       await unsent.close();
       await Promise.all(noting);

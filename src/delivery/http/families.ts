@@ -1,13 +1,12 @@
 import type { LookupAddress } from "node:dns";
-import type { LookupFunction } from "node:net";
+import type { LookupFunction, TcpSocketConnectOpts } from "node:net";
 import { networkInterfaces } from "node:os";
 import ipaddr from "ipaddr.js";
 
 /** Options of `connect` that dial addresses which are already resolved and checked, by turns of their families. */
-export function dialling(addresses: readonly LookupAddress[]): {
-  lookup: LookupFunction;
-  autoSelectFamily: true;
-} {
+export function dialling(
+  addresses: readonly LookupAddress[],
+): Pick<TcpSocketConnectOpts, "lookup" | "autoSelectFamily"> {
   // With autoSelectFamily, Node asks for all addresses.
   const lookup: LookupFunction = (_name, _options, callback) =>
     callback(null, withoutMissingFamily(addresses));

@@ -3,14 +3,13 @@ import { isIP, type Socket } from "node:net";
 import pTimeout from "p-timeout";
 import { type buildConnector, Client, errors } from "undici";
 import { systemClock } from "../../process/clock.ts";
+import { getOrMake } from "../get-or-make.ts";
 import type { OutboundProxy } from "../proxy/outbound-proxy.ts";
 import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
 import { Connections } from "./connections.ts";
-import { getOrMake } from "./get-or-make.ts";
 import { Pacer } from "./pacer.ts";
-import { TlsContext } from "./tls-context.ts";
-import type { TlsIdentity } from "./tls-identity.ts";
+import { TlsContext, type TlsIdentity } from "./tls-identity.ts";
 
 /**
  * The timeout of a connection including the outbound proxy and TLS, in milliseconds. It starts after the wait for a
@@ -43,16 +42,8 @@ export function createHttpClient(
   proxy?: OutboundProxy,
   handshakes = new Pacer(HANDSHAKES, systemClock),
 ): Connections {
-  let ofOthers: TlsContext | undefined;
   // Identities share no session: a resumed one would authenticate as another identity.
-  const ofIdentities = new Map<string, TlsContext>();
-
-  function contextOf(tls: TlsIdentity | undefined): TlsContext {
-    if (tls)
-      return getOrMake(ofIdentities, tls.id, MAX_CACHED_IDENTITIES, () => new TlsContext(tls.settings));
-    ofOthers ??= new TlsContext();
-    return ofOthers;
-  }
+  const contexts = new Map<string, TlsContext>();
 
   async function connect(
     { hostname, port: given }: buildConnector.Options,
@@ -64,7 +55,8 @@ export function createHttpClient(
     const family = isIP(host);
     guard.checkPort(port);
     if (family !== 0) guard.check(host);
-    const context = contextOf(tls);
+    const newContext = () => new TlsContext(tls?.settings);
+    const context = getOrMake(contexts, tls?.id ?? "", MAX_CACHED_IDENTITIES, newContext);
     const { promise: started, resolve: start } = Promise.withResolvers<void>();
     // Before the lookup, so that the backlog counts the connection from this call on.
     const free = handshakes.take(start);

@@ -1,7 +1,7 @@
 import type { LookupAddress } from "node:dns";
 import pTimeout from "p-timeout";
+import { getOrMake } from "../get-or-make.ts";
 import { DnsLookup } from "./dns-lookup.ts";
-import { getOrMake } from "./get-or-make.ts";
 import { LookupError, lookupError } from "./lookup-error.ts";
 import { type SystemFiles, type SystemNames, systemNames } from "./system-names.ts";
 

@@ -27,15 +27,19 @@ export interface SystemFiles {
  * Name resolution outside of DNS: the hosts file, search domains, and the names reserved by RFC 6761. c-ares supports
  * none of them. Both files are read again within a second of a change.
  */
-export function systemNames({
-  hostsFile = HOSTS_FILE,
-  resolverFile = RESOLVER_FILE,
-}: SystemFiles): SystemNames {
+export function systemNames({ hostsFile = HOSTS_FILE, resolverFile = RESOLVER_FILE }: SystemFiles) {
   const hosts = contentOf(hostsFile, parseHosts);
   const domains = contentOf(resolverFile, parseSearch);
   return {
-    addresses: (name) => hosts().get(name) ?? reserved(name),
-    candidates(name) {
+    /** The addresses of a name that needs no DNS query: empty for a name that cannot exist, undefined if DNS is needed. */
+    addresses(name: string): readonly LookupAddress[] | undefined {
+      return hosts().get(name) ?? reserved(name);
+    },
+    /**
+     * The names to query in DNS, in this order, until one exists. A name with a dot is tried unchanged first,
+     * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
+     */
+    candidates(name: string): string[] {
       const searched = domains()
         .map((domain) => `${name}.${domain}`)
         .filter((searchedName) => searchedName.length <= MAX_NAME_LENGTH);
@@ -44,17 +48,7 @@ export function systemNames({
   };
 }
 
-export interface SystemNames {
-  /**
-   * The addresses of a name that needs no DNS query: empty for a name that cannot exist, undefined if DNS is needed.
-   */
-  addresses(name: string): readonly LookupAddress[] | undefined;
-  /**
-   * The names to query in DNS, in this order, until one exists. A name with a dot is tried unchanged first,
-   * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
-   */
-  candidates(name: string): string[];
-}
+export type SystemNames = ReturnType<typeof systemNames>;
 
 const LOOPBACK: readonly LookupAddress[] = [
   { address: "127.0.0.1", family: 4 },
@@ -97,17 +91,14 @@ function contentOf<Content>(file: string, parse: (text: string) => Content): () 
   return () => {
     if (performance.now() - checked < RECHECK_MS) return content;
     checked = performance.now();
-    const changed = statSync(file, { throwIfNoEntry: false })?.mtimeMs;
-    if (changed !== version) content = parse(read(file));
-    version = changed;
+    try {
+      const { mtimeMs } = statSync(file);
+      if (mtimeMs !== version) content = parse(readFileSync(file, "utf8"));
+      version = mtimeMs;
+    } catch {
+      version = undefined;
+      content = parse("");
+    }
     return content;
   };
-}
-
-function read(file: string): string {
-  try {
-    return readFileSync(file, "utf8");
-  } catch {
-    return "";
-  }
 }

@@ -1,5 +1,17 @@
 import { createHash } from "node:crypto";
+import type { LookupAddress } from "node:dns";
+import { isIP, type Socket } from "node:net";
+import { connect, createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
 import type { TlsSettings } from "../../contract/target-rules.ts";
+import { getOrMake } from "../get-or-make.ts";
+import { dialling } from "./families.ts";
+
+/** The maximum number of host names with a cached session. The oldest are evicted first. */
+const MAX_CACHED_SESSIONS = 100;
+/** The size of the read buffer, in bytes: that of the largest TLS record. */
+const READ_BUFFER_BYTES = 16_384;
+/** The delay of the first TCP keep-alive probe, in milliseconds. */
+const PROBE_DELAY_MS = 60_000;
 
 /** The certificates of a webhook's connections. Only requests of the same identity share connections. */
 export interface TlsIdentity {
@@ -12,4 +24,50 @@ export interface TlsIdentity {
 export function tlsIdentity(settings: TlsSettings | null): TlsIdentity | undefined {
   if (settings === null) return undefined;
   return { id: createHash("sha256").update(JSON.stringify(settings)).digest("base64"), settings };
+}
+
+/** What the TLS connections of one client share: certificates, and sessions to resume. HTTP/1.1 only. */
+export class TlsContext {
+  /** Shared: otherwise each connection reads the certificates of the authorities again. */
+  readonly #secureContext: SecureContext;
+  readonly #sessions = new Map<string, Buffer>();
+
+  /** @param settings authorities replace the public ones; host names are verified in any case */
+  constructor({ client, authorities }: TlsSettings = { client: null, authorities: null }) {
+    this.#secureContext = createSecureContext({
+      ...(client ? { cert: client.certificate, key: client.key } : {}),
+      ...(authorities === null ? {} : { ca: authorities }),
+    });
+  }
+
+  /**
+   * Starts connecting.
+   *
+   * @param host the name or address to verify
+   * @param addresses the addresses to dial
+   * @param tunnel an open connection that leads to the host. Undefined to dial
+   */
+  connect(host: string, port: number, addresses: readonly LookupAddress[], tunnel?: Socket): TLSSocket {
+    const session = this.#sessions.get(host);
+    const socket = connect({
+      ...(tunnel ? { socket: tunnel } : {}),
+      ...dialling(addresses),
+      host,
+      port,
+      servername: isIP(host) === 0 ? host : "",
+      secureContext: this.#secureContext,
+      ...(session ? { session } : {}),
+      // The default follows NODE_TLS_REJECT_UNAUTHORIZED, which may be set for another part of the process.
+      rejectUnauthorized: true,
+      ALPNProtocols: ["http/1.1"],
+      ...{ highWaterMark: READ_BUFFER_BYTES },
+    });
+    socket.on("session", (next) => {
+      this.#sessions.delete(host);
+      getOrMake(this.#sessions, host, MAX_CACHED_SESSIONS, () => next);
+    });
+    // Whoever awaits the connection listens as well. Later errors must not end the process before the client listens.
+    socket.on("error", () => {});
+    return socket.setNoDelay(true).setKeepAlive(true, PROBE_DELAY_MS);
+  }
 }

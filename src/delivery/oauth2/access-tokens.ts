@@ -1,5 +1,5 @@
 import type { OAuth2Client } from "../../contract/target-rules.ts";
-import { getOrMake } from "../http/get-or-make.ts";
+import { getOrMake } from "../get-or-make.ts";
 import { type AccessToken, TokenError } from "./token-request.ts";
 
 /** The maximum number of clients whose tokens are cached. The oldest are evicted first. */

@@ -5,8 +5,8 @@ import pTimeout from "p-timeout";
 import type { Logger } from "pino";
 import type { ProxyAddress } from "../../config/values.ts";
 import { dialling } from "../http/families.ts";
-import { NameResolver, type Resolver } from "../http/name-resolver.ts";
-import { TlsContext } from "../http/tls-context.ts";
+import type { Resolver } from "../http/name-resolver.ts";
+import { TlsContext } from "../http/tls-identity.ts";
 import { describeFault } from "../request/outcome.ts";
 import { requestConnect } from "./http-connect.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
@@ -30,7 +30,7 @@ const TRY_INTERVAL_MS = 1_000;
 export class OutboundProxy {
   readonly #address: ProxyAddress;
   readonly #log: Pick<Logger, "warn" | "info">;
-  readonly #resolver: Resolver;
+  readonly #resolver: Pick<Resolver, "resolve">;
   readonly #reachTimeoutMs: number;
   readonly #tls: TlsContext | undefined;
   /** The time at which the proxy became unavailable; undefined while it is available. */
@@ -39,21 +39,17 @@ export class OutboundProxy {
   #answeredAt = Number.NEGATIVE_INFINITY;
 
   /**
+   * @param resolver resolves the proxy's name, which may have a private address
    * @param options.timeoutMs the timeout of an attempt, in milliseconds
-   * @param options.resolver resolves the proxy's name, which may have a private address. Defaults to the hosts file and
-   *   DNS; closed with the proxy
    */
   constructor(
     address: ProxyAddress,
-    {
-      timeoutMs,
-      log,
-      resolver = new NameResolver(),
-    }: { timeoutMs: number; log: Pick<Logger, "warn" | "info">; resolver?: Resolver },
+    resolver: Pick<Resolver, "resolve">,
+    { timeoutMs, log }: { timeoutMs: number; log: Pick<Logger, "warn" | "info"> },
   ) {
     this.#address = address;
-    this.#log = log;
     this.#resolver = resolver;
+    this.#log = log;
     if (address.protocol === "https") this.#tls = new TlsContext();
     this.#reachTimeoutMs = Math.min(REACH_TIMEOUT_MS, timeoutMs / REACH_DIVISOR);
   }
@@ -105,11 +101,6 @@ export class OutboundProxy {
       }
     }
     throw refused;
-  }
-
-  /** Ends lookups of the proxy's name. */
-  close(): void {
-    this.#resolver.close();
   }
 
   async #openOne(address: string, port: number, end: number, cancelled: AbortSignal): Promise<Socket> {

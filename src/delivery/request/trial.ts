@@ -6,6 +6,7 @@ import type { Db } from "../../db/database.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../../db/queue/webhooks.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
 import { createHttpClient } from "../http/http-client.ts";
+import { NameResolver } from "../http/name-resolver.ts";
 import { tlsIdentity } from "../http/tls-identity.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { OutboundProxy } from "../proxy/outbound-proxy.ts";
@@ -33,7 +34,7 @@ export function createRequestTrial(options: {
   log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
   const { db, secrets, guard, timeoutMs, proxy, log } = options;
-  const outbound = proxy && new OutboundProxy(proxy, { timeoutMs, log });
+  const outbound = proxy && new OutboundProxy(proxy, new NameResolver(), { timeoutMs, log });
   const client = createHttpClient(guard, MAX_TRIALS, outbound);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
@@ -70,9 +71,6 @@ export function createRequestTrial(options: {
   };
   return {
     send,
-    close: () => {
-      outbound?.close();
-      return client.destroy();
-    },
+    close: () => client.destroy(),
   };
 }

@@ -58,7 +58,8 @@ test("requests and tunnels dial no address of a family that this machine lacks",
   addresses.clear();
   const proxy = new OutboundProxy(
     { protocol: "http", host: "proxy.example", port, credentials: undefined },
-    { resolver: RESOLVER, log: pino({ enabled: false }), timeoutMs: 20_000 },
+    RESOLVER,
+    { log: pino({ enabled: false }), timeoutMs: 20_000 },
   );
   const target = { addresses: [V4.address], port: 443 };
   await expect(proxy.open(target, 5_000, new AbortController().signal)).rejects.toThrow();

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { Network } from "../../../src/config/values.ts";
+import { NameResolver } from "../../../src/delivery/http/name-resolver.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
@@ -39,8 +40,7 @@ function client(url: string, { networks = [LOOPBACK] as Network[], timeoutMs = 3
   const address = readConfig({ DELIVERY_PROXY: url }).delivery.proxy;
   if (!address) throw new Error("no proxy");
   const log = { warn: note, info: note } as never;
-  const proxy = new OutboundProxy(address, { timeoutMs, log });
-  onTestFinished(() => proxy.close());
+  const proxy = new OutboundProxy(address, new NameResolver(), { timeoutMs, log });
   const connections = aClient({ networks, proxy });
   const send = (origin: string, more: Differences = {}) =>
     deliver(connections, origin, more) as Promise<Outcome>;

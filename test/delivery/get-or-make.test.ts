@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { getOrMake } from "../../../src/delivery/http/get-or-make.ts";
+import { getOrMake } from "../../src/delivery/get-or-make.ts";
 
 test("a value is made once while it is cached, and the oldest of too many is evicted", () => {
   const made: string[] = [];
