@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { isIP, type Socket } from "node:net";
+import { LRUCache } from "lru-cache";
 import pTimeout from "p-timeout";
 import { type buildConnector, Client, errors } from "undici";
 import { systemClock } from "../../process/clock.ts";
-import { getOrMake } from "../get-or-make.ts";
 import type { OutboundProxy } from "../proxy/outbound-proxy.ts";
 import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
@@ -25,7 +25,7 @@ const KEEP_ALIVE_MS = 4_000;
 export const MAX_RESPONSE_BYTES = 64 * 1024;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
-/** The maximum number of TLS identities whose contexts and sessions are cached. The oldest are evicted first. */
+/** The maximum number of TLS identities whose contexts and sessions are cached. */
 const MAX_CACHED_IDENTITIES = 500;
 
 /**
@@ -43,7 +43,10 @@ export function createHttpClient(
   handshakes = new Pacer(HANDSHAKES, systemClock),
 ): Connections {
   // Identities share no session: a resumed one would authenticate as another identity.
-  const contexts = new Map<string, TlsContext>();
+  const contexts = new LRUCache<string, TlsContext, TlsIdentity | undefined>({
+    max: MAX_CACHED_IDENTITIES,
+    memoMethod: (_id, _stale, { context: tls }) => new TlsContext(tls?.settings),
+  });
 
   async function connect(
     { hostname, port: given }: buildConnector.Options,
@@ -55,8 +58,7 @@ export function createHttpClient(
     const family = isIP(host);
     guard.checkPort(port);
     if (family !== 0) guard.check(host);
-    const newContext = () => new TlsContext(tls?.settings);
-    const context = getOrMake(contexts, tls?.id ?? "", MAX_CACHED_IDENTITIES, newContext);
+    const context = contexts.memo(tls?.id ?? "", { context: tls });
     const { promise: started, resolve: start } = Promise.withResolvers<void>();
     // Before the lookup, so that the backlog counts the connection from this call on.
     const free = handshakes.take(start);

@@ -1,6 +1,6 @@
 import type { LookupAddress } from "node:dns";
+import { LRUCache } from "lru-cache";
 import pTimeout from "p-timeout";
-import { getOrMake } from "../get-or-make.ts";
 import { DnsLookup } from "./dns-lookup.ts";
 import { LookupError, lookupError } from "./lookup-error.ts";
 import { type SystemFiles, type SystemNames, systemNames } from "./system-names.ts";
@@ -11,7 +11,7 @@ const LOOKUP_TIMEOUT_MS = 5_000;
 const MAX_TTL_MS = 300_000;
 /** The maximum time for which an error, or an answer with one family missing, is cached, in milliseconds. */
 const MAX_NEGATIVE_TTL_MS = 5_000;
-/** Names cached at the same time; the oldest makes room. */
+/** The maximum number of cached names. */
 const MAX_CACHED = 10_000;
 
 /** Finds the addresses of a host name. */
@@ -48,7 +48,7 @@ export class NameResolver implements Resolver {
   readonly #system: SystemNames;
   readonly #servers: readonly string[] | undefined;
   readonly #timeoutMs: number;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new LRUCache<string, Known>({ max: MAX_CACHED });
   readonly #closing = new AbortController();
 
   constructor({ timeoutMs = LOOKUP_TIMEOUT_MS, servers, ...files }: NameResolverOptions = {}) {
@@ -69,20 +69,20 @@ export class NameResolver implements Resolver {
     if (own?.length === 0) throw lookupError(name, "ENOTFOUND");
     if (own) return own;
     const known = this.#known.get(name);
-    if (known && known.expires <= performance.now()) this.#known.delete(name);
-    return getOrMake(this.#known, name, MAX_CACHED, () => this.#start(name)).addresses;
+    return known && known.expires > performance.now() ? known.addresses : this.#start(name);
   }
 
   close(): void {
     this.#closing.abort(failure("ECANCELLED"));
   }
 
-  #start(name: string): Known {
+  #start(name: string): Promise<readonly LookupAddress[]> {
     const cacheFor = (ms: number) => {
       known.expires = performance.now() + ms;
     };
     const known: Known = { addresses: this.#lookUp(name, cacheFor), expires: Number.POSITIVE_INFINITY };
-    return known;
+    this.#known.set(name, known);
+    return known.addresses;
   }
 
   async #lookUp(name: string, cacheFor: (ms: number) => void): Promise<readonly LookupAddress[]> {

@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import type { LookupAddress } from "node:dns";
 import { isIP, type Socket } from "node:net";
 import { connect, createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
+import { LRUCache } from "lru-cache";
 import type { TlsSettings } from "../../contract/target-rules.ts";
-import { getOrMake } from "../get-or-make.ts";
 import { dialling } from "./families.ts";
 
-/** The maximum number of host names with a cached session. The oldest are evicted first. */
+/** The maximum number of host names with a cached session. */
 const MAX_CACHED_SESSIONS = 100;
 /** The size of the read buffer, in bytes: that of the largest TLS record. */
 const READ_BUFFER_BYTES = 16_384;
@@ -30,7 +30,7 @@ export function tlsIdentity(settings: TlsSettings | null): TlsIdentity | undefin
 export class TlsContext {
   /** Shared: otherwise each connection reads the certificates of the authorities again. */
   readonly #secureContext: SecureContext;
-  readonly #sessions = new Map<string, Buffer>();
+  readonly #sessions = new LRUCache<string, Buffer>({ max: MAX_CACHED_SESSIONS });
 
   /** @param settings authorities replace the public ones; host names are verified in any case */
   constructor({ client, authorities }: TlsSettings = { client: null, authorities: null }) {
@@ -62,10 +62,7 @@ export class TlsContext {
       ALPNProtocols: ["http/1.1"],
       ...{ highWaterMark: READ_BUFFER_BYTES },
     });
-    socket.on("session", (next) => {
-      this.#sessions.delete(host);
-      getOrMake(this.#sessions, host, MAX_CACHED_SESSIONS, () => next);
-    });
+    socket.on("session", (next) => this.#sessions.set(host, next));
     // Whoever awaits the connection listens as well. Later errors must not end the process before the client listens.
     socket.on("error", () => {});
     return socket.setNoDelay(true).setKeepAlive(true, PROBE_DELAY_MS);

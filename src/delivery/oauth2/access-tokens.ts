@@ -1,8 +1,8 @@
+import { LRUCache } from "lru-cache";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
-import { getOrMake } from "../get-or-make.ts";
 import { type AccessToken, TokenError } from "./token-request.ts";
 
-/** The maximum number of clients whose tokens are cached. The oldest are evicted first. */
+/** The maximum number of clients whose tokens are cached. */
 const MAX_CACHED_CLIENTS = 1_000;
 /** The time before the end of a token's lifetime at which it is renewed, in milliseconds; a fifth of it if shorter. */
 const MAX_RENEWAL_LEAD_MS = 60_000;
@@ -32,7 +32,10 @@ interface Cached {
  */
 export class AccessTokens {
   readonly #fetch: (client: OAuth2Client) => Promise<AccessToken>;
-  readonly #cached = new Map<string, Cached>();
+  readonly #cached = new LRUCache<string, Cached>({
+    max: MAX_CACHED_CLIENTS,
+    memoMethod: () => ({ refusedAt: Number.NEGATIVE_INFINITY }),
+  });
 
   constructor(fetch: (client: OAuth2Client) => Promise<AccessToken>) {
     this.#fetch = fetch;
@@ -67,8 +70,7 @@ export class AccessTokens {
 
   #of(client: OAuth2Client): Cached {
     // Whoever has all of these can fetch the token.
-    const name = JSON.stringify(client);
-    return getOrMake(this.#cached, name, MAX_CACHED_CLIENTS, () => ({ refusedAt: Number.NEGATIVE_INFINITY }));
+    return this.#cached.memo(JSON.stringify(client));
   }
 
   #renewed(client: OAuth2Client, cached: Cached): Promise<string> {
