@@ -37,7 +37,7 @@ import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
 import { fetchToken } from "./oauth2/token-request.ts";
-import { createOutboundProxy } from "./proxy/outbound-proxy.ts";
+import { OutboundProxy } from "./proxy/outbound-proxy.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
@@ -117,11 +117,11 @@ export function createDeliveryEngine(options: {
   };
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
-  const outbound = delivery.proxy && createOutboundProxy(delivery.proxy, { timeoutMs, log });
+  const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, log });
   const client = createHttpClient(
     createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
     limits.maxInFlight + IDLE_CONNECTIONS,
-    outbound?.proxy,
+    outbound,
     handshakes,
   );
   const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
@@ -182,8 +182,7 @@ export function createDeliveryEngine(options: {
         const measured = (known: Outcome) => {
           recordRequest(instruments, known);
           if (span) endAttempt(span, known);
-          if (outbound && known.status !== null)
-            outbound.state.answered(performance.now() - known.durationMs);
+          if (outbound && known.status !== null) outbound.answered(performance.now() - known.durationMs);
           if (known.status === GONE && webhook.disableOnGone) isGone(webhook);
           outcome(known);
         };
@@ -203,7 +202,7 @@ export function createDeliveryEngine(options: {
       share: new FailingShare(delivery.failingShare),
       bottlenecks,
       handshakes,
-      ...(outbound ? { proxy: outbound.state } : {}),
+      ...(outbound ? { proxy: outbound } : {}),
     },
     { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
@@ -257,7 +256,6 @@ export function createDeliveryEngine(options: {
     instruments,
     async close() {
       resolver.close();
-      outbound?.close();
       sender.close();
       await unsent.close();
       await Promise.all(noting);

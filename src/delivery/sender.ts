@@ -15,7 +15,7 @@ import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
 import type { Kind, Task } from "./limits/task.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
-import type { ProxyState } from "./proxy/proxy-state.ts";
+import type { OutboundProxy } from "./proxy/outbound-proxy.ts";
 import type { Recorder } from "./recorder.ts";
 import type { Filters } from "./request/filters.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
@@ -45,7 +45,7 @@ export interface SenderParts extends AttemptParts {
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
   /** The state of the outbound proxy. Undefined without one. */
-  proxy?: Pick<ProxyState, "mayStart">;
+  proxy?: Pick<OutboundProxy, "mayStart">;
 }
 
 /** A claimed delivery that is queued or in flight. */

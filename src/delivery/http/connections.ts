@@ -1,4 +1,4 @@
-import { type buildConnector, Client, type Dispatcher } from "undici";
+import type { Client, Dispatcher } from "undici";
 import type { TlsIdentity } from "./tls-identity.ts";
 
 /** The maximum age of a connection that takes another request, in milliseconds. Receivers change their DNS records. */
@@ -11,12 +11,13 @@ interface Kept {
   /** The name of its origin and TLS identity: it takes requests of these only. */
   readonly pool: string;
   readonly client: Client;
-  /** Aborts connecting. */
-  cancel: () => void;
+  /** Aborted if the connection is dropped before it is established. */
+  readonly connecting: AbortController;
   /** The time at which the socket connected; undefined without a socket. */
   since: number | undefined;
-  /** The number of responses since the socket connected. */
-  responses: number;
+  /** Whether it has carried a request before, since the socket connected. */
+  isReused: boolean;
+  isIdle: boolean;
 }
 
 /** A request and its callbacks. */
@@ -31,12 +32,8 @@ export interface Exchange {
   onAgain?: () => void;
 }
 
-/** Starts connecting. Returns a function that aborts it. */
-export type Connect = (
-  options: buildConnector.Options,
-  callback: buildConnector.Callback,
-  tls: TlsIdentity | undefined,
-) => (() => void) | undefined;
+/** Creates the client of a connection. The signal aborts if the connection is not needed any more. */
+export type NewClient = (origin: string, tls: TlsIdentity | undefined, signal: AbortSignal) => Client;
 
 /**
  * The connection pool of a process. A request uses the most recently used idle connection to its host with its TLS
@@ -45,62 +42,32 @@ export type Connect = (
  * connection: the receiver closed the idle connection at that moment.
  */
 export class Connections {
-  readonly #options: Omit<Client.Options, "connect">;
-  readonly #connect: Connect;
   readonly #maxConnections: number;
-  readonly #now: () => number;
+  readonly #newClient: NewClient;
   readonly #idle = new Map<string, Kept[]>();
-  /** Idle connections, longest idle first. */
-  readonly #byAge = new Set<Kept>();
+  /** All connections. The idle ones are in the order of their last use. */
   readonly #all = new Set<Kept>();
 
   /**
-   * @param options options of each connection's client
-   * @param options.maxConnections the limit of connections, idle and in use, above which the longest idle connection
-   *   is closed
-   * @param options.now monotonic time in milliseconds. Defaults to the system's
+   * @param maxConnections the limit of connections, idle and in use, above which the longest idle connection is closed
    */
-  constructor({
-    connect,
-    maxConnections,
-    now = () => performance.now(),
-    ...options
-  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number; now?: () => number }) {
-    this.#options = options;
+  constructor(maxConnections: number, newClient: NewClient) {
     this.#maxConnections = maxConnections;
-    this.#connect = connect;
-    this.#now = now;
+    this.#newClient = newClient;
   }
 
   /** Open connections, including those in use, and the number of hosts with idle connections. */
   get size(): { connections: number; idleHosts: number } {
-    let connections = 0;
-    for (const { since } of this.#all) if (since !== undefined) connections += 1;
-    return { connections, idleHosts: this.#idle.size };
+    const open = [...this.#all].filter(({ since }) => since !== undefined);
+    return { connections: open.length, idleHosts: this.#idle.size };
   }
 
   /** Sends a request. @returns aborts the request, also while it waits for its connection */
   dispatch(exchange: Exchange): () => void {
-    const kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
-    let current = this.#send(kept, exchange, (error) => {
-      if (kept.responses === 0 || !CLOSED_CONNECTION_CODES.has((error as NodeJS.ErrnoException).code ?? ""))
-        return false;
-      exchange.onAgain?.();
-      current = this.#send(this.#open(exchange), exchange, () => false);
-      return true;
-    });
-    return () => current();
-  }
-
-  async destroy(): Promise<void> {
-    await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
-  }
-
-  /** @param again called with an error before the response started; returns true if it resent the request */
-  #send(kept: Kept, { options, handler }: Exchange, again: (error: Error) => boolean): () => void {
-    const { client } = kept;
+    const { options, handler } = exchange;
+    let kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
     let begun = false;
-    client.dispatch(options, {
+    const wrapped: Dispatcher.DispatchHandler = {
       onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
       onResponseStarted: () => {
         begun = true;
@@ -109,38 +76,44 @@ export class Connections {
         handler.onResponseStart?.(controller, status, headers, message),
       onResponseData: (controller, chunk) => handler.onResponseData?.(controller, chunk),
       onResponseEnd: (controller, trailers) => {
-        kept.responses += 1;
         // The client accepts the next request only after this callback returns.
         queueMicrotask(() => this.#keep(kept));
         handler.onResponseEnd?.(controller, trailers);
       },
-      onResponseError: (controller, error) => {
+      onResponseError: (controller, error: NodeJS.ErrnoException) => {
         void this.#drop(kept);
-        if (begun || !again(error)) handler.onResponseError?.(controller, error);
+        if (begun || !kept.isReused || !CLOSED_CONNECTION_CODES.has(error.code ?? "")) {
+          handler.onResponseError?.(controller, error);
+          return;
+        }
+        exchange.onAgain?.();
+        kept = this.#open(exchange);
+        kept.client.dispatch(options, wrapped);
       },
-    });
+    };
+    kept.client.dispatch(options, wrapped);
     return () => void this.#drop(kept);
   }
 
+  async destroy(): Promise<void> {
+    await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
+  }
+
   #open(exchange: Exchange): Kept {
-    const { tls } = exchange;
     exchange.onOpen?.();
-    const client = new Client(exchange.options.origin, {
-      ...this.#options,
-      connect: (options, callback) => {
-        kept.cancel = this.#connect(options, callback, tls) ?? kept.cancel;
-      },
-    });
-    const kept: Kept = { pool: poolOf(exchange), client, cancel: () => {}, since: undefined, responses: 0 };
+    const connecting = new AbortController();
+    const client = this.#newClient(exchange.options.origin, exchange.tls, connecting.signal);
+    const state = { since: undefined, isReused: false, isIdle: false };
+    const kept: Kept = { pool: poolOf(exchange), client, connecting, ...state };
     this.#all.add(kept);
-    kept.client
+    client
       .on("connect", () => {
-        kept.since = this.#now();
-        kept.responses = 0;
+        kept.since = performance.now();
+        kept.isReused = false;
       })
       .on("disconnect", () => {
         kept.since = undefined;
-        if (this.#byAge.has(kept)) void this.#drop(kept);
+        if (kept.isIdle) void this.#drop(kept);
       });
     return kept;
   }
@@ -150,42 +123,46 @@ export class Connections {
     const kept = idle?.pop();
     if (!idle || !kept) return undefined;
     if (idle.length === 0) this.#idle.delete(pool);
-    this.#byAge.delete(kept);
-    if (!this.#isOld(kept)) return kept;
+    kept.isIdle = false;
+    if (!isOld(kept)) return kept;
     // Connections used earlier may be younger.
     void this.#drop(kept);
     return this.#takeIdle(pool);
   }
 
-  /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_CONNECTION_AGE_MS. */
-  #isOld({ since }: Kept): boolean {
-    return since === undefined || this.#now() - since > MAX_CONNECTION_AGE_MS;
-  }
-
   #keep(kept: Kept): void {
-    const { pool, client } = kept;
-    if (client.closed || client.destroyed || this.#isOld(kept)) {
+    if (kept.client.destroyed || isOld(kept)) {
       void this.#drop(kept);
       return;
     }
-    const idle = this.#idle.get(pool);
+    const idle = this.#idle.get(kept.pool);
     if (idle) idle.push(kept);
-    else this.#idle.set(pool, [kept]);
-    this.#byAge.add(kept);
-    const [oldest] = this.#byAge;
-    if (this.#all.size > this.#maxConnections && oldest) void this.#drop(oldest);
+    else this.#idle.set(kept.pool, [kept]);
+    kept.isIdle = true;
+    kept.isReused = true;
+    this.#all.delete(kept);
+    this.#all.add(kept);
+    if (this.#all.size <= this.#maxConnections) return;
+    for (const each of this.#all) {
+      if (each.isIdle) return void this.#drop(each);
+    }
   }
 
   async #drop(kept: Kept): Promise<void> {
     if (!this.#all.delete(kept)) return;
-    if (this.#byAge.delete(kept)) {
+    if (kept.isIdle) {
       const left = (this.#idle.get(kept.pool) ?? []).filter((other) => other !== kept);
       if (left.length > 0) this.#idle.set(kept.pool, left);
       else this.#idle.delete(kept.pool);
     }
-    if (kept.since === undefined) kept.cancel();
+    if (kept.since === undefined) kept.connecting.abort();
     await kept.client.destroy();
   }
+}
+
+/** Whether the connection must not take another request: it has no socket, or has exceeded MAX_CONNECTION_AGE_MS. */
+function isOld({ since }: Kept): boolean {
+  return since === undefined || performance.now() - since > MAX_CONNECTION_AGE_MS;
 }
 
 /** The name of the connections that a request can use. An origin holds no space. */

@@ -1,5 +1,6 @@
-import { type LookupAddress, type RecordWithTtl, Resolver } from "node:dns";
-import { type LookupError, lookupError, lookupTimeout } from "./lookup-error.ts";
+import type { LookupAddress, RecordWithTtl } from "node:dns";
+import { Resolver } from "node:dns/promises";
+import pTimeout from "p-timeout";
 
 /**
  * The time to wait for the second address family after the first has answered, in milliseconds (resolution delay of
@@ -17,163 +18,114 @@ const SEND_AGAIN_MS = [1_500, 3_500];
 
 /** The addresses of a name and their time to live. */
 export interface DnsAnswer {
-  v4: LookupAddress[];
-  v6: LookupAddress[];
+  /** IPv6 first, as far as this family has answered in time. */
+  addresses: LookupAddress[];
   ttlMs: number;
   /** False if one family's answer is missing: its query failed or did not finish within the grace period. */
-  complete: boolean;
-}
-
-/** A lookup in progress. */
-export interface DnsLookup {
-  /** Rejects with a LookupError. */
-  answer: Promise<DnsAnswer>;
-  startedAt: number;
-  /** Cancels the queries and rejects the answer with the error. */
-  end(error: LookupError): void;
+  isComplete: boolean;
 }
 
 /**
- * Resolves a name over DNS with c-ares, which uses no thread. `dns.lookup` would block one of libuv's four threads
- * until the name server answers.
+ * One lookup over DNS with c-ares, which uses no thread. `dns.lookup` would block one of libuv's four threads until the
+ * name server answers.
  *
  * Each lookup has its own c-ares channels, because a channel can only cancel all of its queries, and keeps the
  * resolv.conf read at its creation. Creating one takes less than 0.1 ms.
- *
- * @param name the name shown in errors
- * @param candidates the names to query, in this order, until one exists
- * @param options.servers name servers as `address:port`. Defaults to those of resolv.conf
- * @param options.timeoutMs the timeout of the whole lookup, in milliseconds
  */
-export function startDnsLookup(
-  name: string,
-  candidates: readonly string[],
-  { servers, timeoutMs }: { servers: readonly string[] | undefined; timeoutMs: number },
-): DnsLookup {
-  const channels = new Channels(servers, timeoutMs);
-  const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
-  const end = (error: LookupError) => {
-    reject(error);
-    clearTimeout(timer);
-    channels.close();
-  };
-  const timer = setTimeout(() => end(lookupTimeout(name, timeoutMs)), timeoutMs);
-  firstThatExists(channels, candidates)
-    .then(resolve, ({ code = "" }: NodeJS.ErrnoException) =>
-      reject(code === "ETIMEOUT" ? lookupTimeout(name, timeoutMs) : lookupError(name, code)),
-    )
-    // Cancels the other family's query if it is still pending.
-    .finally(() => end(lookupError(name, "ECANCELLED")));
-  return { answer: promise, startedAt: performance.now(), end };
-}
-
-/** The c-ares channels of one lookup. */
-class Channels {
+export class DnsLookup {
   readonly #servers: readonly string[] | undefined;
   readonly #timeoutMs: number;
-  readonly #open: Resolver[] = [];
-  #timers: NodeJS.Timeout[] = [];
+  /** One for each name server that is asked first. */
+  readonly #channels: Resolver[] = [];
 
+  /**
+   * @param servers name servers as `address:port`. Undefined for those of resolv.conf
+   * @param timeoutMs the timeout of a query, in milliseconds
+   */
   constructor(servers: readonly string[] | undefined, timeoutMs: number) {
     this.#servers = servers;
     this.#timeoutMs = timeoutMs;
   }
 
+  /** Resolves the first of the names that exists. Rejects with an error of c-ares. */
+  async answer(names: readonly string[]): Promise<DnsAnswer> {
+    let negative: NodeJS.ErrnoException | undefined;
+    for (const name of names) {
+      try {
+        return await this.#ask(name);
+      } catch (reason) {
+        const error = reason as NodeJS.ErrnoException;
+        if (!isNegative(error)) throw error;
+        // "Exists without addresses" is a better explanation than "another candidate does not exist".
+        if (negative?.code !== "ENODATA") negative = error;
+      }
+    }
+    throw negative;
+  }
+
+  /** Ends the queries in progress. */
+  cancel(): void {
+    for (const channel of this.#channels) channel.cancel();
+  }
+
   /** Queries a name, resending on the schedule of SEND_AGAIN_MS. The first result wins, whichever query it answers. */
-  async ask(name: string): Promise<DnsAnswer> {
+  async #ask(name: string): Promise<DnsAnswer> {
     const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
-    const send = (nth: number) => bothFamilies(this.#channel(nth), name).then(resolve, reject);
+    const send = (nth: number) => void bothFamilies(this.#channel(nth), name).then(resolve, reject);
     send(0);
-    this.#timers = SEND_AGAIN_MS.map((ms, index) => setTimeout(send, ms, index + 1));
+    const timers = SEND_AGAIN_MS.map((ms, index) => setTimeout(send, ms, index + 1));
     try {
       return await promise;
     } finally {
-      this.#stop();
+      for (const timer of timers) clearTimeout(timer);
     }
-  }
-
-  close(): void {
-    this.#stop();
-    for (const channel of this.#open) channel.cancel();
-  }
-
-  #stop(): void {
-    for (const timer of this.#timers) clearTimeout(timer);
   }
 
   #channel(nth: number): Resolver {
     const channel = new Resolver({ timeout: this.#timeoutMs, tries: 1 });
-    const servers = this.#servers ?? channel.getServers();
-    const first = nth % servers.length;
-    if (this.#servers || first > 0)
-      setServers(channel, [...servers.slice(first), ...servers.slice(0, first)]);
-    this.#open.push(channel);
+    // Node gets addresses with a zone, but cannot set them.
+    const servers = this.#servers ?? channel.getServers().filter((server) => !server.includes("%"));
+    const first = nth % (servers.length || 1);
+    const known = this.#channels[first];
+    if (known) return known;
+    this.#channels[first] = channel;
+    if (this.#servers || first > 0) channel.setServers([...servers.slice(first), ...servers.slice(0, first)]);
     return channel;
   }
 }
 
-/** Keeps the system's order of servers if Node rejects an address that it returned itself, such as one with a zone. */
-function setServers(channel: Resolver, servers: readonly string[]): void {
-  try {
-    channel.setServers(servers);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ERR_INVALID_IP_ADDRESS") throw error;
-  }
-}
-
-async function firstThatExists(channels: Channels, candidates: readonly string[]): Promise<DnsAnswer> {
-  let error: NodeJS.ErrnoException | undefined;
-  for (const candidate of candidates) {
-    try {
-      return await channels.ask(candidate);
-    } catch (reason) {
-      if (!isNegative(reason as NodeJS.ErrnoException)) throw reason;
-      // "Exists without addresses" is a better explanation than "another candidate does not exist".
-      if (error?.code !== "ENODATA") error = reason as NodeJS.ErrnoException;
-    }
-  }
-  throw error;
-}
-
 /** Queries A and AAAA records concurrently. */
-function bothFamilies(resolver: Resolver, name: string): Promise<DnsAnswer> {
-  return new Promise((resolve, reject) => {
-    const answer: DnsAnswer = { v4: [], v6: [], ttlMs: Number.POSITIVE_INFINITY, complete: false };
-    const errors: NodeJS.ErrnoException[] = [];
-    let missing = 2;
-    let grace: NodeJS.Timeout | undefined;
-
-    function settle(): void {
-      clearTimeout(grace);
-      answer.complete = missing === 0 && errors.every(isNegative);
-      if (answer.v4.length + answer.v6.length > 0) resolve(answer);
-      else reject(errors.find((error) => !isNegative(error)) ?? errors.find(isEmpty) ?? errors[0]);
+async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer> {
+  const addresses: LookupAddress[] = [];
+  let ttlMs = Number.POSITIVE_INFINITY;
+  const take = async (family: 4 | 6, query: Promise<RecordWithTtl[]>) => {
+    const records = await query;
+    if (records.length === 0) throw Object.assign(new Error(name), { code: "ENODATA" });
+    for (const { address, ttl } of records.slice(0, MAX_ADDRESSES)) {
+      addresses.push({ address, family });
+      ttlMs = Math.min(ttlMs, ttl * 1_000);
     }
-
-    function take(into: LookupAddress[], family: 4 | 6) {
-      return (error: NodeJS.ErrnoException | null, records: RecordWithTtl[] = []) => {
-        missing -= 1;
-        if (error) errors.push(error);
-        for (const { address, ttl } of records.slice(0, MAX_ADDRESSES)) {
-          into.push({ address, family });
-          answer.ttlMs = Math.min(answer.ttlMs, ttl * 1_000);
-        }
-        if (!error && records.length === 0) errors.push(Object.assign(new Error(), { code: "ENODATA" }));
-        if (missing === 0) settle();
-        else if (into.length > 0) grace = setTimeout(settle, GRACE_MS);
-      };
-    }
-
-    resolver.resolve4(name, { ttl: true }, take(answer.v4, 4));
-    resolver.resolve6(name, { ttl: true }, take(answer.v6, 6));
-  });
+  };
+  const queries = [
+    take(6, channel.resolve6(name, { ttl: true })),
+    take(4, channel.resolve4(name, { ttl: true })),
+  ];
+  const all = Promise.allSettled(queries);
+  try {
+    await Promise.any(queries);
+  } catch (error) {
+    const { errors } = error as { errors: NodeJS.ErrnoException[] };
+    throw (
+      errors.find((each) => !isNegative(each)) ?? errors.find(({ code }) => code === "ENODATA") ?? errors[0]
+    );
+  }
+  const results = await pTimeout(all, { milliseconds: GRACE_MS, fallback: () => [] });
+  const isComplete =
+    results.length > 0 && results.every((each) => each.status === "fulfilled" || isNegative(each.reason));
+  return { addresses: addresses.toSorted((a, b) => b.family - a.family), ttlMs, isComplete };
 }
 
 /** Whether the name server answered that the name or the record does not exist. */
 function isNegative({ code }: NodeJS.ErrnoException): boolean {
   return code === "ENOTFOUND" || code === "ENODATA";
-}
-
-function isEmpty({ code }: NodeJS.ErrnoException): boolean {
-  return code === "ENODATA";
 }

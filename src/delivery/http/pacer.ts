@@ -28,25 +28,24 @@ export class Pacer {
   /**
    * Calls `start` when its slot comes: before this returns if one is free.
    *
+   * @param start another function for each call
    * @returns frees the slot for another start: `start` is not called any more, or its work was not needed
    */
   take(start: () => void): () => void {
-    // Distinct, also if the same function is given twice.
-    const turn = () => start();
-    this.#waiting.add(turn);
+    this.#waiting.add(start);
     this.#startDue();
     let isFreed = false;
     return () => {
       if (isFreed) return;
       isFreed = true;
-      if (this.#waiting.delete(turn)) return;
+      if (this.#waiting.delete(start)) return;
       this.#last -= this.#gapMs;
       this.#startDue();
     };
   }
 
   #startDue(): void {
-    for (const turn of this.#waiting) {
+    for (const start of this.#waiting) {
       const now = this.#clock.now();
       const slot = Math.max(this.#last + this.#gapMs, now - (this.#atOnce - 1) * this.#gapMs);
       if (slot > now) {
@@ -55,8 +54,8 @@ export class Pacer {
         return;
       }
       this.#last = slot;
-      this.#waiting.delete(turn);
-      turn();
+      this.#waiting.delete(start);
+      start();
     }
   }
 }

@@ -1,5 +1,17 @@
 import { createHash } from "node:crypto";
+import type { LookupAddress } from "node:dns";
+import { isIP, type Socket } from "node:net";
+import { connect, createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
+import { LRUCache } from "lru-cache";
 import type { TlsSettings } from "../../contract/target-rules.ts";
+import { dialling } from "./families.ts";
+
+/** The maximum number of host names with a cached session. */
+const MAX_CACHED_SESSIONS = 100;
+/** The size of the read buffer, in bytes: that of the largest TLS record. */
+const READ_BUFFER_BYTES = 16_384;
+/** The delay of the first TCP keep-alive probe, in milliseconds. */
+const PROBE_DELAY_MS = 60_000;
 
 /** The certificates of a webhook's connections. Only requests of the same identity share connections. */
 export interface TlsIdentity {
@@ -8,35 +20,51 @@ export interface TlsIdentity {
   readonly settings: TlsSettings;
 }
 
-/** A value for each identity, such as its TLS context. Bounded: the oldest are evicted first. */
-export class IdentityCache<T> {
-  readonly #make: (identity: TlsIdentity) => T;
-  readonly #max: number;
-  readonly #made = new Map<string, T>();
-
-  constructor(max: number, make: (identity: TlsIdentity) => T) {
-    this.#max = max;
-    this.#make = make;
-  }
-
-  /** The number of cached values. */
-  get size(): number {
-    return this.#made.size;
-  }
-
-  of(identity: TlsIdentity): T {
-    const known = this.#made.get(identity.id);
-    if (known !== undefined) return known;
-    const made = this.#make(identity);
-    this.#made.set(identity.id, made);
-    const [oldest] = this.#made.keys();
-    if (this.#made.size > this.#max && oldest !== undefined) this.#made.delete(oldest);
-    return made;
-  }
-}
-
 /** The identity of a webhook's TLS settings; undefined without any. */
 export function tlsIdentity(settings: TlsSettings | null): TlsIdentity | undefined {
   if (settings === null) return undefined;
   return { id: createHash("sha256").update(JSON.stringify(settings)).digest("base64"), settings };
+}
+
+/** What the TLS connections of one client share: certificates, and sessions to resume. HTTP/1.1 only. */
+export class TlsContext {
+  /** Shared: otherwise each connection reads the certificates of the authorities again. */
+  readonly #secureContext: SecureContext;
+  readonly #sessions = new LRUCache<string, Buffer>({ max: MAX_CACHED_SESSIONS });
+
+  /** @param settings authorities replace the public ones; host names are verified in any case */
+  constructor({ client, authorities }: TlsSettings = { client: null, authorities: null }) {
+    this.#secureContext = createSecureContext({
+      ...(client ? { cert: client.certificate, key: client.key } : {}),
+      ...(authorities === null ? {} : { ca: authorities }),
+    });
+  }
+
+  /**
+   * Starts connecting.
+   *
+   * @param host the name or address to verify
+   * @param addresses the addresses to dial
+   * @param tunnel an open connection that leads to the host. Undefined to dial
+   */
+  connect(host: string, port: number, addresses: readonly LookupAddress[], tunnel?: Socket): TLSSocket {
+    const session = this.#sessions.get(host);
+    const socket = connect({
+      ...(tunnel ? { socket: tunnel } : {}),
+      ...dialling(addresses),
+      host,
+      port,
+      servername: isIP(host) === 0 ? host : "",
+      secureContext: this.#secureContext,
+      ...(session ? { session } : {}),
+      // The default follows NODE_TLS_REJECT_UNAUTHORIZED, which may be set for another part of the process.
+      rejectUnauthorized: true,
+      ALPNProtocols: ["http/1.1"],
+      ...{ highWaterMark: READ_BUFFER_BYTES },
+    });
+    socket.on("session", (next) => this.#sessions.set(host, next));
+    // Whoever awaits the connection listens as well. Later errors must not end the process before the client listens.
+    socket.on("error", () => {});
+    return socket.setNoDelay(true).setKeepAlive(true, PROBE_DELAY_MS);
+  }
 }

@@ -1,7 +1,8 @@
+import { LRUCache } from "lru-cache";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import { type AccessToken, TokenError } from "./token-request.ts";
 
-/** The maximum number of clients whose tokens are cached. The oldest are evicted first. */
+/** The maximum number of clients whose tokens are cached. */
 const MAX_CACHED_CLIENTS = 1_000;
 /** The time before the end of a token's lifetime at which it is renewed, in milliseconds; a fifth of it if shorter. */
 const MAX_RENEWAL_LEAD_MS = 60_000;
@@ -31,13 +32,13 @@ interface Cached {
  */
 export class AccessTokens {
   readonly #fetch: (client: OAuth2Client) => Promise<AccessToken>;
-  readonly #now: () => number;
-  readonly #cached = new Map<string, Cached>();
+  readonly #cached = new LRUCache<string, Cached>({
+    max: MAX_CACHED_CLIENTS,
+    memoMethod: () => ({ refusedAt: Number.NEGATIVE_INFINITY }),
+  });
 
-  /** @param now monotonic time in milliseconds. Defaults to the system's */
-  constructor(fetch: (client: OAuth2Client) => Promise<AccessToken>, now = () => performance.now()) {
+  constructor(fetch: (client: OAuth2Client) => Promise<AccessToken>) {
     this.#fetch = fetch;
-    this.#now = now;
   }
 
   /**
@@ -48,7 +49,7 @@ export class AccessTokens {
   get(client: OAuth2Client): string | Promise<string> {
     const cached = this.#of(client);
     const { token } = cached;
-    const now = this.#now();
+    const now = performance.now();
     if (!token || now >= token.endsAt) return this.#renewed(client, cached);
     // The token is still good if this fails.
     if (now >= token.renewAt) this.#renewed(client, cached).catch(() => {});
@@ -61,7 +62,7 @@ export class AccessTokens {
    */
   refused(client: OAuth2Client, value: string): void {
     const cached = this.#of(client);
-    const now = this.#now();
+    const now = performance.now();
     if (cached.token?.value !== value || now - cached.refusedAt < MIN_REFUSAL_INTERVAL_MS) return;
     cached.token = undefined;
     cached.refusedAt = now;
@@ -69,20 +70,12 @@ export class AccessTokens {
 
   #of(client: OAuth2Client): Cached {
     // Whoever has all of these can fetch the token.
-    const name = JSON.stringify(client);
-    let cached = this.#cached.get(name);
-    if (!cached) {
-      cached = { refusedAt: Number.NEGATIVE_INFINITY };
-      this.#cached.set(name, cached);
-      const [oldest] = this.#cached.keys();
-      if (this.#cached.size > MAX_CACHED_CLIENTS && oldest !== undefined) this.#cached.delete(oldest);
-    }
-    return cached;
+    return this.#cached.memo(JSON.stringify(client));
   }
 
   #renewed(client: OAuth2Client, cached: Cached): Promise<string> {
     if (cached.pending) return cached.pending;
-    if (cached.failed && this.#now() < cached.failed.until) return Promise.reject(cached.failed.error);
+    if (cached.failed && performance.now() < cached.failed.until) return Promise.reject(cached.failed.error);
     cached.pending = this.#fetchInto(client, cached).finally(() => {
       cached.pending = undefined;
     });
@@ -90,7 +83,7 @@ export class AccessTokens {
   }
 
   async #fetchInto(client: OAuth2Client, cached: Cached): Promise<string> {
-    const asked = this.#now();
+    const asked = performance.now();
     try {
       const { value, lifetimeMs } = await this.#fetch(client);
       const lifetime = Math.max(MIN_LIFETIME_MS, Math.min(lifetimeMs, MAX_LIFETIME_MS));
@@ -103,7 +96,7 @@ export class AccessTokens {
       cached.failed = undefined;
       return value;
     } catch (error) {
-      if (error instanceof TokenError) cached.failed = { error, until: this.#now() + FAILURE_CACHE_MS };
+      if (error instanceof TokenError) cached.failed = { error, until: performance.now() + FAILURE_CACHE_MS };
       throw error;
     }
   }

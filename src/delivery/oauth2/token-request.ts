@@ -10,16 +10,15 @@ import {
   ResponseBodyError,
   WWWAuthenticateChallengeError,
 } from "oauth4webapi";
-import type { Dispatcher } from "undici";
+import { type Dispatcher, errors, request } from "undici";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
-import type { Connections } from "../http/connections.ts";
+import type { Connections, Exchange } from "../http/connections.ts";
+import { MAX_RESPONSE_BYTES } from "../http/http-client.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import { describeFault } from "../request/outcome.ts";
 
 /** The timeout of a token request in milliseconds: DNS lookup, connection, response. */
 export const TOKEN_TIMEOUT_MS = 5_000;
-/** The maximum size of a token endpoint's response, in bytes. */
-const MAX_RESPONSE_BYTES = 64 * 1024;
 /** The maximum length of an access token, in characters. */
 const MAX_TOKEN = 16_384;
 /** Visible ASCII: what a header can hold. */
@@ -30,8 +29,6 @@ const ERROR_CODE = /^[a-z_]{1,40}$/;
 const DEFAULT_LIFETIME_MS = 300_000;
 /** Codes of oauth4webapi's errors. */
 const NOT_JSON = new Set<string>([PARSE_ERROR, RESPONSE_IS_NOT_JSON]);
-/** Statuses of responses without a body. */
-const NULL_BODY = new Set([204, 205, 304]);
 
 /** An access token, and how long it can be used. */
 export interface AccessToken {
@@ -70,11 +67,20 @@ export async function fetchToken(
       secretInBody ? ClientSecretPost(clientSecret) : ClientSecretBasic(clientSecret),
       parameters,
       {
-        [customFetch]: (url, { body, headers, method }) =>
-          request(connections, { url, body: String(body), headers, method }, timeoutMs),
+        [customFetch]: async (url, { body, headers, method }) => {
+          const answer = await request(url, {
+            dispatcher: dispatcherOf(connections),
+            method: method as Dispatcher.HttpMethod,
+            headers: { "accept-encoding": "identity", ...headers },
+            body: String(body),
+            signal: AbortSignal.timeout(timeoutMs),
+          });
+          const content = await answer.body.text();
+          status = answer.statusCode;
+          return new Response(content, { status, headers: answer.headers as Record<string, string> });
+        },
       },
     );
-    status = response.status;
     const answer = await processClientCredentialsResponse(server, oauthClient, response);
     const { access_token: value, token_type: type, expires_in: seconds } = answer;
     if (type !== "bearer") throw new TokenError("the token's type is not Bearer");
@@ -85,15 +91,17 @@ export async function fetchToken(
   } catch (error) {
     // Says nothing about the token endpoint.
     if (error instanceof ProxyUnavailableError) throw error;
+    if ((error as Error).name === "TimeoutError")
+      throw new TokenError(`${endpoint} did not answer within ${timeoutMs / 1_000} s`);
     throw new TokenError(`${endpoint} ${inWords(error as Error, status)}`);
   }
 }
 
 /** The error, to read after the endpoint's name. Contains nothing that the endpoint can choose freely. */
 function inWords(error: Error, status: number | undefined): string {
-  if (status === undefined) {
-    return error instanceof TokenError ? error.message : `cannot be reached: ${describeFault(error)}`;
-  }
+  if (error instanceof errors.ResponseExceededMaxSizeError)
+    return `answered with more than ${MAX_RESPONSE_BYTES} bytes`;
+  if (status === undefined) return `cannot be reached: ${describeFault(error)}`;
   if (status >= 300 && status <= 399) return `answered ${status}; redirects are not followed`;
   const code = errorCode(error);
   if (code !== undefined && ERROR_CODE.test(code)) return `answered ${status} (${code})`;
@@ -109,65 +117,9 @@ function errorCode(error: Error): string | undefined {
   return undefined;
 }
 
-/** Sends a request over guarded connections, like `fetch`, with limits of time and size. */
-function request(
-  connections: Pick<Connections, "dispatch">,
-  { url, ...options }: { url: string; method: string; headers: Record<string, string>; body: string },
-  timeoutMs: number,
-): Promise<Response> {
-  const { origin, pathname, search } = new URL(url);
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let received = 0;
-    let status = 0;
-    let responseHeaders: [string, string][] = [];
-    // Before the dispatch, which can fail at once.
-    const timer = setTimeout(() => {
-      reject(new TokenError(`did not answer within ${timeoutMs / 1_000} s`));
-      giveUp();
-    }, timeoutMs);
-    const end = (work: () => void) => {
-      clearTimeout(timer);
-      work();
-    };
-    const giveUp = connections.dispatch({
-      options: {
-        ...options,
-        method: options.method as Dispatcher.HttpMethod,
-        headers: { "accept-encoding": "identity", ...options.headers },
-        origin,
-        path: pathname + search,
-      },
-      handler: {
-        onRequestStart() {},
-        onResponseStart(_controller, code, headers) {
-          if (code < 200) return;
-          status = code;
-          responseHeaders = Object.entries(headers).flatMap(([name, values]) =>
-            [values ?? []].flat().map((value): [string, string] => [name, value]),
-          );
-        },
-        onResponseData(controller, chunk) {
-          received += chunk.length;
-          if (received <= MAX_RESPONSE_BYTES) {
-            chunks.push(Buffer.from(chunk));
-            return;
-          }
-          end(() => reject(new TokenError(`answered with more than ${MAX_RESPONSE_BYTES} bytes`)));
-          controller.abort(new Error("response too large"));
-        },
-        onResponseEnd() {
-          end(() => {
-            try {
-              const body = NULL_BODY.has(status) ? null : Buffer.concat(chunks);
-              resolve(new Response(body, { status, headers: responseHeaders }));
-            } catch {
-              reject(new TokenError(`answered ${status}, which is no HTTP status`));
-            }
-          });
-        },
-        onResponseError: (_controller, error) => end(() => reject(error)),
-      },
-    });
-  });
+/** Lets undici's `request` send over guarded connections. */
+function dispatcherOf(connections: Pick<Connections, "dispatch">): Dispatcher {
+  const dispatch = (options: Exchange["options"], handler: Dispatcher.DispatchHandler) =>
+    connections.dispatch({ options, handler });
+  return { dispatch } as unknown as Dispatcher;
 }

@@ -3,9 +3,6 @@ import { isIPv6, type Socket } from "node:net";
 import type { ProxyAddress } from "../../config/values.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 
-/** Statuses by which a proxy reports that the receiver cannot be reached. */
-const UNREACHABLE = new Set([502, 504]);
-
 /**
  * Requests a tunnel with HTTP CONNECT (RFC 9110, 9.3.6).
  *
@@ -24,10 +21,7 @@ export function requestConnect(
     method: "CONNECT",
     path: authority,
     // Some proxies expect this case.
-    headers: {
-      Host: authority,
-      ...(credentials ? { "Proxy-Authorization": `Basic ${basic(credentials)}` } : {}),
-    },
+    headers: { Host: authority, ...(credentials ? { "Proxy-Authorization": basic(credentials) } : {}) },
     createConnection: () => socket,
   });
   connect.on("connect", (response) => {
@@ -43,7 +37,7 @@ export function requestConnect(
 }
 
 function basic({ username, password }: { username: string; password: string }): string {
-  return Buffer.from(`${username}:${password}`).toString("base64");
+  return `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 }
 
 function notHttp(code: string): ProxyUnavailableError {
@@ -59,7 +53,7 @@ function refusal(status: number, { headers }: IncomingMessage): Error {
       "it demands other credentials (407); check the user and password of DELIVERY_PROXY",
     );
   }
-  if (UNREACHABLE.has(status))
+  if (status === 502 || status === 504)
     return new ProxyRefusedError(`it cannot reach the receiver (${status})`, "host");
   if (status >= 500) return new ProxyRefusedError(`it opened no connection (${status})`, "proxy", true);
   return new ProxyRefusedError(`it refuses connections to this receiver (${status})`);

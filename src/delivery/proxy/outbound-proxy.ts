@@ -1,14 +1,15 @@
 import type { LookupAddress } from "node:dns";
-import { connect as connectTcp, isIP, isIPv4, type LookupFunction, type Socket } from "node:net";
-import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
+import { once } from "node:events";
+import { connect as connectTcp, isIP, isIPv4, type Socket } from "node:net";
+import pTimeout from "p-timeout";
 import type { Logger } from "pino";
 import type { ProxyAddress } from "../../config/values.ts";
-import { withoutMissingFamily } from "../http/families.ts";
-import { NameResolver, type Resolver } from "../http/name-resolver.ts";
+import { dialling } from "../http/families.ts";
+import type { Resolver } from "../http/name-resolver.ts";
+import { TlsContext } from "../http/tls-identity.ts";
 import { describeFault } from "../request/outcome.ts";
 import { requestConnect } from "./http-connect.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
-import { ProxyState } from "./proxy-state.ts";
 import { greetSocks5, requestSocks5 } from "./socks5.ts";
 
 /** The timeout of the connection to the proxy itself, in milliseconds. */
@@ -17,62 +18,76 @@ const REACH_TIMEOUT_MS = 3_000;
 const REACH_DIVISOR = 2;
 /** The maximum number of a receiver's addresses that the proxy is asked for. */
 const MAX_ADDRESSES = 3;
-
-/** A receiver's checked addresses and port. */
-export interface TunnelTarget {
-  addresses: readonly string[];
-  port: number;
-}
-
-/**
- * Creates the outbound proxy of an HTTP client, with its state.
- *
- * @param options.timeoutMs the timeout of an attempt, in milliseconds
- */
-export function createOutboundProxy(
-  address: ProxyAddress,
-  { timeoutMs, log }: { timeoutMs: number; log: Pick<Logger, "warn" | "info"> },
-): { proxy: OutboundProxy; state: ProxyState; close(): void } {
-  const resolver = new NameResolver();
-  const state = new ProxyState(log);
-  const proxy = new OutboundProxy(address, { resolver, state, attemptTimeoutMs: timeoutMs });
-  return { proxy, state, close: () => resolver.close() };
-}
+/** The interval between requests that try an unavailable proxy, in milliseconds. */
+const TRY_INTERVAL_MS = 1_000;
 
 /**
  * The proxy through which a process opens its connections to receivers and token endpoints. The proxy gets an address
  * that the address guard has checked, never a name.
+ *
+ * While the proxy is unavailable, deliveries wait as they do while the database is away; one a second starts, to find out.
  */
 export class OutboundProxy {
   readonly #address: ProxyAddress;
-  readonly #resolver: Resolver;
-  readonly #state: ProxyState;
+  readonly #log: Pick<Logger, "warn" | "info">;
+  readonly #resolver: Pick<Resolver, "resolve">;
   readonly #reachTimeoutMs: number;
-  readonly #secureContext: SecureContext | undefined;
+  readonly #tls: TlsContext | undefined;
+  /** The time at which the proxy became unavailable; undefined while it is available. */
+  #failedAt: number | undefined;
+  #nextTryAt = 0;
+  #answeredAt = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param parts.resolver resolves the proxy's name, which may have a private address
-   * @param parts.attemptTimeoutMs the timeout of an attempt, in milliseconds
+   * @param resolver resolves the proxy's name, which may have a private address
+   * @param options.timeoutMs the timeout of an attempt, in milliseconds
    */
   constructor(
     address: ProxyAddress,
-    parts: { resolver: Resolver; state: ProxyState; attemptTimeoutMs: number },
+    resolver: Pick<Resolver, "resolve">,
+    { timeoutMs, log }: { timeoutMs: number; log: Pick<Logger, "warn" | "info"> },
   ) {
     this.#address = address;
-    this.#resolver = parts.resolver;
-    this.#state = parts.state;
-    this.#reachTimeoutMs = Math.min(REACH_TIMEOUT_MS, parts.attemptTimeoutMs / REACH_DIVISOR);
-    // Shared: otherwise each connection reads the certificates of the authorities again.
-    if (address.protocol === "https") this.#secureContext = createSecureContext();
+    this.#resolver = resolver;
+    this.#log = log;
+    if (address.protocol === "https") this.#tls = new TlsContext();
+    this.#reachTimeoutMs = Math.min(REACH_TIMEOUT_MS, timeoutMs / REACH_DIVISOR);
+  }
+
+  /** Whether a request may start. Called once for each request. */
+  mayStart(): boolean {
+    if (this.#failedAt === undefined) return true;
+    const now = performance.now();
+    if (now < this.#nextTryAt) return false;
+    this.#nextTryAt = now + TRY_INTERVAL_MS;
+    return true;
+  }
+
+  /** The proxy answered about a receiver, or a receiver over the proxy. @param since the start of what was answered */
+  answered(since = performance.now()): void {
+    const now = performance.now();
+    if (this.#failedAt !== undefined) {
+      // An older connection may have outlived the proxy's credentials or process.
+      if (since < this.#failedAt) return;
+      const awayMs = Math.round(now - this.#failedAt);
+      this.#failedAt = undefined;
+      this.#log.info({ awayMs }, "the outbound proxy is available again");
+    }
+    this.#answeredAt = now;
   }
 
   /**
    * Opens a tunnel. Tries the target's next address if the proxy cannot reach one.
    *
+   * @param target the receiver's checked addresses and port
    * @param timeoutMs the timeout of the whole tunnel, in milliseconds
-   * @throws ProxyUnavailableError, ProxyRefusedError
+   * @throws ProxyUnavailableError, ProxyRefusedError, or the signal's reason
    */
-  async open(target: TunnelTarget, timeoutMs: number, cancelled: AbortSignal): Promise<Socket> {
+  async open(
+    target: { addresses: readonly string[]; port: number },
+    timeoutMs: number,
+    cancelled: AbortSignal,
+  ): Promise<Socket> {
     const end = performance.now() + timeoutMs;
     // The proxy's egress addresses are IPv4 more often than IPv6; this machine's own families do not matter.
     const addresses = target.addresses.toSorted((a, b) => Number(isIPv4(b)) - Number(isIPv4(a)));
@@ -89,20 +104,33 @@ export class OutboundProxy {
   }
 
   async #openOne(address: string, port: number, end: number, cancelled: AbortSignal): Promise<Socket> {
+    const { credentials, protocol } = this.#address;
     const started = performance.now();
+    const ended = new AbortController();
+    const limited = <T>(work: Promise<T>, until: number, message: Error) =>
+      pTimeout(work, { milliseconds: Math.max(1, until - performance.now()), message, signal: cancelled });
+    let reached: Socket | undefined;
     try {
-      const socket = await this.#reach(end - started, cancelled);
-      try {
-        await this.#request(socket, address, port, { started, end, cancelled });
-      } catch (error) {
-        socket.destroy();
-        throw error;
-      }
-      this.#state.answered();
-      return socket;
-    } catch (error) {
-      if (error instanceof ProxyRefusedError) this.#state.answered(started);
-      else if (error instanceof ProxyUnavailableError && !cancelled.aborted) this.#state.failed(error);
+      const reachBy = started + this.#reachTimeoutMs;
+      // The receiver's earlier addresses may have used up the time: that says nothing about the proxy.
+      const tooLate =
+        end < reachBy
+          ? receiverTooLate()
+          : new ProxyUnavailableError(`no connection within ${this.#reachTimeoutMs / 1_000} s`);
+      reached = await limited(this.#reach(ended.signal), Math.min(end, reachBy), tooLate);
+      const request =
+        protocol === "socks5"
+          ? requestSocks5(reached, address, port)
+          : requestConnect(reached, address, port, credentials);
+      await limited(request, end, receiverTooLate());
+      this.answered();
+      return reached;
+    } catch (raised) {
+      ended.abort();
+      if (cancelled.aborted) throw raised;
+      const error = this.#explained(raised as NodeJS.ErrnoException, started, reached !== undefined);
+      if (error instanceof ProxyRefusedError) this.answered(started);
+      else this.#failed(error);
       throw error;
     }
   }
@@ -110,46 +138,21 @@ export class OutboundProxy {
   /**
    * Connects to the proxy, and authenticates if that comes before naming the receiver.
    *
-   * @param leftMs the time left for the tunnel, in milliseconds
+   * @param ended closes the connection
    */
-  async #reach(leftMs: number, cancelled: AbortSignal): Promise<Socket> {
-    const { credentials, protocol } = this.#address;
-    let socket: Socket | undefined;
-    const timeoutMs = Math.max(0, Math.min(this.#reachTimeoutMs, leftMs));
-    // The receiver's earlier addresses may have used up the time: that says nothing about the proxy.
-    const expired =
-      leftMs < this.#reachTimeoutMs
-        ? tooLate()
-        : new ProxyUnavailableError(`no connection within ${timeoutMs / 1_000} s`);
-    const { promise: stopped, reject: stop } = Promise.withResolvers<never>();
-    let isOver = false;
-    const give = (error: Error) => () => {
-      isOver = true;
-      stop(error);
-      socket?.destroy(error);
-    };
-    const timer = setTimeout(give(expired), timeoutMs);
-    const onCancelled = give(new ProxyUnavailableError("cancelled"));
-    cancelled.addEventListener("abort", onCancelled);
-    const reached = async () => {
-      const addresses = await this.#resolve();
-      if (isOver) throw expired;
-      socket = await this.#dial(addresses, (dialled) => {
-        socket = dialled;
-      });
-      if (protocol === "socks5") await greetSocks5(socket, credentials);
-      return socket;
-    };
-    try {
-      return await Promise.race([reached(), stopped]);
-    } catch (error) {
-      socket?.destroy();
-      if (error instanceof ProxyUnavailableError || error === expired) throw error;
-      throw new ProxyUnavailableError(describeFault(error as Error));
-    } finally {
-      clearTimeout(timer);
-      cancelled.removeEventListener("abort", onCancelled);
-    }
+  async #reach(ended: AbortSignal): Promise<Socket> {
+    const { credentials, host, port, protocol } = this.#address;
+    const addresses = await this.#resolve();
+    ended.throwIfAborted();
+    const socket =
+      this.#tls?.connect(host, port, addresses) ?? connectTcp({ host, port, ...dialling(addresses) });
+    ended.addEventListener("abort", () => socket.destroy());
+    // A socket that nobody listens to would end the process with its error.
+    socket.on("error", () => {});
+    socket.setNoDelay(true);
+    await once(socket, this.#tls ? "secureConnect" : "connect");
+    if (protocol === "socks5") await greetSocks5(socket, credentials);
+    return socket;
   }
 
   async #resolve(): Promise<readonly LookupAddress[]> {
@@ -157,73 +160,38 @@ export class OutboundProxy {
     const family = isIP(host);
     if (family !== 0) return [{ address: host, family }];
     try {
-      return withoutMissingFamily(await this.#resolver.resolve(host));
+      return await this.#resolver.resolve(host);
     } catch {
       // The resolver's error holds the name, which users of the settings page need not know.
       throw new ProxyUnavailableError("the DNS lookup of its name failed");
     }
   }
 
-  /** @param dialled given the socket before it is connected */
-  #dial(addresses: readonly LookupAddress[], dialled: (socket: Socket) => void): Promise<Socket> {
-    const { host, port, protocol } = this.#address;
-    const lookup: LookupFunction = (_name, options, callback) => {
-      const [first] = addresses;
-      if (options.all) callback(null, [...addresses]);
-      else callback(null, first?.address ?? "", first?.family);
-    };
-    const options = { host, port, lookup, autoSelectFamily: true };
-    const socket =
-      protocol === "https"
-        ? connectTls({
-            ...options,
-            ...(isIP(host) === 0 ? { servername: host } : {}),
-            ...(this.#secureContext ? { secureContext: this.#secureContext } : {}),
-            rejectUnauthorized: true,
-            ALPNProtocols: ["http/1.1"],
-          })
-        : connectTcp(options);
-    socket.setNoDelay(true);
-    dialled(socket);
-    const { promise, resolve, reject } = Promise.withResolvers<Socket>();
-    socket.once(protocol === "https" ? "secureConnect" : "connect", () => resolve(socket));
-    // Stays: a socket that nobody listens to would end the process with its error.
-    socket.on("error", reject);
-    return promise;
+  #explained(
+    error: NodeJS.ErrnoException,
+    started: number,
+    isReached: boolean,
+  ): ProxyRefusedError | ProxyUnavailableError {
+    if (error instanceof ProxyRefusedError) return error;
+    const unavailable =
+      error instanceof ProxyUnavailableError
+        ? error
+        : new ProxyUnavailableError(
+            isReached ? `it closed the connection (${error.code})` : describeFault(error),
+          );
+    // Other receivers are answered: the reason is this one.
+    return isReached && this.#answeredAt > started ? new ProxyRefusedError(unavailable.reason) : unavailable;
   }
 
-  /** Requests the tunnel over a connection to the proxy. */
-  async #request(
-    socket: Socket,
-    address: string,
-    port: number,
-    { started, end, cancelled }: { started: number; end: number; cancelled: AbortSignal },
-  ): Promise<void> {
-    const expired = tooLate();
-    const timer = setTimeout(() => socket.destroy(expired), Math.max(0, end - performance.now()));
-    const onCancelled = () => socket.destroy(new ProxyUnavailableError("cancelled"));
-    cancelled.addEventListener("abort", onCancelled);
-    try {
-      const { credentials, protocol } = this.#address;
-      if (protocol === "socks5") await requestSocks5(socket, address, port);
-      else await requestConnect(socket, address, port, credentials);
-    } catch (error) {
-      if (error instanceof ProxyRefusedError) throw error;
-      const reason =
-        error instanceof ProxyUnavailableError
-          ? error
-          : new ProxyUnavailableError(`it closed the connection (${(error as NodeJS.ErrnoException).code})`);
-      // Other receivers are answered: the reason is this one.
-      if (this.#state.hasAnsweredSince(started)) throw new ProxyRefusedError(reason.reason);
-      throw reason;
-    } finally {
-      clearTimeout(timer);
-      cancelled.removeEventListener("abort", onCancelled);
-    }
+  #failed({ reason }: ProxyUnavailableError): void {
+    if (this.#failedAt !== undefined) return;
+    this.#failedAt = performance.now();
+    this.#nextTryAt = this.#failedAt + TRY_INTERVAL_MS;
+    this.#log.warn({ reason }, "the outbound proxy is unavailable; deliveries wait");
   }
 }
 
 /** The proxy connects to the receiver after the request: a receiver that does not answer is the usual reason. */
-function tooLate(): ProxyRefusedError {
+function receiverTooLate(): ProxyRefusedError {
   return new ProxyRefusedError("it did not reach the receiver in time", "host timeout");
 }

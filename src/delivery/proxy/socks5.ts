@@ -13,22 +13,22 @@ const PASSWORD_VERSION = 1;
 const METHOD = { none: 0, password: 2 };
 const CONNECT = 1;
 const ADDRESS_TYPE = { ipv4: 1, name: 3, ipv6: 4 };
-const ADDRESS_BYTES: Record<number, number> = { [ADDRESS_TYPE.ipv4]: 4, [ADDRESS_TYPE.ipv6]: 16 };
 const PORT_BYTES = 2;
 
-/** Replies other than 0, success. */
-const REFUSALS: Record<number, ProxyRefusedError["message"]> = {
-  1: "it opened no connection (SOCKS reply 1, general failure)",
-  2: "it refuses connections to this receiver (SOCKS reply 2, not allowed)",
-  3: "it cannot reach the receiver (SOCKS reply 3, network unreachable)",
-  4: "it cannot reach the receiver (SOCKS reply 4, host unreachable)",
-  5: "it cannot reach the receiver (SOCKS reply 5, connection refused)",
-  6: "it cannot reach the receiver (SOCKS reply 6, TTL expired)",
-  7: "it does not support connections (SOCKS reply 7)",
-  8: "it does not support the type of the receiver's address (SOCKS reply 8)",
-};
-const UNREACHABLE = new Set([3, 4, 5, 6]);
+/** The meanings of replies, from 0 on. */
+const REPLIES = [
+  "success",
+  "general failure",
+  "not allowed",
+  "network unreachable",
+  "host unreachable",
+  "connection refused",
+  "TTL expired",
+  "command not supported",
+  "address type not supported",
+];
 const NOT_ALLOWED = 2;
+const UNREACHABLE = [3, 4, 5, 6];
 
 /**
  * Authenticates over a new connection to the proxy.
@@ -49,14 +49,7 @@ export async function greetSocks5(socket: Socket, credentials: ProxyAddress["cre
   }
   if (!credentials) return;
   const [username, password] = [Buffer.from(credentials.username), Buffer.from(credentials.password)];
-  socket.write(
-    Buffer.concat([
-      Buffer.from([PASSWORD_VERSION, username.length]),
-      username,
-      Buffer.from([password.length]),
-      password,
-    ]),
-  );
+  socket.write(Buffer.from([PASSWORD_VERSION, username.length, ...username, password.length, ...password]));
   const [, status] = await read(socket, 2);
   if (status !== 0) {
     throw new ProxyUnavailableError(
@@ -76,16 +69,22 @@ export async function requestSocks5(socket: Socket, address: string, port: numbe
   socket.write(Buffer.from([VERSION, CONNECT, 0, type, ...bytes, port >> 8, port & 0xff]));
   const [version, reply = 1, , boundType = 0] = await read(socket, 4);
   if (version !== VERSION) throw notSocks();
-  if (reply !== 0) {
-    const reason = REFUSALS[reply] ?? `it opened no connection (SOCKS reply ${reply})`;
-    throw UNREACHABLE.has(reply)
-      ? new ProxyRefusedError(reason, "host")
-      : new ProxyRefusedError(reason, "proxy", reply !== NOT_ALLOWED);
-  }
-  // The rest of the reply, which nothing uses.
-  const length = boundType === ADDRESS_TYPE.name ? (await read(socket, 1))[0] : ADDRESS_BYTES[boundType];
-  if (length === undefined) throw notSocks();
-  await read(socket, length + PORT_BYTES);
+  if (reply !== 0) throw refusal(reply);
+  // The rest of the reply, which nothing uses: the proxy's own address.
+  if (boundType === ADDRESS_TYPE.ipv4) await read(socket, 4 + PORT_BYTES);
+  else if (boundType === ADDRESS_TYPE.ipv6) await read(socket, 16 + PORT_BYTES);
+  else if (boundType === ADDRESS_TYPE.name)
+    await read(socket, (await read(socket, 1)).readUInt8() + PORT_BYTES);
+  else throw notSocks();
+}
+
+function refusal(reply: number): ProxyRefusedError {
+  const meaning = REPLIES[reply];
+  const words = `(SOCKS reply ${reply}${meaning ? `, ${meaning}` : ""})`;
+  if (UNREACHABLE.includes(reply))
+    return new ProxyRefusedError(`it cannot reach the receiver ${words}`, "host");
+  if (reply === NOT_ALLOWED) return new ProxyRefusedError(`it refuses connections to this receiver ${words}`);
+  return new ProxyRefusedError(`it opened no connection ${words}`, "proxy", true);
 }
 
 function notSocks(): ProxyUnavailableError {
@@ -93,20 +92,16 @@ function notSocks(): ProxyUnavailableError {
 }
 
 /** Reads exactly this number of bytes. Later bytes stay in the socket. */
-function read(socket: Socket, bytes: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const onReadable = () => {
-      const found: Buffer | null = socket.read(bytes);
-      // At the end of the stream, `read` returns what is left.
-      if (found?.length === bytes) end(() => resolve(found));
-    };
-    const onError = (error: Error) => end(() => reject(error));
-    const onClose = () => end(() => reject(Object.assign(new Error("closed"), { code: "ECONNRESET" })));
-    const end = (work: () => void) => {
-      socket.off("readable", onReadable).off("error", onError).off("end", onClose).off("close", onClose);
-      work();
-    };
-    socket.on("readable", onReadable).on("error", onError).on("end", onClose).on("close", onClose);
-    onReadable();
-  });
+async function read(socket: Socket, bytes: number): Promise<Buffer> {
+  for (;;) {
+    const found: Buffer | null = socket.read(bytes);
+    if (found?.length === bytes) return found;
+    // At the end of the stream, `read` returns what is left.
+    if (found || socket.destroyed || socket.readableEnded)
+      throw socket.errored ?? Object.assign(new Error("closed"), { code: "ECONNRESET" });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    socket.once("readable", resolve).once("end", resolve).once("close", resolve);
+    await promise;
+    socket.off("readable", resolve).off("end", resolve).off("close", resolve);
+  }
 }

@@ -6,9 +6,10 @@ import type { Db } from "../../db/database.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../../db/queue/webhooks.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
 import { createHttpClient } from "../http/http-client.ts";
+import { NameResolver } from "../http/name-resolver.ts";
 import { tlsIdentity } from "../http/tls-identity.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
-import { createOutboundProxy } from "../proxy/outbound-proxy.ts";
+import { OutboundProxy } from "../proxy/outbound-proxy.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import { bearer } from "./additions.ts";
 import type { AddressGuard } from "./address-guard.ts";
@@ -33,8 +34,8 @@ export function createRequestTrial(options: {
   log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
   const { db, secrets, guard, timeoutMs, proxy, log } = options;
-  const outbound = proxy && createOutboundProxy(proxy, { timeoutMs, log });
-  const client = createHttpClient(guard, MAX_TRIALS, outbound?.proxy);
+  const outbound = proxy && new OutboundProxy(proxy, new NameResolver(), { timeoutMs, log });
+  const client = createHttpClient(guard, MAX_TRIALS, outbound);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
 
@@ -70,9 +71,6 @@ export function createRequestTrial(options: {
   };
   return {
     send,
-    close: () => {
-      outbound?.close();
-      return client.destroy();
-    },
+    close: () => client.destroy(),
   };
 }

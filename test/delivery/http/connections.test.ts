@@ -1,6 +1,7 @@
+import type { Socket } from "node:net";
 import { type Duplex, duplexPair } from "node:stream";
 import fc from "fast-check";
-import type { buildConnector } from "undici";
+import { type buildConnector, Client } from "undici";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { Connections } from "../../../src/delivery/http/connections.ts";
 import { until } from "../../support/wait.ts";
@@ -36,25 +37,23 @@ function start(
   /** The receivers' ends of the connections that are open. */
   const open = new Set<Duplex>();
   let [opened, cancelled] = [0, 0];
-  const connections = new Connections({
-    maxConnections,
-    keepAliveTimeout,
-    allowH2: false,
-    now: () => time.now,
-    connect({ hostname }, callback) {
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => time.now);
+  const connections = new Connections(maxConnections, (origin, _tls, signal) => {
+    const connect: buildConnector.connector = ({ hostname }, callback) => {
       opened += 1;
       const [ours, theirs] = duplexPair();
       const same = () => ours;
       // The client calls what sockets have beside streams.
       const methods = { setNoDelay: same, setKeepAlive: same, ref: same, unref: same };
-      const socket = Object.assign(ours, methods) as unknown as Parameters<buildConnector.Callback>[1];
+      const socket = Object.assign(ours, methods) as unknown as Socket;
+      if (connects) queueMicrotask(() => callback(null, socket));
       serve(hostname, theirs, opened, (code) => ours.destroy(Object.assign(new Error(code), { code })));
-      if (connects) queueMicrotask(() => (callback as (error: null, socket: unknown) => void)(null, socket));
-      return () => {
+      signal.addEventListener("abort", () => {
         cancelled += 1;
         ours.destroy();
-      };
-    },
+      });
+    };
+    return new Client(origin, { keepAliveTimeout, allowH2: false, connect });
   });
   function serve(host: string, socket: Duplex, connection: number, breakWith: Seen["breakWith"]): void {
     const since = time.now;
@@ -71,7 +70,10 @@ function start(
       reply(one);
     });
   }
-  onTestFinished(() => connections.destroy());
+  onTestFinished(() => {
+    clock.mockRestore();
+    return connections.destroy();
+  });
   const places = () => seen.map(({ connection, request }) => `${connection} ${request}`);
   return { connections, seen, time, open, places, cancelled: () => cancelled };
 }

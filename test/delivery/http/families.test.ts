@@ -6,7 +6,6 @@ import pino from "pino";
 import { afterEach, expect, test, vi } from "vitest";
 import { withoutMissingFamily } from "../../../src/delivery/http/families.ts";
 import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
-import { ProxyState } from "../../../src/delivery/proxy/proxy-state.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { aClient, LOOPBACK, namesAt, networkOf, send } from "../http-parts.ts";
 
@@ -59,7 +58,8 @@ test("requests and tunnels dial no address of a family that this machine lacks",
   addresses.clear();
   const proxy = new OutboundProxy(
     { protocol: "http", host: "proxy.example", port, credentials: undefined },
-    { resolver: RESOLVER, state: new ProxyState(pino({ enabled: false })), attemptTimeoutMs: 20_000 },
+    RESOLVER,
+    { log: pino({ enabled: false }), timeoutMs: 20_000 },
   );
   const target = { addresses: [V4.address], port: 443 };
   await expect(proxy.open(target, 5_000, new AbortController().signal)).rejects.toThrow();

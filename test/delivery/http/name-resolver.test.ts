@@ -178,40 +178,19 @@ async function startLookups({ server, resolver }: Awaited<ReturnType<typeof star
   return lookups;
 }
 
-test("hundreds of lookups that hang do not hold up a name that resolves; the oldest beyond 256 end after a second", async () => {
+test("hundreds of lookups that hang do not hold up a name that resolves, and end when the resolver is closed", async () => {
   const parts = await start(({ name }) => (name === "healthy.example" ? V4 : undefined));
   const { resolver } = parts;
   const { pass } = holdTime();
   const names = Array.from({ length: 270 }, (_, n) => `hooks.shop-${n}.test`);
   const slow = await startLookups(parts, names);
   pass(500);
-  expect(resolver.size.running).toBe(270);
-  const healthy = addresses(resolver, "healthy.example");
-  pass(500);
-  for (const [n, ended] of (await Promise.all(slow.slice(0, 14))).entries())
-    expect(ended).toMatch(
-      new RegExp(`^DNS lookup of ${names[n]} ended after 1\\.\\d s: more than 256 names take over 1 s$`),
-    );
-  expect(await healthy).toEqual(V4.addresses);
-  expect(resolver.size.running).toBe(256);
+  expect(await addresses(resolver, "healthy.example")).toEqual(V4.addresses);
+  expect(resolver.size).toEqual({ running: 270, cached: 1 });
   resolver.close();
-  for (const ended of await Promise.all(slow.slice(14)))
+  for (const ended of await Promise.all(slow))
     expect(ended).toMatch(/^host name could not be looked up: .* \(ECANCELLED\)$/);
-  await expect.poll(() => resolver.size.running).toBe(0);
-});
-
-test("lookups that hang under one domain keep 16 places beyond a second, and take none from other domains", async () => {
-  const late = Promise.withResolvers<Reply>();
-  const parts = await start(({ name }) => (name === "late.other.example" ? late.promise : undefined));
-  const { resolver } = parts;
-  const { pass } = holdTime();
-  const names = Array.from({ length: 40 }, (_, n) => `${n}.deep.slow.test`);
-  const [other, ...slow] = await startLookups(parts, ["late.other.example", ...names]);
-  pass(1_000);
-  expect(await slow[0]).toMatch(/ended after 1\.\d s: more than 16 names under slow\.test take over 1 s$/);
-  await expect.poll(() => resolver.size.running).toBe(17);
-  late.resolve(V4);
-  expect(await other).toBe("resolved");
+  expect(resolver.size.running).toBe(0);
 });
 
 test("the hosts file goes before DNS, and is read again when it has changed", async () => {

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
-import { IdentityCache, tlsIdentity } from "../../../src/delivery/http/tls-identity.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { localCertificate } from "../../support/receivers.ts";
 import { aClient, type Differences, noting, send } from "../http-parts.ts";
@@ -69,14 +68,4 @@ test("a certificate that cannot be used fails its attempts, and no others", asyn
   const mixed = as({ ...alice, key: bob.key });
   expect(await send(client, origin, mixed)).toMatchObject({ status: null, failure: "tls" });
   expect(await send(client, origin, as(alice))).toMatchObject({ status: 200 });
-});
-
-test("what is kept for identities is bounded: the oldest are forgotten", () => {
-  const made: string[] = [];
-  const cache = new IdentityCache(3, ({ id }) => made.push(id));
-  for (const authorities of ["1", "2", "3", "4", "4", "1"]) {
-    const identity = tlsIdentity({ client: null, authorities });
-    if (identity) cache.of(identity);
-  }
-  expect([cache.size, made.length]).toEqual([3, 5]);
 });

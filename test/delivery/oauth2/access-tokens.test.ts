@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import type { OAuth2Client } from "../../../src/contract/target-rules.ts";
 import { AccessTokens } from "../../../src/delivery/oauth2/access-tokens.ts";
 import { type AccessToken, TokenError } from "../../../src/delivery/oauth2/token-request.ts";
@@ -23,7 +23,9 @@ function tokens() {
     asked.push(answer);
     return answer.promise;
   };
-  const cache = new AccessTokens(fetch, () => time.now);
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => time.now);
+  onTestFinished(() => clock.mockRestore());
+  const cache = new AccessTokens(fetch);
   return {
     asked,
     cache,
@@ -114,13 +116,17 @@ test("a token that a receiver refuses is replaced once; one that is not in use a
   expect(asked).toHaveLength(3);
 });
 
-test("a token whose lifetime is zero is used for a moment, and the oldest of more than a thousand clients is forgotten", async () => {
+test("a token whose lifetime is zero is used for a moment, and of more than a thousand clients the one used longest ago is forgotten", async () => {
   const { at, cache, asked, answer } = tokens();
   const first = at(0);
   answer("t1", 0);
   await first;
-  for (let n = 1; n < 1_000; n += 1) void cache.get({ ...CLIENT, clientId: `${n}` });
+  const getOthers = () => {
+    for (let n = 1; n < 1_000; n += 1) void cache.get({ ...CLIENT, clientId: `${n}` });
+  };
+  getOthers();
   expect(at(700)).toBe("t1");
+  getOthers();
   void cache.get({ ...CLIENT, clientId: "1000" });
   expect(at(700)).toBeInstanceOf(Promise);
   expect(asked).toHaveLength(1_002);

@@ -3,8 +3,9 @@ import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { Network } from "../../../src/config/values.ts";
+import { NameResolver } from "../../../src/delivery/http/name-resolver.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
-import { createOutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
+import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
 import { holdTime } from "../../support/held-time.ts";
 import { aReceiver, heldReplies, localCertificate, trustedAuthority } from "../../support/receivers.ts";
@@ -39,12 +40,11 @@ function client(url: string, { networks = [LOOPBACK] as Network[], timeoutMs = 3
   const address = readConfig({ DELIVERY_PROXY: url }).delivery.proxy;
   if (!address) throw new Error("no proxy");
   const log = { warn: note, info: note } as never;
-  const { proxy, state, close } = createOutboundProxy(address, { timeoutMs, log });
-  onTestFinished(close);
+  const proxy = new OutboundProxy(address, new NameResolver(), { timeoutMs, log });
   const connections = aClient({ networks, proxy });
   const send = (origin: string, more: Differences = {}) =>
     deliver(connections, origin, more) as Promise<Outcome>;
-  return { send, connections, state, logged, tunnels: proxy };
+  return { send, connections, logged, tunnels: proxy };
 }
 
 const START = { http: startConnectProxy, socks5: startSocksProxy };
@@ -132,11 +132,11 @@ test.each<["http" | "socks5", string, number, object]>([
   ["socks5", "it cannot reach the receiver (SOCKS reply 5, connection refused)", 5, UNREACHED],
   ["socks5", "it opened no connection (SOCKS reply 99)", 99, NONE],
 ])("%s: an answer other than yes is an attempt with the error: %s", async (kind, error, reply, verdict) => {
-  const { proxy, send, state } = await proxied(kind, { refuse: () => reply });
+  const { proxy, send, tunnels } = await proxied(kind, { refuse: () => reply });
   const outcome = await send(ELSEWHERE);
   expect(outcome).toMatchObject({ status: null, delivered: false, error: `outbound proxy: ${error}` });
   expect(verdictOf(outcome)).toEqual(verdict);
-  expect(state.mayStart()).toBe(true);
+  expect(tunnels.mayStart()).toBe(true);
   // This process closes the connection, without waiting for the proxy.
   await until(() => proxy.open.size === 0);
 });
@@ -147,29 +147,29 @@ test.each(KINDS)("%s: a receiver that the proxy cannot reach in time is late its
     pass(5_000);
     return "silent" as const;
   };
-  const { send, state } = await proxied(kind, { refuse });
+  const { send, tunnels } = await proxied(kind, { refuse });
   const outcome = await send(ELSEWHERE);
   expect(outcome.error).toBe("outbound proxy: it did not reach the receiver in time");
   expect(verdictOf(outcome)).toEqual({ webhook: "none", host: "timeout" });
-  expect(state.mayStart()).toBe(true);
+  expect(tunnels.mayStart()).toBe(true);
 });
 
 test.each(KINDS)("%s: without the proxy, deliveries wait until it is back", async (kind) => {
   const { origin, seen } = await receiver();
-  const { proxy: first, send, state, logged } = await proxied(kind);
+  const { proxy: first, send, tunnels, logged } = await proxied(kind);
   const { pass } = holdTime();
   expect(await send(origin)).toMatchObject({ status: 200 });
   await first.close();
   await expect.poll(() => send(origin)).toBe("withdrawn");
-  expect(state.mayStart()).toBe(false);
+  expect(tunnels.mayStart()).toBe(false);
   // One request a second tries.
   pass(1_000);
-  expect([state.mayStart(), state.mayStart()]).toEqual([true, false]);
+  expect([tunnels.mayStart(), tunnels.mayStart()]).toEqual([true, false]);
   expect(await send(origin)).toBe("withdrawn");
   await closing(START[kind]({ port: first.port }));
   pass(1_000);
   await expect.poll(() => send(origin)).toMatchObject({ status: 200 });
-  expect([state.mayStart(), state.mayStart()]).toEqual([true, true]);
+  expect([tunnels.mayStart(), tunnels.mayStart()]).toEqual([true, true]);
   expect(seen).toHaveLength(2);
   expect(logged).toEqual([
     { reason: expect.stringMatching(/connection (refused|reset|closed)|closed the connection/) },
@@ -182,9 +182,9 @@ test.each([
   ["socks5", "demands other credentials (SOCKS5)"],
 ] as const)("%s: refused credentials withdraw deliveries, and are repeated nowhere", async (kind, words) => {
   const proxy = await closing(START[kind]({ credentials: "user:right" }));
-  const { send, connections, logged, state } = client(`${kind}://user:wr0ng@127.0.0.1:${proxy.port}`);
+  const { send, connections, logged, tunnels } = client(`${kind}://user:wr0ng@127.0.0.1:${proxy.port}`);
   expect(await send(ELSEWHERE)).toBe("withdrawn");
-  expect(state.mayStart()).toBe(false);
+  expect(tunnels.mayStart()).toBe(false);
   const { error, failure } = await sendUngated(connections, ELSEWHERE);
   expect([error, failure]).toEqual([expect.stringContaining(words), "ours"]);
   expect(logged).toEqual([{ reason: expect.stringContaining(words) }]);
@@ -195,10 +195,10 @@ test.each([
 test("a proxy that closes the tunnels of one receiver does not affect other receivers", async () => {
   const [bad, good] = [await receiver(), await receiver()];
   const refuse = (target: string) => (target === bad.target ? "closed" : undefined);
-  const { send, state } = await proxied("http", { refuse });
+  const { send, tunnels } = await proxied("http", { refuse });
   expect(await send(bad.origin)).toBe("withdrawn");
   await expect.poll(() => send(good.origin)).toMatchObject({ status: 200 });
-  expect(state.mayStart()).toBe(true);
+  expect(tunnels.mayStart()).toBe(true);
 });
 
 test("a tunnel that the proxy closes after another receiver has answered over an older one is a failed attempt", async () => {
@@ -260,9 +260,9 @@ test("a receiver's next address is tried if the proxy cannot reach one, IPv4 fir
 
 test("a receiver that used up the time does not make the proxy unavailable", async () => {
   const { port } = await listening(createTcpServer());
-  const { tunnels, state, logged } = client(`socks5://127.0.0.1:${port}`);
+  const { tunnels, logged } = client(`socks5://127.0.0.1:${port}`);
   const late = { code: "PROXY_REFUSED", failure: "host timeout" };
   const target = { addresses: ["127.0.0.1"], port: 443 };
   await expect(tunnels.open(target, 100, NEVER)).rejects.toMatchObject(late);
-  expect([state.mayStart(), logged]).toEqual([true, []]);
+  expect([tunnels.mayStart(), logged]).toEqual([true, []]);
 });
