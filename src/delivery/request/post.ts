@@ -12,8 +12,6 @@ import {
   parseRetryAfter,
 } from "./outcome.ts";
 
-/** The maximum size of a response read, in bytes. Beyond it, the connection is closed and the status decides. */
-const MAX_RESPONSE_BYTES = 64 * 1024;
 /** The size of the response excerpt stored with the attempt, in bytes. */
 const RESPONSE_EXCERPT_BYTES = 1_024;
 
@@ -64,7 +62,6 @@ export function post(
     status: null as number | null,
     headers: null as string | null,
     retryAfterMs: null as number | null,
-    received: 0,
     kept: [] as Buffer[],
     keptBytes: 0,
     controller: undefined as Dispatcher.DispatchController | undefined,
@@ -144,16 +141,11 @@ export function post(
           Date.now(),
         );
       },
-      onResponseData(controller, chunk) {
+      onResponseData(_controller, chunk) {
         if (state.keptBytes < RESPONSE_EXCERPT_BYTES) {
           const part = Buffer.from(chunk.subarray(0, RESPONSE_EXCERPT_BYTES - state.keptBytes));
           state.kept.push(part);
           state.keptBytes += part.length;
-        }
-        state.received += chunk.length;
-        if (state.received > MAX_RESPONSE_BYTES) {
-          endBody();
-          controller.abort(new Error("response too large"));
         }
       },
       onResponseEnd: endBody,
