@@ -10,10 +10,6 @@ export interface DispatchInput {
   retryInitialDelayMs: number;
   /** The task queue of retryDeliveries. */
   retryTaskQueue: string;
-  /** Whether FailingWebhookIds and FailingHosts were registered when the worker started. For runs of earlier releases. */
-  searchAttributes: boolean;
-  /** Whether DeliveryAttempts was. For runs of earlier releases, of which the first did not know it. */
-  attemptsSearchable?: boolean;
   /** The length of the history from which the run continues in a new execution, in events. */
   continueAsNewAfter: number;
   /** Set by continue-as-new: first attempts are completed. */

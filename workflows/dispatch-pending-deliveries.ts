@@ -30,7 +30,7 @@ const MAX_OFFERS = 2;
  */
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
-  const description = new RunDescription(input);
+  const description = new RunDescription();
   const retries = new RetryGroups(input, key, description);
   const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>({
     ...untilAnswered(input),
@@ -54,8 +54,7 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
       if (groups.length > 0) continue;
       const closing = await closeRun(key);
       if (closing.open > 0) continue;
-      const closed = description.closed(closing);
-      if (closed) await closed;
+      await description.closed(closing);
       return closing.report;
     }
   } catch (error) {
@@ -113,8 +112,7 @@ async function makeFirstAttempts(
     // Workers that started in the meantime, or whose pump was lost.
     if (lingers()) startPumps(workers);
   }
-  const asked = retries.askAfterPumps();
-  if (asked) await asked;
+  if (retries.areRunning) await retries.askAfterPumps();
 }
 
 /**

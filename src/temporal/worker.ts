@@ -75,7 +75,7 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   const { engine, log } = options;
   const { onPublish, intervalMs } = options.dispatch;
   const timing = {
-    ...dispatchInput(options.dispatch, options.names, { failing: false, attempts: false }),
+    ...dispatchInput(options.dispatch, options.names),
     lingerMs: onPublish ? intervalMs : 0,
   };
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
@@ -104,7 +104,7 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       const activities = {
         ...createActivities({ ...engine, stopping }, timing, alive),
         deleteExpired: createDeleteExpired(engine, options.dispatch, alive),
-        readSearchable: () => readSearchable(connections.client, connections.namespace),
+        readSearchable: () => readSearchable(connections.client),
         ...createReplayActivities({ ...engine, stopping }, options.dispatch, alive),
       };
       const workers = await createWorkers(connections, options, activities);
@@ -272,8 +272,8 @@ async function prepare(connections: TemporalConnections, options: WorkerOptions)
   await assertNamespace(connections);
   const { client, namespace } = connections;
   const { address } = options.target.connectionOptions;
-  const searchable = await ensureSearchAttributes(client, namespace, options.log, address);
-  await ensureDispatchSchedule(client, options.names, options.dispatch, searchable);
+  await ensureSearchAttributes(client, namespace, options.log, address);
+  await ensureDispatchSchedule(client, options.names, options.dispatch);
   await ensureRetentionSchedule(client, options.names, options.dispatch);
 }
 

@@ -13,8 +13,6 @@ import { replay, startRun } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 import { textsOf } from "../upgrade/stored-histories.ts";
 
-const ALL_SEARCHABLE = { failing: true, attempts: true };
-
 const service = fileService(BY_HAND);
 
 describe("a published event", () => {
@@ -174,7 +172,7 @@ describe("the dispatch", () => {
   test("§6.1.2: happens every minute by default, and minutes never wait for each other; it keeps to its settings, and stays paused when an operator paused it", async () => {
     const names = temporalNames(`${randomUUID()}-`);
     const ensure = (settings: Partial<typeof dispatch> = {}) =>
-      ensureDispatchSchedule(service.temporal, names, { ...dispatch, ...settings }, ALL_SEARCHABLE);
+      ensureDispatchSchedule(service.temporal, names, { ...dispatch, ...settings });
     await ensure();
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
     onTestFinished(() => handle.delete());

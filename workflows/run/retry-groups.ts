@@ -4,8 +4,8 @@ import {
   ApplicationFailure,
   CancellationScope,
   condition,
+  deprecatePatch,
   isCancellation,
-  patched,
   proxyActivities,
   sleep,
   workflowInfo,
@@ -26,13 +26,6 @@ import { showInSearch } from "./run-search.ts";
 const FAILING_WEBHOOK_IDS = defineSearchAttributeKey("FailingWebhookIds", SearchAttributeType.KEYWORD_LIST);
 const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeType.KEYWORD_LIST);
 
-/** The change since which runs ask for failed deliveries after their pumps, while they wait for retries. */
-const ASK_AFTER_PUMPS = "ask-after-pumps";
-/** The change since which a group that has used its activities does not wait for the other groups of its run. */
-const ASK_AFTER_ACTIVITIES = "ask-after-activities";
-/** The change since which a webhook that joins a waiting group is not delayed by the group's later retries. */
-const WAKE_EARLIER = "wake-earlier";
-
 /** The minimum of the first interval between requests for late failures, in milliseconds. Later intervals double. */
 const MIN_LATE_ASK_MS = 1_000;
 
@@ -48,7 +41,7 @@ export class RetryGroups {
   readonly #input: DispatchInput;
   readonly #key: RunKey;
   readonly #description: RunDescription;
-  readonly #activities: Pick<Activities, "listUndelivered">;
+  readonly #listUndelivered: Activities["listUndelivered"];
   readonly #running = new Map<number, Promise<void>>();
   /** The times at which waiting groups are to be retried, in milliseconds since 1970, by group. */
   readonly #due = new Map<number, number>();
@@ -62,17 +55,16 @@ export class RetryGroups {
     this.#input = input;
     this.#key = key;
     this.#description = description;
-    this.#activities = proxyActivities<Pick<Activities, "listUndelivered">>({
-      ...untilAnswered(input),
-      summary: "which deliveries are to be retried, and which workers are live",
-    });
+    const summary = "which deliveries are to be retried, and which workers are live";
+    const activities = proxyActivities<Activities>({ ...untilAnswered(input), summary });
+    this.#listUndelivered = activities.listUndelivered;
   }
 
   /** Lists failed deliveries and retries the groups that are not being retried already. */
   async ask(): Promise<UndeliveredList> {
     if (this.#error !== undefined) throw this.#error;
     this.#isUsedUp = false;
-    const undelivered = await this.#activities.listUndelivered(this.#key);
+    const undelivered = await this.#listUndelivered(this.#key);
     const showing = this.#showInSearch(undelivered);
     if (showing) await showing;
     this.#description.addGroups(undelivered.groups);
@@ -90,13 +82,10 @@ export class RetryGroups {
     return undelivered;
   }
 
-  /**
-   * Asks again if groups are being retried: what failed since the last request would otherwise wait for their end.
-   *
-   * @returns undefined if it is done: a run of an earlier release must not wait, because its history has no wait
-   */
-  askAfterPumps(): Promise<UndeliveredList> | undefined {
-    return this.#areRunning && patched(ASK_AFTER_PUMPS) ? this.ask() : undefined;
+  /** Asks again while groups are being retried: what failed since the last request would otherwise wait for their end. */
+  askAfterPumps(): Promise<UndeliveredList> {
+    deprecatePatch("ask-after-pumps");
+    return this.ask();
   }
 
   /** Called if deliveries may fail later than pumps have ended: a pump is lost, and its worker may be live. */
@@ -109,18 +98,19 @@ export class RetryGroups {
    * expected, asks for them at growing intervals.
    */
   async ended(): Promise<void> {
-    if (this.#isLateExpected && this.#areRunning && patched(ASK_AFTER_PUMPS)) {
+    if (this.#isLateExpected && this.areRunning) {
+      deprecatePatch("ask-after-pumps");
       let waitMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
-      while (this.#areRunning) {
-        const isEarly = await condition(() => !this.#areRunning || this.#mustAsk, waitMs);
-        if (!isEarly || this.#areRunning) await this.ask();
+      while (this.areRunning) {
+        const isEarly = await condition(() => !this.areRunning || this.#mustAsk, waitMs);
+        if (!isEarly || this.areRunning) await this.ask();
         if (!isEarly) waitMs *= 2;
       }
     }
     for (;;) {
       // A cancelled run waits until the last responses are recorded.
-      await CancellationScope.nonCancellable(() => condition(() => !this.#areRunning || this.#mustAsk));
-      if (!this.#areRunning) break;
+      await CancellationScope.nonCancellable(() => condition(() => !this.areRunning || this.#mustAsk));
+      if (!this.areRunning) break;
       await this.ask();
     }
     if (this.#error !== undefined) throw this.#error;
@@ -149,7 +139,9 @@ export class RetryGroups {
     }
     // In a long history, the run first continues as new, for which all groups must end.
     const isShort = workflowInfo().historyLength < this.#input.continueAsNewAfter;
-    if (isShort && patched(ASK_AFTER_ACTIVITIES)) this.#isUsedUp = true;
+    if (!isShort) return;
+    deprecatePatch("ask-after-activities");
+    this.#isUsedUp = true;
   }
 
   /** Waits before a group is retried; shorter if it is woken. */
@@ -174,7 +166,9 @@ export class RetryGroups {
   #wakeEarlier({ group, delayMs }: RetryGroup): void {
     const due = Date.now() + delayMs;
     const isEarlier = (this.#due.get(group) ?? 0) - due >= MIN_EARLIER_MS;
-    if (isEarlier && patched(WAKE_EARLIER)) this.#due.set(group, due);
+    if (!isEarlier) return;
+    deprecatePatch("wake-earlier");
+    this.#due.set(group, due);
   }
 
   /** Whether a group waits to be listed again. */
@@ -182,7 +176,8 @@ export class RetryGroups {
     return this.#isUsedUp && this.#error === undefined;
   }
 
-  get #areRunning(): boolean {
+  /** Whether groups are being retried. */
+  get areRunning(): boolean {
     return this.#running.size > 0;
   }
 
@@ -190,7 +185,7 @@ export class RetryGroups {
     const shown = JSON.stringify([webhookIds, hosts]);
     if (webhookIds.length === 0 || shown === this.#shown) return undefined;
     this.#shown = shown;
-    return showInSearch(this.#input, "failing", [
+    return showInSearch("failing", [
       { key: FAILING_WEBHOOK_IDS, value: webhookIds },
       { key: FAILING_HOSTS, value: hosts },
     ]);

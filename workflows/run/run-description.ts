@@ -1,8 +1,8 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
-import { patched, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
+import { deprecatePatch, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
 import type { AttemptCounts } from "../activities.ts";
 import { countsInWords } from "../counts-in-words.ts";
-import type { DispatchInput, RetryGroup, RunClosing } from "../dispatch-input.ts";
+import type { RetryGroup, RunClosing } from "../dispatch-input.ts";
 import { showInSearch } from "./run-search.ts";
 
 const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
@@ -15,17 +15,12 @@ const MAX_NAMED = { memo: 10, details: 50 };
  * memo and a search attribute of busy runs, after the first attempts if there are retries, and at the end.
  */
 export class RunDescription {
-  readonly #input: DispatchInput;
   readonly #first: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
   /** The summaries of all retry groups of the run, by number. */
   readonly #groups = new Map<number, string>();
 
   #hasRecordedFirst = false;
   #heldBack: readonly string[] = [];
-
-  constructor(input: DispatchInput) {
-    this.#input = input;
-  }
 
   /** Adds the first attempts of a pump. */
   addPump({ sent, delivered, retrying, failed }: AttemptCounts): void {
@@ -52,7 +47,7 @@ export class RunDescription {
   /**
    * Called when first attempts are completed and retries may remain; records them once, if there are retries.
    *
-   * @returns undefined if it is done: a run of an earlier release must not wait
+   * @returns undefined if there is nothing to wait for: each wait may change the order of a run's steps
    */
   firstAttemptsEnded(): Promise<void> | undefined {
     if (this.#hasRecordedFirst || this.#first.sent === 0 || this.#groups.size === 0) return undefined;
@@ -60,10 +55,10 @@ export class RunDescription {
     return this.#record(countsInWords(this.#first), this.#first.sent);
   }
 
-  /** Called when the run is closed. Returns undefined if it is done. */
-  closed({ report }: RunClosing): Promise<void> | undefined {
+  /** Called when the run is closed. */
+  async closed({ report }: RunClosing): Promise<void> {
     setCurrentDetails(this.#markdown(`**Ended.** ${report.summary}`));
-    return report.sent > 0 ? this.#record(report.summary, report.sent) : undefined;
+    if (report.sent > 0) await this.#record(report.summary, report.sent);
   }
 
   #showDetails(): void {
@@ -93,12 +88,12 @@ export class RunDescription {
     return all.length <= most ? all : [...all.slice(0, most), `and ${all.length - most} more`];
   }
 
-  #record(outcome: string, attempts: number): Promise<void> | undefined {
-    if (!patched("describe-run")) return undefined;
+  #record(outcome: string, attempts: number): Promise<void> {
+    deprecatePatch("describe-run");
     // Temporal stores no empty list.
     const failingWebhooks = this.#named(MAX_NAMED.memo);
     upsertMemo({ outcome, ...(failingWebhooks.length > 0 ? { failingWebhooks } : {}) });
-    return showInSearch(this.#input, "attempts", [{ key: DELIVERY_ATTEMPTS, value: attempts }]);
+    return showInSearch("attempts", [{ key: DELIVERY_ATTEMPTS, value: attempts }]);
   }
 }
 

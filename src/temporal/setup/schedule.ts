@@ -4,7 +4,7 @@ import {
   type ScheduleOptions,
   ScheduleOverlapPolicy,
 } from "@temporalio/client";
-import type { DispatchInput, Searchable } from "../../../workflows/dispatch-input.ts";
+import type { DispatchInput } from "../../../workflows/dispatch-input.ts";
 import type { DispatchConfig } from "../../config/config.ts";
 import type { TemporalNames } from "../connection/names.ts";
 
@@ -18,19 +18,13 @@ const MIN_CATCH_UP_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
 /** The input of each scheduled run. */
-export function dispatchInput(
-  config: DispatchConfig,
-  names: TemporalNames,
-  searchable: Searchable,
-): DispatchInput {
+export function dispatchInput(config: DispatchConfig, names: TemporalNames): DispatchInput {
   return {
     pumpMs: config.intervalMs + OVERLAP_MS,
     lingers: config.onPublish,
     heartbeatTimeoutMs: config.heartbeatTimeoutMs,
     retryInitialDelayMs: config.retryInitialDelayMs,
     retryTaskQueue: names.retryTaskQueue,
-    searchAttributes: searchable.failing,
-    attemptsSearchable: searchable.attempts,
     continueAsNewAfter: 4_000,
   };
 }
@@ -40,7 +34,6 @@ export function ensureDispatchSchedule(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
-  searchable: Searchable,
 ): Promise<void> {
   return ensureSchedule(client, names.scheduleId, {
     spec: { intervals: [{ every: config.intervalMs }] },
@@ -49,7 +42,7 @@ export function ensureDispatchSchedule(
       workflowType: "dispatchPendingDeliveries",
       workflowId: names.scheduleId,
       taskQueue: names.dispatchTaskQueue,
-      args: [dispatchInput(config, names, searchable)],
+      args: [dispatchInput(config, names)],
     },
     policies: {
       // Claims are exclusive, so a run that still retries does not delay the next one.
