@@ -1,4 +1,5 @@
 import {
+  ActivityCancellationType,
   ActivityFailure,
   CancellationScope,
   condition,
@@ -11,7 +12,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities, PumpResult } from "./activities.ts";
-import { pumpOptions, untilAnswered } from "./activity-options.ts";
+import { untilAnswered } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./run/retry-groups.ts";
 import { RunDescription } from "./run/run-description.ts";
@@ -20,6 +21,8 @@ import { RunDescription } from "./run/run-description.ts";
 const ASK_MS = { min: 1_000, max: 15_000 };
 /** The maximum number of such requests during a pump. Each adds about eleven events to the history. */
 const MAX_ASKS = 2_000;
+/** The time after which a worker that does not take its pump is skipped. */
+const SCHEDULE_TO_START_TIMEOUT = "5 seconds";
 /** The number of times a pump is offered to a worker before the worker is skipped. */
 const MAX_OFFERS = 2;
 
@@ -32,10 +35,7 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
   const description = new RunDescription();
   const retries = new RetryGroups(input, key, description);
-  const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>({
-    ...untilAnswered(input),
-    summary: "the run's totals",
-  });
+  const { closeRun } = proxyActivities<Activities>({ ...untilAnswered(input), summary: "the run's totals" });
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
     const recorded = description.firstAttemptsEnded();
@@ -72,7 +72,8 @@ async function makeFirstAttempts(
   retries: RetryGroups,
   description: RunDescription,
 ): Promise<void> {
-  const pumps = new Map<string, Promise<void>>();
+  /** The task queues of the workers that have a pump. */
+  const pumps = new Set<string>();
   const until = Date.now() + input.pumpMs;
   const askMs = Math.max(
     Math.min(ASK_MS.max, Math.max(ASK_MS.min, input.retryInitialDelayMs)),
@@ -86,7 +87,8 @@ async function makeFirstAttempts(
     for (const worker of workers) {
       const { taskQueue } = worker;
       if (pumps.has(taskQueue)) continue;
-      const pump = runPump(input, key, worker, until, () => retries.expectLate())
+      pumps.add(taskQueue);
+      void runPump(input, key, worker, until, () => retries.expectLate())
         .then((result) => {
           if (!result) return;
           tookOver ||= result.end === "superseded";
@@ -96,7 +98,6 @@ async function makeFirstAttempts(
           cancelled = error;
         })
         .finally(() => pumps.delete(taskQueue));
-      pumps.set(taskQueue, pump);
     }
   }
 
@@ -128,7 +129,16 @@ async function runPump(
   until: number,
   lost: () => void,
 ): Promise<PumpResult | undefined> {
-  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input, worker));
+  const { deliverPending } = proxyActivities<Activities>({
+    taskQueue: worker.taskQueue,
+    summary: worker.name,
+    scheduleToStartTimeout: SCHEDULE_TO_START_TIMEOUT,
+    // A pump ends by itself with its last response. This timeout ends one that hangs.
+    startToCloseTimeout: input.pumpMs + 600_000,
+    heartbeatTimeout: input.heartbeatTimeoutMs,
+    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    retry: { maximumAttempts: 1 },
+  });
   for (let offer = 1; ; offer += 1) {
     try {
       // A pump that starts late ends with the others: first attempts end within the run's time.

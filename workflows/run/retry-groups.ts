@@ -1,5 +1,6 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
 import {
+  ActivityCancellationType,
   ActivityFailure,
   ApplicationFailure,
   CancellationScope,
@@ -11,7 +12,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../activities.ts";
-import { retryOptions, untilAnswered } from "../activity-options.ts";
+import { untilAnswered } from "../activity-options.ts";
 import {
   DELIVERIES_FAILED,
   type DispatchInput,
@@ -42,7 +43,8 @@ export class RetryGroups {
   readonly #key: RunKey;
   readonly #description: RunDescription;
   readonly #listUndelivered: Activities["listUndelivered"];
-  readonly #running = new Map<number, Promise<void>>();
+  /** The groups that are being retried. */
+  readonly #running = new Set<number>();
   /** The times at which waiting groups are to be retried, in milliseconds since 1970, by group. */
   readonly #due = new Map<number, number>();
   #shown = "";
@@ -72,12 +74,12 @@ export class RetryGroups {
     for (const group of undelivered.groups) {
       this.#wakeEarlier(group);
       if (this.#running.has(group.group)) continue;
-      const retries = this.#retry(group)
+      this.#running.add(group.group);
+      void this.#retry(group)
         .catch((error) => {
           this.#error = error;
         })
         .finally(() => this.#running.delete(group.group));
-      this.#running.set(group.group, retries);
     }
     return undelivered;
   }
@@ -98,20 +100,16 @@ export class RetryGroups {
    * expected, asks for them at growing intervals.
    */
   async ended(): Promise<void> {
-    if (this.#isLateExpected && this.areRunning) {
-      deprecatePatch("ask-after-pumps");
-      let waitMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
-      while (this.areRunning) {
-        const isEarly = await condition(() => !this.areRunning || this.#mustAsk, waitMs);
-        if (!isEarly || this.areRunning) await this.ask();
-        if (!isEarly) waitMs *= 2;
-      }
-    }
-    for (;;) {
+    const isOver = () => !this.areRunning || this.#mustAsk;
+    let lateMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
+    if (this.#isLateExpected && this.areRunning) deprecatePatch("ask-after-pumps");
+    while (this.areRunning) {
+      let isEarly = true;
+      if (this.#isLateExpected) isEarly = await condition(isOver, lateMs);
       // A cancelled run waits until the last responses are recorded.
-      await CancellationScope.nonCancellable(() => condition(() => !this.areRunning || this.#mustAsk));
-      if (!this.areRunning) break;
-      await this.ask();
+      else await CancellationScope.nonCancellable(() => condition(isOver));
+      if (!isEarly || this.areRunning) await this.ask();
+      if (!isEarly) lateMs *= 2;
     }
     if (this.#error !== undefined) throw this.#error;
   }
@@ -121,9 +119,16 @@ export class RetryGroups {
    * attempt, deliveries remain and the activity runs again.
    */
   async #retry({ group, summary, delayMs: firstDelayMs }: RetryGroup): Promise<void> {
-    const { retryDeliveries } = proxyActivities<Pick<Activities, "retryDeliveries">>(
-      retryOptions(this.#input, summary),
-    );
+    const { heartbeatTimeoutMs, retryTaskQueue, continueAsNewAfter } = this.#input;
+    const { retryDeliveries } = proxyActivities<Activities>({
+      taskQueue: retryTaskQueue,
+      summary,
+      startToCloseTimeout: "1 hour",
+      heartbeatTimeout: heartbeatTimeoutMs,
+      cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+      // Reported failures contain the delay of the next attempt. The interval applies if a worker was lost.
+      retry: { maximumAttempts: 3, initialInterval: "5 seconds", backoffCoefficient: 1 },
+    });
     let delayMs = firstDelayMs;
     for (let activities = 0; activities < ACTIVITIES_PER_ASK; activities += 1) {
       if (delayMs > 0) await this.#wait(group, delayMs, `before retrying ${summary}`);
@@ -138,8 +143,7 @@ export class RetryGroups {
       }
     }
     // In a long history, the run first continues as new, for which all groups must end.
-    const isShort = workflowInfo().historyLength < this.#input.continueAsNewAfter;
-    if (!isShort) return;
+    if (workflowInfo().historyLength >= continueAsNewAfter) return;
     deprecatePatch("ask-after-activities");
     this.#isUsedUp = true;
   }

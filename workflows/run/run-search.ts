@@ -18,7 +18,7 @@ export async function showInSearch(
   values: SearchAttributePair[],
 ): Promise<void> {
   deprecatePatch("ask-searchable");
-  const { readSearchable } = proxyLocalActivities<Pick<Activities, "readSearchable">>({
+  const { readSearchable } = proxyLocalActivities<Activities>({
     startToCloseTimeout: "5 seconds",
     retry: { maximumAttempts: 1 },
   });
