@@ -1,5 +1,5 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
+import { systemClock } from "../process/clock.ts";
 
 /** The interval between calls, in milliseconds. */
 const INTERVAL_MS = 2_000;
@@ -26,6 +26,6 @@ export async function repeat(
       if (String(err) !== failure) log.warn({ err }, `${what} failed; retrying`);
       failure = String(err);
     }
-    await wait(INTERVAL_MS, undefined, { signal, ref: false }).catch(() => {});
+    await systemClock.wait(INTERVAL_MS, { signal, ref: false });
   }
 }

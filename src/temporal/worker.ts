@@ -1,4 +1,3 @@
-import { setTimeout as wait } from "node:timers/promises";
 import { type Client, isGrpcServiceError } from "@temporalio/client";
 import { type WorkerOptions as SdkOptions, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import type { Logger } from "pino";
@@ -9,6 +8,7 @@ import { STATUS_CODES } from "../contract/errors.ts";
 import { LivenessProbe } from "../db/connections/liveness.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
+import { systemClock } from "../process/clock.ts";
 import { createActivities } from "./activities.ts";
 import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "./connection/connection.ts";
 import type { TemporalNames } from "./connection/names.ts";
@@ -19,12 +19,7 @@ import { repeat } from "./repeat.ts";
 import { createReplayActivities } from "./replays/run-replay.ts";
 import { startReplays } from "./replays/start-replays.ts";
 import { unknownDeployment, whyNotCurrent } from "./setup/deployment.ts";
-import {
-  dispatchInput,
-  ensureDispatchSchedule,
-  ensureRetentionSchedule,
-  triggerDispatch,
-} from "./setup/schedule.ts";
+import { ensureSchedules, triggerDispatch } from "./setup/schedule.ts";
 import { ensureSearchAttributes, readSearchable } from "./setup/search-attributes.ts";
 
 /** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
@@ -46,16 +41,6 @@ const FAILED = "the delivery worker failed; restarting";
 const STOPPING = "the delivery worker is stopping";
 const NO_DATABASE = "the delivery worker does not poll Temporal, because the database does not respond";
 
-/** A delivery worker. */
-export interface DeliveryWorker {
-  /** Resolves when the workers first poll, or when they were stopped before. */
-  ready: Promise<void>;
-  /** The reasons why it cannot work; empty if ready. */
-  unready(): Promise<string[]>;
-  /** Completes requests in flight and releases other claims. The engine's `stopping` must be aborted first. */
-  stop(): Promise<void>;
-}
-
 /** Dependencies of a delivery worker. */
 export interface WorkerOptions {
   target: TemporalTarget;
@@ -70,8 +55,10 @@ export interface WorkerOptions {
 /**
  * Starts the workers of the three task queues. While Temporal or the database is unavailable they wait and do not poll;
  * when their connection fails permanently they are recreated.
+ *
+ * @returns the worker, as `Delivery` of `src/worker`. The engine's `stopping` must be aborted before it is stopped
  */
-export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
+export function startDeliveryWorker(options: WorkerOptions) {
   const { target, names, engine, dispatch, log } = options;
   const { stopping, lease } = engine;
   const { deployment } = dispatch;
@@ -172,14 +159,14 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
             "waiting for Temporal",
           );
         waiting = reason;
-        await wait(RESTART_DELAY_MS, undefined, { signal: stopping }).catch(() => {});
+        await systemClock.wait(RESTART_DELAY_MS, { signal: stopping });
       }
     }
   })();
 
   return {
     ready: Promise.race([started, supervised]),
-    async unready() {
+    async unready(): Promise<string[]> {
       if (stopping.aborted) return [STOPPING];
       if (!live) return [waiting];
       const { connection, workflowService } = live;
@@ -209,22 +196,19 @@ async function prepare(client: Client, { names, dispatch, log, target }: WorkerO
     );
   }
   await ensureSearchAttributes(client, namespace, log, target.connectionOptions.address);
-  await ensureDispatchSchedule(client, names, dispatch);
-  await ensureRetentionSchedule(client, names, dispatch);
+  await ensureSchedules(client, names, dispatch);
 }
 
 /** Creates the activities of a process. @param stopping aborts when its workers end */
 function createAll(
   client: Client,
-  { names, dispatch, ...options }: WorkerOptions,
+  { dispatch, ...options }: WorkerOptions,
   stopping: AbortSignal,
 ): Activities {
   const engine = { ...options.engine, stopping };
   const alive = new KeepAlive(engine.db, engine.log, dispatch.heartbeatTimeoutMs);
-  const { onPublish, intervalMs } = dispatch;
-  const timing = { ...dispatchInput(dispatch, names), lingerMs: onPublish ? intervalMs : 0 };
   return {
-    ...createActivities(engine, timing, alive),
+    ...createActivities(engine, dispatch, alive),
     ...createReplayActivities(engine, dispatch, alive),
     deleteExpired: createDeleteExpired(engine, dispatch, alive),
     readSearchable: () => readSearchable(client),

@@ -17,10 +17,13 @@ const OVERLAP_MS = 15_000;
 const MIN_CATCH_UP_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
+/** The maximum duration of a run's pumps, in milliseconds. */
+export const pumpMsOf = ({ intervalMs }: DispatchConfig) => intervalMs + OVERLAP_MS;
+
 /** The input of each scheduled run. */
-export function dispatchInput(config: DispatchConfig, names: TemporalNames): DispatchInput {
+function dispatchInput(config: DispatchConfig, names: TemporalNames): DispatchInput {
   return {
-    pumpMs: config.intervalMs + OVERLAP_MS,
+    pumpMs: pumpMsOf(config),
     lingers: config.onPublish,
     heartbeatTimeoutMs: config.heartbeatTimeoutMs,
     retryInitialDelayMs: config.retryInitialDelayMs,
@@ -29,13 +32,13 @@ export function dispatchInput(config: DispatchConfig, names: TemporalNames): Dis
   };
 }
 
-/** Creates or updates the schedule of the dispatch. */
-export function ensureDispatchSchedule(
+/** Creates or updates the schedules of the dispatch and, once an hour, of the retention. */
+export async function ensureSchedules(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
 ): Promise<void> {
-  return ensureSchedule(client, names.scheduleId, {
+  await ensureSchedule(client, names.scheduleId, {
     spec: { intervals: [{ every: config.intervalMs }] },
     action: {
       type: "startWorkflow",
@@ -51,6 +54,17 @@ export function ensureDispatchSchedule(
       catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
     },
   });
+  await ensureSchedule(client, names.retentionScheduleId, {
+    spec: { intervals: [{ every: HOUR_MS }] },
+    action: {
+      type: "startWorkflow",
+      workflowType: "deleteExpired",
+      workflowId: names.retentionScheduleId,
+      taskQueue: names.dispatchTaskQueue,
+      args: [{ heartbeatTimeoutMs: config.heartbeatTimeoutMs }],
+    },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: HOUR_MS },
+  });
 }
 
 /** Starts a run immediately, unless the schedule is paused. Returns whether it started. */
@@ -59,25 +73,6 @@ export async function triggerDispatch(client: Client, names: TemporalNames): Pro
   const { state } = await schedule.describe();
   if (!state.paused) await schedule.trigger();
   return !state.paused;
-}
-
-/** Creates or updates the hourly schedule of the retention. */
-export function ensureRetentionSchedule(
-  client: Client,
-  names: TemporalNames,
-  { heartbeatTimeoutMs }: DispatchConfig,
-): Promise<void> {
-  return ensureSchedule(client, names.retentionScheduleId, {
-    spec: { intervals: [{ every: HOUR_MS }] },
-    action: {
-      type: "startWorkflow",
-      workflowType: "deleteExpired",
-      workflowId: names.retentionScheduleId,
-      taskQueue: names.dispatchTaskQueue,
-      args: [{ heartbeatTimeoutMs }],
-    },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: HOUR_MS },
-  });
 }
 
 type Definition = Pick<ScheduleOptions, "spec" | "action" | "policies">;
