@@ -61,7 +61,7 @@ export interface UndeliveredList {
   /** Values of the search attributes: at most 2,000 bytes each. */
   webhookIds: string[];
   hosts: string[];
-  /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Undefined for none. */
+  /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Version 0.3.0 omits it for none. */
   heldBack?: string[];
 }
 

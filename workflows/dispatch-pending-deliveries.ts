@@ -38,19 +38,17 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
   const { closeRun } = proxyActivities<Activities>({ ...untilAnswered(input), summary: "the run's totals" });
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
-    const recorded = description.firstAttemptsEnded();
-    if (recorded) await recorded;
     // A new execution retries first even with a small limit. Otherwise it would continue as new forever.
     let isNew = Boolean(input.firstAttemptsDone);
     for (;;) {
+      const recorded = description.firstAttemptsEnded();
+      if (recorded) await recorded;
       await retries.ended();
-      if (!isNew && isLong(input))
+      const { historyLength, continueAsNewSuggested } = workflowInfo();
+      if (!isNew && (continueAsNewSuggested || historyLength >= input.continueAsNewAfter))
         await continueAsNew<typeof dispatchPendingDeliveries>({ ...input, firstAttemptsDone: true });
       isNew = false;
       const { groups } = await retries.ask();
-      // The first attempts that failed are known from here on, unless the run asked for them before.
-      const late = description.firstAttemptsEnded();
-      if (late) await late;
       if (groups.length > 0) continue;
       const closing = await closeRun(key);
       if (closing.open > 0) continue;
@@ -146,20 +144,12 @@ async function runPump(
       return await deliverPending({ ...key, lingers: input.lingers, forMs });
     } catch (error) {
       if (isCancellation(error)) throw error;
-      if (wasNotTaken(error) && offer < MAX_OFFERS) continue;
+      const cause = error instanceof ActivityFailure ? error.cause : undefined;
+      const wasTaken = !(cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START");
+      if (!wasTaken && offer < MAX_OFFERS) continue;
       log.warn("a pump gave up", { error, worker: worker.name });
-      if (!wasNotTaken(error)) lost();
+      if (wasTaken) lost();
       return undefined;
     }
   }
-}
-
-function wasNotTaken(error: unknown): boolean {
-  const cause = error instanceof ActivityFailure ? error.cause : undefined;
-  return cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START";
-}
-
-function isLong({ continueAsNewAfter }: DispatchInput): boolean {
-  const { historyLength, continueAsNewSuggested } = workflowInfo();
-  return continueAsNewSuggested || historyLength >= continueAsNewAfter;
 }

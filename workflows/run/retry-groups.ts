@@ -18,7 +18,6 @@ import {
   type DispatchInput,
   type RetryGroup,
   type RunKey,
-  UNDELIVERED,
   type UndeliveredList,
 } from "../dispatch-input.ts";
 import type { RunDescription } from "./run-description.ts";
@@ -69,8 +68,7 @@ export class RetryGroups {
     const undelivered = await this.#listUndelivered(this.#key);
     const showing = this.#showInSearch(undelivered);
     if (showing) await showing;
-    this.#description.addGroups(undelivered.groups);
-    this.#description.setHeldBack(undelivered.heldBack ?? []);
+    this.#description.addListed(undelivered);
     for (const group of undelivered.groups) {
       this.#wakeEarlier(group);
       if (this.#running.has(group.group)) continue;
@@ -137,9 +135,11 @@ export class RetryGroups {
         return;
       } catch (error) {
         if (isCancellation(error) || !(error instanceof ActivityFailure)) throw error;
-        const { cause } = error;
-        if (cause instanceof ApplicationFailure && cause.type === DELIVERIES_FAILED) return;
-        delayMs = remainingDelay(cause) ?? LOST_RETRY_DELAY_MS;
+        const failure = error.cause instanceof ApplicationFailure ? error.cause : undefined;
+        if (failure?.type === DELIVERIES_FAILED) return;
+        // Only a pass that deliveries remain after names the delay. Others ended by a crash or another internal error.
+        const [remaining] = (failure?.details ?? []) as { delayMs?: number }[];
+        delayMs = remaining?.delayMs ?? LOST_RETRY_DELAY_MS;
       }
     }
     // In a long history, the run first continues as new, for which all groups must end.
@@ -194,11 +194,4 @@ export class RetryGroups {
       { key: FAILING_HOSTS, value: hosts },
     ]);
   }
-}
-
-/** The delay that a pass requested; undefined if it ended by a crash or another internal error. */
-function remainingDelay(cause: Error | undefined): number | undefined {
-  if (!(cause instanceof ApplicationFailure) || cause.type !== UNDELIVERED) return undefined;
-  const [details] = (cause.details ?? []) as { delayMs?: number }[];
-  return details?.delayMs;
 }
