@@ -93,8 +93,8 @@ export function createActivities(
         const failing = await untilAnswered(() => assignGroups(db, run.id));
         await engine.lease.start();
         const workers = await untilAnswered(() => listLiveWorkers(db));
-        const heldBack = await untilAnswered(() => listHeldBack(db, MAX_HELD_BACK));
-        const list = { ...summariseGroups(failing), workers, ...summariseHeldBack(heldBack) };
+        const heldBack = summariseHeldBack(await untilAnswered(() => listHeldBack(db, MAX_HELD_BACK)));
+        const list = { ...summariseGroups(failing), workers, heldBack };
         work.keepMs = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs)) + alive.leaseMs;
         return list;
       });

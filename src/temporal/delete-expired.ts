@@ -28,22 +28,17 @@ export function createDeleteExpired(
       await answer(() => forgetExpiredSecrets(db));
       await answer(() => deleteOldReplays(db, retentionDays));
       const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
-      let before: number;
-      let after = 0;
+      let changes: number;
       do {
-        before = after;
         const step = await answer(() =>
           retentionStep(db, directDb, retentionDays, payloadRetentionDays, stop),
         );
         countFailed(instruments.failed, step.expired, "expired");
-        total.expired += step.expired;
-        total.payloads += step.payloads;
-        total.keys += step.keys;
-        total.runs += step.runs;
-        total.partitions += step.partitions.length;
-        total.audit += await answer(() => deleteOldAuditEntries(db, auditRetentionDays));
-        after = Object.values(total).reduce((sum, each) => sum + each);
-      } while (after > before && !stop.aborted);
+        const audit = await answer(() => deleteOldAuditEntries(db, auditRetentionDays));
+        const done = { ...step, partitions: step.partitions.length, audit };
+        for (const what of Object.keys(total) as (keyof typeof total)[]) total[what] += done[what];
+        changes = Object.values(done).reduce((sum, each) => sum + each);
+      } while (changes > 0 && !stop.aborted);
       const { expired, payloads, keys, runs, partitions, audit } = total;
       return {
         summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs, ${audit} audit entries deleted`,

@@ -1,5 +1,4 @@
 import type { Client } from "@temporalio/client";
-import type proto from "@temporalio/proto";
 
 /** A run of the dispatch, by the run id of its first execution. */
 export interface DispatchRun {
@@ -34,7 +33,8 @@ export async function findActivity(
   for (let execution = 0; next && execution < MAX_EXECUTIONS; execution += 1) {
     const runId: string = next;
     next = undefined;
-    for await (const event of eventsOf(client, run.workflowId, runId)) {
+    const { events } = await client.workflow.getHandle(run.workflowId, runId).fetchHistory();
+    for (const event of events ?? []) {
       const { activityTaskScheduledEventAttributes: scheduled } = event;
       const type = scheduled?.activityType?.name;
       const activity = { runId, eventId: String(event.eventId) };
@@ -47,19 +47,4 @@ export async function findActivity(
     }
   }
   return retries ?? (pumps.length === 1 ? pumps[0] : undefined);
-}
-
-/** The events of an execution, page by page. */
-async function* eventsOf(
-  client: Client,
-  workflowId: string,
-  runId: string,
-): AsyncIterable<proto.temporal.api.history.v1.IHistoryEvent> {
-  const request = { namespace: client.options.namespace, execution: { workflowId, runId } };
-  let nextPageToken: Uint8Array = new Uint8Array();
-  do {
-    const page = await client.workflowService.getWorkflowExecutionHistory({ ...request, nextPageToken });
-    yield* page.history?.events ?? [];
-    nextPageToken = page.nextPageToken;
-  } while (nextPageToken.length > 0);
 }

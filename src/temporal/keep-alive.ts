@@ -23,16 +23,12 @@ interface KnownRun {
 
 /** An activity that works for a run. */
 export interface RunWork {
-  readonly run: Readonly<KnownRun>;
+  readonly run: KnownRun;
   /** The counts of the activity, which may be updated in place. They are added to the run's totals. */
   counts: Readonly<RunTotals>;
   /** The time to which the run's lease is extended at the end of the activity, in milliseconds. Defaults to the lease as it is. */
   keepMs: number;
-}
-
-interface Work extends RunWork {
-  readonly run: KnownRun;
-  /** The counts that are in the run's totals. */
+  /** The counts that are in the run's totals. Only KeepAlive sets these. */
   booked: RunTotals;
 }
 
@@ -47,7 +43,7 @@ export class KeepAlive {
   readonly leaseMs: number;
   readonly #runs = new Map<string, KnownRun>();
   readonly #beats = new Set<() => void>();
-  readonly #working = new Set<Work>();
+  readonly #working = new Set<RunWork>();
   readonly #openRun: (wish: RunWish) => Promise<number>;
   readonly #renew: (renewal: Renewal) => Promise<void>;
   #timer: NodeJS.Timeout | undefined;
@@ -87,7 +83,7 @@ export class KeepAlive {
   /** Runs an activity of a run with heartbeats. Holds the run's lease meanwhile. */
   onRun<T>(key: RunKey, perform: (work: RunWork) => Promise<T>): Promise<T> {
     return this.heartbeats(async () => {
-      const work: Work = { run: await this.#open(key), counts: NOTHING, booked: NOTHING, keepMs: 0 };
+      const work: RunWork = { run: await this.#open(key), counts: NOTHING, booked: NOTHING, keepMs: 0 };
       this.#working.add(work);
       try {
         return await perform(work);
@@ -107,7 +103,7 @@ export class KeepAlive {
     if (known && known.leaseUntil > began + this.leaseMs - 2 * this.#tickMs) return known;
     const id = await untilAnswered(() => this.#openRun({ workflowId, firstRunId, leaseMs: this.leaseMs }));
     const run = this.#runs.get(name) ?? { id, leaseUntil: 0 };
-    extend(run, began + this.leaseMs);
+    run.leaseUntil = Math.max(run.leaseUntil, began + this.leaseMs);
     for (const [other, { leaseUntil }] of this.#runs) if (leaseUntil < began) this.#runs.delete(other);
     this.#runs.set(name, run);
     return run;
@@ -124,7 +120,7 @@ export class KeepAlive {
   }
 
   /** Adds what is missing in the run's totals, and renews its lease if it ends too early. */
-  async #end(work: Work): Promise<void> {
+  async #end(work: RunWork): Promise<void> {
     const { run, counts, booked, keepMs } = work;
     const isKept = keepMs === 0 || run.leaseUntil >= performance.now() + keepMs;
     if (isKept && counts.sent === booked.sent) return;
@@ -132,7 +128,7 @@ export class KeepAlive {
   }
 
   /** Renews the lease of an activity's run, and adds to its totals. Concurrent calls share a statement. */
-  async #renewLease(work: Work, leaseMs: number): Promise<void> {
+  async #renewLease(work: RunWork, leaseMs: number): Promise<void> {
     const { run, booked, counts } = work;
     const { sent, delivered, failed } = counts;
     const began = performance.now();
@@ -143,10 +139,6 @@ export class KeepAlive {
     };
     await this.#renew({ runId: run.id, leaseMs, more });
     work.booked = { sent, delivered, failed };
-    extend(run, began + leaseMs);
+    run.leaseUntil = Math.max(run.leaseUntil, began + leaseMs);
   }
-}
-
-function extend(run: KnownRun, until: number): void {
-  run.leaseUntil = Math.max(run.leaseUntil, until);
 }

@@ -96,7 +96,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
       shutDown();
       await Promise.allSettled([...runs, ...tasks]);
     });
-    for (const each of workerOptions(options, createAll(client, options, signal))) {
+    for (const each of workerOptions(client, options, signal)) {
       const worker = await Worker.create({ connection: native, ...each });
       workers.push(worker);
       const run = worker.run();
@@ -105,11 +105,11 @@ export function startDeliveryWorker(options: WorkerOptions) {
       runs.push(run);
       if (signal.aborted) shutDown();
     }
+    waiting = FAILED;
     if (!signal.aborted) live = client;
 
     const keepDoing = (what: string, work: () => Promise<boolean>) =>
       void tasks.push(client.withAbortSignal(signal, () => repeat(what, work, log, signal)));
-    let isDatabaseLost = false;
     const probe = new LivenessProbe(engine.db);
     ending.defer(async () => probe.close());
     keepDoing("asking the database", async () => {
@@ -117,7 +117,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
       if (lease.isValid() || (await probe.works(DATABASE_TIMEOUT_MS)) || lease.isValid()) return false;
       if (signal.aborted) return true;
       log.warn("the database does not respond; polling Temporal stops until it does");
-      isDatabaseLost = true;
+      waiting = NO_DATABASE;
       end.abort();
       return true;
     });
@@ -134,13 +134,12 @@ export function startDeliveryWorker(options: WorkerOptions) {
       return reason === null;
     });
     keepDoing("looking for replays", async () => {
-      const { db } = engine;
-      await startReplays({ client, db, log, names, heartbeatTimeoutMs: dispatch.heartbeatTimeoutMs });
+      await startReplays({ client, db: engine.db, log, names }, dispatch.heartbeatTimeoutMs);
       return false;
     });
     await Promise.all(runs).catch((error) => {
       // Activities that wait for a lost database do not end in time.
-      if (!isDatabaseLost) throw error;
+      if (waiting !== NO_DATABASE) throw error;
     });
   }
 
@@ -155,7 +154,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
         if (reason === FAILED) log.error({ err: error }, FAILED);
         else if (reason !== waiting)
           log.warn(
-            { reason, address, ...(reason === NO_TEMPORAL ? { err: error } : {}) },
+            { reason, address, err: reason === NO_TEMPORAL ? error : undefined },
             "waiting for Temporal",
           );
         waiting = reason;
@@ -199,29 +198,15 @@ async function prepare(client: Client, { names, dispatch, log, target }: WorkerO
   await ensureSchedules(client, names, dispatch);
 }
 
-/** Creates the activities of a process. @param stopping aborts when its workers end */
-function createAll(
-  client: Client,
-  { dispatch, ...options }: WorkerOptions,
-  stopping: AbortSignal,
-): Activities {
+/** The options of the workers of the three task queues. @param stopping aborts when the workers end */
+function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSignal): SdkOptions[] {
+  const { names, dispatch, workflowBundle } = options;
+  const { deployment } = dispatch;
   const engine = { ...options.engine, stopping };
   const alive = new KeepAlive(engine.db, engine.log, dispatch.heartbeatTimeoutMs);
-  return {
-    ...createActivities(engine, dispatch, alive),
-    ...createReplayActivities(engine, dispatch, alive),
-    deleteExpired: createDeleteExpired(engine, dispatch, alive),
-    readSearchable: () => readSearchable(client),
-  };
-}
-
-/** The options of the workers of the three task queues. */
-function workerOptions(
-  { target: { namespace }, names, engine, dispatch: { deployment }, workflowBundle }: WorkerOptions,
-  { deliverPending, retryDeliveries, ...dispatch }: Activities,
-): SdkOptions[] {
+  const { deliverPending, retryDeliveries, ...ofRuns } = createActivities(engine, dispatch, alive);
   const common = {
-    namespace,
+    namespace: options.target.namespace,
     // Longer than any attempt: requests in flight complete, and queued deliveries are released.
     shutdownGraceTime: engine.timeoutMs + 10_000,
     // Reached only if the database is unavailable too. Unrecorded attempts are then repeated under the same id.
@@ -232,7 +217,12 @@ function workerOptions(
       ...common,
       taskQueue: names.dispatchTaskQueue,
       workflowBundle,
-      activities: dispatch,
+      activities: {
+        ...ofRuns,
+        ...createReplayActivities(engine, dispatch, alive),
+        deleteExpired: createDeleteExpired(engine, dispatch, alive),
+        readSearchable: () => readSearchable(client),
+      } satisfies Omit<Activities, "deliverPending" | "retryDeliveries">,
       // Open runs continue on the current version: a worker is replaced sooner than its runs end. Activities need no version:
       // workers of all versions execute those of every run.
       ...(deployment && {

@@ -6,13 +6,6 @@ import { STATUS_CODES, type StatusName } from "../../contract/errors.ts";
 import { followApiKey } from "./api-key.ts";
 import { clientOptions, type TemporalTarget, withCurrentApiKey } from "./target.ts";
 
-/** The Temporal connections of a worker process: one for the workers, one for the client. */
-export interface TemporalConnections {
-  native: NativeConnection;
-  client: Client;
-  close(): Promise<void>;
-}
-
 /** The reason while nothing answers at Temporal's address. */
 export const NO_TEMPORAL = "Temporal cannot be reached";
 /** The timeout for Temporal's first response, in milliseconds. */
@@ -23,15 +16,11 @@ const NO_RESPONSE: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_E
 const NO_ACCESS: ReadonlySet<StatusName> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
 
 /**
- * Connects to Temporal, with the API key that TEMPORAL_API_KEY_FILE then holds. Follows later changes of that file.
+ * Connects a worker process to Temporal: its workers by one connection, its client by another. Connects with the API key that TEMPORAL_API_KEY_FILE then holds. Follows later changes of that file.
  *
  * @throws Error if Temporal does not respond or refuses access (see `whyUnavailable`), or `stopping` aborts
  */
-export async function connectTemporal(
-  target: TemporalTarget,
-  log: Logger,
-  stopping: AbortSignal,
-): Promise<TemporalConnections> {
+export async function connectTemporal(target: TemporalTarget, log: Logger, stopping: AbortSignal) {
   const current = withCurrentApiKey(target);
   const { connectionOptions, namespace } = current;
   const connection = Connection.lazy(clientOptions(connectionOptions));
@@ -47,7 +36,7 @@ export async function connectTemporal(
     return {
       native,
       client: new Client({ connection, namespace }),
-      async close() {
+      async close(): Promise<void> {
         stopFollowing();
         await Promise.allSettled([connection.close(), native.close()]);
       },

@@ -20,50 +20,33 @@ const HOUR_MS = 3_600_000;
 /** The maximum duration of a run's pumps, in milliseconds. */
 export const pumpMsOf = ({ intervalMs }: DispatchConfig) => intervalMs + OVERLAP_MS;
 
-/** The input of each scheduled run. */
-function dispatchInput(config: DispatchConfig, names: TemporalNames): DispatchInput {
-  return {
-    pumpMs: pumpMsOf(config),
-    lingers: config.onPublish,
-    heartbeatTimeoutMs: config.heartbeatTimeoutMs,
-    retryInitialDelayMs: config.retryInitialDelayMs,
-    retryTaskQueue: names.retryTaskQueue,
-    continueAsNewAfter: 4_000,
-  };
-}
-
 /** Creates or updates the schedules of the dispatch and, once an hour, of the retention. */
 export async function ensureSchedules(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
 ): Promise<void> {
-  await ensureSchedule(client, names.scheduleId, {
-    spec: { intervals: [{ every: config.intervalMs }] },
-    action: {
-      type: "startWorkflow",
-      workflowType: "dispatchPendingDeliveries",
-      workflowId: names.scheduleId,
-      taskQueue: names.dispatchTaskQueue,
-      args: [dispatchInput(config, names)],
-    },
-    policies: {
-      // Claims are exclusive, so a run that still retries does not delay the next one.
-      overlap: ScheduleOverlapPolicy.ALLOW_ALL,
-      // The next run makes up for a missed one. Temporal's default would replay runs of a year.
-      catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
-    },
+  const { intervalMs, heartbeatTimeoutMs } = config;
+  const dispatch: DispatchInput = {
+    pumpMs: pumpMsOf(config),
+    lingers: config.onPublish,
+    heartbeatTimeoutMs,
+    retryInitialDelayMs: config.retryInitialDelayMs,
+    retryTaskQueue: names.retryTaskQueue,
+    continueAsNewAfter: 4_000,
+  };
+  await ensureSchedule(client, names.scheduleId, names.dispatchTaskQueue, {
+    workflowType: "dispatchPendingDeliveries",
+    input: dispatch,
+    everyMs: intervalMs,
+    // Claims are exclusive, so a run that still retries does not delay the next one.
+    overlap: ScheduleOverlapPolicy.ALLOW_ALL,
   });
-  await ensureSchedule(client, names.retentionScheduleId, {
-    spec: { intervals: [{ every: HOUR_MS }] },
-    action: {
-      type: "startWorkflow",
-      workflowType: "deleteExpired",
-      workflowId: names.retentionScheduleId,
-      taskQueue: names.dispatchTaskQueue,
-      args: [{ heartbeatTimeoutMs: config.heartbeatTimeoutMs }],
-    },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: HOUR_MS },
+  await ensureSchedule(client, names.retentionScheduleId, names.dispatchTaskQueue, {
+    workflowType: "deleteExpired",
+    input: { heartbeatTimeoutMs },
+    everyMs: HOUR_MS,
+    overlap: ScheduleOverlapPolicy.SKIP,
   });
 }
 
@@ -75,13 +58,23 @@ export async function triggerDispatch(client: Client, names: TemporalNames): Pro
   return !state.paused;
 }
 
-type Definition = Pick<ScheduleOptions, "spec" | "action" | "policies">;
-
 /**
- * Creates the schedule, or updates the existing one without changing its state: a schedule paused by an operator
+ * Creates the schedule of a workflow, or updates the existing one without changing its state: a schedule paused by an operator
  * stays paused.
  */
-async function ensureSchedule(client: Client, scheduleId: string, definition: Definition): Promise<void> {
+async function ensureSchedule(
+  client: Client,
+  scheduleId: string,
+  taskQueue: string,
+  work: { workflowType: string; input: object; everyMs: number; overlap: ScheduleOverlapPolicy },
+): Promise<void> {
+  const { workflowType, input, everyMs, overlap } = work;
+  const definition: Omit<ScheduleOptions, "scheduleId"> = {
+    spec: { intervals: [{ every: everyMs }] },
+    action: { type: "startWorkflow", workflowType, workflowId: scheduleId, taskQueue, args: [input] },
+    // The next run makes up for a missed one. Temporal's default would replay runs of a year.
+    policies: { overlap, catchupWindow: Math.max(everyMs, MIN_CATCH_UP_MS) },
+  };
   try {
     await client.schedule.create({ scheduleId, ...definition });
   } catch (error) {

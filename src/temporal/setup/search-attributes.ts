@@ -21,8 +21,8 @@ const TYPES = {
   Int: proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_INT,
 };
 
-/** The suffix of the addresses of Temporal Cloud. */
-const CLOUD = ".tmprl.cloud";
+/** The addresses of Temporal Cloud, with or without a port. */
+const CLOUD_ADDRESS = /\.tmprl\.cloud(:\d+)?$/;
 
 /** Reads which search attributes are registered. */
 export async function readSearchable(client: Client): Promise<Searchable> {
@@ -71,15 +71,13 @@ export async function ensureSearchAttributes(
 
 /** The command with which an administrator registers search attributes. Runs use them from then on. */
 function commandFor(address: string, namespace: string, names: readonly Name[]): string {
-  const [host = ""] = address.split(":");
-  const [command, of] = host.endsWith(CLOUD)
-    ? [
-        `tcld namespace search-attributes add --namespace ${namespace}`,
-        (name: Name) => `--search-attribute ${name}=${SEARCH_ATTRIBUTES[name]}`,
-      ]
-    : [
-        `temporal operator search-attribute create --namespace ${namespace}`,
-        (name: Name) => `--name ${name} --type ${SEARCH_ATTRIBUTES[name]}`,
-      ];
-  return [command, ...names.map(of)].join(" ");
+  const isCloud = CLOUD_ADDRESS.test(address);
+  const command = isCloud
+    ? "tcld namespace search-attributes add"
+    : "temporal operator search-attribute create";
+  const attributes = names.map((name) => {
+    const type = SEARCH_ATTRIBUTES[name];
+    return isCloud ? `--search-attribute ${name}=${type}` : `--name ${name} --type ${type}`;
+  });
+  return [command, `--namespace ${namespace}`, ...attributes].join(" ");
 }
