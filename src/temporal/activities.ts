@@ -118,13 +118,8 @@ export function createActivities(
             details: [{ delayMs }],
           });
         }
-        if (counts.failed > 0) {
-          throw ApplicationFailure.create({
-            type: DELIVERIES_FAILED,
-            message: summarisePass(result),
-            nonRetryable: true,
-          });
-        }
+        if (counts.failed > 0)
+          throw ApplicationFailure.nonRetryable(summarisePass(result), DELIVERIES_FAILED);
         return { ...counts, summary: countsInWords(counts) };
       });
     },
@@ -135,13 +130,10 @@ export function createActivities(
         const { open: left, ...totals } = await untilAnswered(() => close(db, id));
         if (abandon) adopted.at = ADOPT_NEXT;
         if (left === 0 && totals.sent > 0) {
-          const { sent: attempts, delivered, failed, putBack } = totals;
-          const retried = attempts - delivered - failed;
+          const { sent, delivered, failed, putBack } = totals;
+          const counts = { attempts: sent, delivered, retried: sent - delivered - failed, failed, putBack };
           const { workflowId } = Context.current().info.workflowExecution as { workflowId: string };
-          engine.log.info(
-            { workflowId, attempts, delivered, retried, failed, putBack },
-            "dispatch run ended",
-          );
+          engine.log.info({ workflowId, ...counts }, "dispatch run ended");
         }
         return { report: { summary: countsInWords(totals, "retried"), ...totals }, open: left };
       });

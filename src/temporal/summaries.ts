@@ -77,17 +77,14 @@ export function summariseGroups(
 
 function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup {
   const deliveries = members.reduce((sum, member) => sum + member.deliveries, 0);
-  const [host, ...otherHosts] = new Set(members.map((member) => member.host));
-  const [only, ...others] = members;
-  const who = [
-    ...(only && others.length === 0 ? [`webhook ${only.webhookId}`] : []),
-    ...(host && otherHosts.length === 0 ? [host] : []),
-    ...(members.length > 1 ? [`${number.format(members.length)} webhooks`] : []),
-  ];
+  const hosts = [...new Set(members.map(({ host }) => host))];
+  const [only] = members.length === 1 ? members : [];
   const summary = [
-    ...who,
+    ...(only ? [`webhook ${only.webhookId}`] : []),
+    ...(hosts.length === 1 ? hosts : []),
+    ...(only ? [] : [`${number.format(members.length)} webhooks`]),
     `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
-    ...(only?.isProbe && others.length === 0 ? ["probe"] : []),
+    ...(only?.isProbe ? ["probe"] : []),
     ...members.flatMap(({ lastError }) => (lastError === undefined ? [] : [`last: ${lastError}`])),
   ].join(", ");
   return {
