@@ -10,10 +10,6 @@ export interface DispatchInput {
   retryInitialDelayMs: number;
   /** The task queue of retryDeliveries. */
   retryTaskQueue: string;
-  /** Whether FailingWebhookIds and FailingHosts were registered when the worker started. For runs of earlier releases. */
-  searchAttributes: boolean;
-  /** Whether DeliveryAttempts was. For runs of earlier releases, of which the first did not know it. */
-  attemptsSearchable?: boolean;
   /** The length of the history from which the run continues in a new execution, in events. */
   continueAsNewAfter: number;
   /** Set by continue-as-new: first attempts are completed. */
@@ -65,7 +61,7 @@ export interface UndeliveredList {
   /** Values of the search attributes: at most 2,000 bytes each. */
   webhookIds: string[];
   hosts: string[];
-  /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Undefined for none. */
+  /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Version 0.3.0 omits it for none. */
   heldBack?: string[];
 }
 

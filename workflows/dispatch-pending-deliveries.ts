@@ -1,4 +1,5 @@
 import {
+  ActivityCancellationType,
   ActivityFailure,
   CancellationScope,
   condition,
@@ -11,7 +12,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities, PumpResult } from "./activities.ts";
-import { pumpOptions, untilAnswered } from "./activity-options.ts";
+import { untilAnswered } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./run/retry-groups.ts";
 import { RunDescription } from "./run/run-description.ts";
@@ -20,6 +21,8 @@ import { RunDescription } from "./run/run-description.ts";
 const ASK_MS = { min: 1_000, max: 15_000 };
 /** The maximum number of such requests during a pump. Each adds about eleven events to the history. */
 const MAX_ASKS = 2_000;
+/** The time after which a worker that does not take its pump is skipped. */
+const SCHEDULE_TO_START_TIMEOUT = "5 seconds";
 /** The number of times a pump is offered to a worker before the worker is skipped. */
 const MAX_OFFERS = 2;
 
@@ -30,32 +33,26 @@ const MAX_OFFERS = 2;
  */
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
-  const description = new RunDescription(input);
+  const description = new RunDescription();
   const retries = new RetryGroups(input, key, description);
-  const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>({
-    ...untilAnswered(input),
-    summary: "the run's totals",
-  });
+  const { closeRun } = proxyActivities<Activities>({ ...untilAnswered(input), summary: "the run's totals" });
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
-    const recorded = description.firstAttemptsEnded();
-    if (recorded) await recorded;
     // A new execution retries first even with a small limit. Otherwise it would continue as new forever.
     let isNew = Boolean(input.firstAttemptsDone);
     for (;;) {
+      const recorded = description.firstAttemptsEnded();
+      if (recorded) await recorded;
       await retries.ended();
-      if (!isNew && isLong(input))
+      const { historyLength, continueAsNewSuggested } = workflowInfo();
+      if (!isNew && (continueAsNewSuggested || historyLength >= input.continueAsNewAfter))
         await continueAsNew<typeof dispatchPendingDeliveries>({ ...input, firstAttemptsDone: true });
       isNew = false;
       const { groups } = await retries.ask();
-      // The first attempts that failed are known from here on, unless the run asked for them before.
-      const late = description.firstAttemptsEnded();
-      if (late) await late;
       if (groups.length > 0) continue;
       const closing = await closeRun(key);
       if (closing.open > 0) continue;
-      const closed = description.closed(closing);
-      if (closed) await closed;
+      await description.closed(closing);
       return closing.report;
     }
   } catch (error) {
@@ -73,7 +70,8 @@ async function makeFirstAttempts(
   retries: RetryGroups,
   description: RunDescription,
 ): Promise<void> {
-  const pumps = new Map<string, Promise<void>>();
+  /** The task queues of the workers that have a pump. */
+  const pumps = new Set<string>();
   const until = Date.now() + input.pumpMs;
   const askMs = Math.max(
     Math.min(ASK_MS.max, Math.max(ASK_MS.min, input.retryInitialDelayMs)),
@@ -87,7 +85,8 @@ async function makeFirstAttempts(
     for (const worker of workers) {
       const { taskQueue } = worker;
       if (pumps.has(taskQueue)) continue;
-      const pump = runPump(input, key, worker, until, () => retries.expectLate())
+      pumps.add(taskQueue);
+      void runPump(input, key, worker, until, () => retries.expectLate())
         .then((result) => {
           if (!result) return;
           tookOver ||= result.end === "superseded";
@@ -97,7 +96,6 @@ async function makeFirstAttempts(
           cancelled = error;
         })
         .finally(() => pumps.delete(taskQueue));
-      pumps.set(taskQueue, pump);
     }
   }
 
@@ -113,8 +111,7 @@ async function makeFirstAttempts(
     // Workers that started in the meantime, or whose pump was lost.
     if (lingers()) startPumps(workers);
   }
-  const asked = retries.askAfterPumps();
-  if (asked) await asked;
+  if (retries.areRunning) await retries.askAfterPumps();
 }
 
 /**
@@ -130,7 +127,16 @@ async function runPump(
   until: number,
   lost: () => void,
 ): Promise<PumpResult | undefined> {
-  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input, worker));
+  const { deliverPending } = proxyActivities<Activities>({
+    taskQueue: worker.taskQueue,
+    summary: worker.name,
+    scheduleToStartTimeout: SCHEDULE_TO_START_TIMEOUT,
+    // A pump ends by itself with its last response. This timeout ends one that hangs.
+    startToCloseTimeout: input.pumpMs + 600_000,
+    heartbeatTimeout: input.heartbeatTimeoutMs,
+    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    retry: { maximumAttempts: 1 },
+  });
   for (let offer = 1; ; offer += 1) {
     try {
       // A pump that starts late ends with the others: first attempts end within the run's time.
@@ -138,20 +144,12 @@ async function runPump(
       return await deliverPending({ ...key, lingers: input.lingers, forMs });
     } catch (error) {
       if (isCancellation(error)) throw error;
-      if (wasNotTaken(error) && offer < MAX_OFFERS) continue;
+      const cause = error instanceof ActivityFailure ? error.cause : undefined;
+      const wasTaken = !(cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START");
+      if (!wasTaken && offer < MAX_OFFERS) continue;
       log.warn("a pump gave up", { error, worker: worker.name });
-      if (!wasNotTaken(error)) lost();
+      if (wasTaken) lost();
       return undefined;
     }
   }
-}
-
-function wasNotTaken(error: unknown): boolean {
-  const cause = error instanceof ActivityFailure ? error.cause : undefined;
-  return cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START";
-}
-
-function isLong({ continueAsNewAfter }: DispatchInput): boolean {
-  const { historyLength, continueAsNewSuggested } = workflowInfo();
-  return continueAsNewSuggested || historyLength >= continueAsNewAfter;
 }

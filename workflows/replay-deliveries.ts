@@ -10,24 +10,18 @@ import {
 } from "@temporalio/workflow";
 import type { Activities } from "./activities.ts";
 
-/** The input of a replay's workflow. */
-export interface ReplayInput {
-  replayId: string;
-  heartbeatTimeoutMs: number;
-}
-
-/** The progress of a replay, for the Temporal UI. */
-export interface ReplayReport {
-  summary: string;
-}
-
 /**
  * Runs a replay until it is completed, paused or cancelled. The database holds its progress: a replay that is resumed runs
  * in a new execution. Cancelling the workflow pauses the replay.
+ *
+ * @returns its progress, for the Temporal UI
  */
-export async function replayDeliveries(input: ReplayInput): Promise<ReplayReport> {
+export async function replayDeliveries(input: {
+  replayId: string;
+  heartbeatTimeoutMs: number;
+}): Promise<{ summary: string }> {
   const { replayId, heartbeatTimeoutMs } = input;
-  const { replay, pauseReplay } = proxyActivities<Pick<Activities, "replay" | "pauseReplay">>({
+  const { replay, pauseReplay } = proxyActivities<Activities>({
     startToCloseTimeout: "1 hour",
     heartbeatTimeout: heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

@@ -1,8 +1,8 @@
 import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { Activities } from "../../workflows/activities.ts";
 import { countsInWords } from "../../workflows/counts-in-words.ts";
-import type { DispatchInput } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
+import type { DispatchConfig } from "../config/config.ts";
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../db/queue/retry-groups.ts";
@@ -10,6 +10,7 @@ import { abandonRun, closeExpiredRuns, closeRun, isYoungerThan } from "../db/que
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { KeepAlive } from "./keep-alive.ts";
+import { pumpMsOf } from "./setup/schedule.ts";
 import { MAX_HELD_BACK, summariseGroups, summariseHeldBack, summarisePass } from "./summaries.ts";
 
 /** The delay before another worker retries a stopped pass, in milliseconds. */
@@ -25,20 +26,18 @@ const MAX_WAKING_MS = 600_000;
  * Retries may become adoptable in other processes, by a circuit breaker that lets a probe through, or by time.
  */
 const ADOPT_MS = { min: 1_000, max: 15_000 };
-
-/** Times of the activities, in milliseconds. */
-export interface ActivityTiming extends Pick<DispatchInput, "retryInitialDelayMs" | "pumpMs"> {
-  /** The time from a run's start in which its pumps wait for events; 0 if they do not linger. */
-  lingerMs: number;
-}
+/** The time of the last adoption with which the next request adopts. */
+const ADOPT_NEXT = Number.NEGATIVE_INFINITY;
 
 /** Creates the activities of a process on its delivery engine. */
 export function createActivities(
   engine: DeliveryEngine,
-  { retryInitialDelayMs, pumpMs, lingerMs }: ActivityTiming,
+  config: DispatchConfig,
   alive: KeepAlive,
 ): Omit<Activities, "deleteExpired" | "readSearchable" | "replay" | "pauseReplay"> {
   const { db, stopping } = engine;
+  const { retryInitialDelayMs } = config;
+  const pumpMs = pumpMsOf(config);
   // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt
   // per delivery.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
@@ -51,13 +50,13 @@ export function createActivities(
    * it, because an activity that waits for its next attempt cannot be woken.
    */
   async function mayBeWoken(runId: number, delayMs: number): Promise<boolean> {
-    if (lingerMs === 0 || delayMs < retryInitialDelayMs + MIN_EARLIER_MS) return false;
-    return untilAnswered(() => isYoungerThan(db, runId, Math.min(lingerMs, MAX_WAKING_MS)));
+    if (!config.onPublish || delayMs < retryInitialDelayMs + MIN_EARLIER_MS) return false;
+    return untilAnswered(() => isYoungerThan(db, runId, Math.min(config.intervalMs, MAX_WAKING_MS)));
   }
 
   const adoptMs = Math.min(ADOPT_MS.max, Math.max(ADOPT_MS.min, retryInitialDelayMs));
   /** The latest run that has adopted retries, when, and the revision of the webhooks before. */
-  let adopted = { runId: 0, at: Number.NEGATIVE_INFINITY, revision: engine.revision() };
+  let adopted = { runId: 0, at: ADOPT_NEXT, revision: engine.revision() };
 
   /** Adopts retries if this is a run's first request, if a user has changed a webhook, or if the last adoption was long ago. */
   async function adopt(runId: number): Promise<void> {
@@ -67,81 +66,74 @@ export function createActivities(
     if (runId <= adopted.runId && at < adopted.at + waitMs) return;
     adopted = { runId: Math.max(runId, adopted.runId), at, revision };
     const retries = await untilAnswered(() => adoptRetries(db, runId));
-    if (retries >= MAX_ADOPTED_PER_STEP) expectMore();
-  }
-
-  /** Lets the next request adopt. */
-  function expectMore(): void {
-    adopted.at = Number.NEGATIVE_INFINITY;
+    if (retries >= MAX_ADOPTED_PER_STEP) adopted.at = ADOPT_NEXT;
   }
 
   return {
     deliverPending({ lingers, forMs, ...key }) {
-      return alive.onRun(key, async (run) => {
+      return alive.onRun(key, async (work) => {
         const ended = await untilAnswered(() => closeExpiredRuns(db));
         if (ended > 0) {
-          expectMore();
+          adopted.at = ADOPT_NEXT;
           engine.instruments.leasesExpired.add(ended, { holder: "run" });
           engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
         }
-        const result = await engine.pumps.run(run.id, { lingers, forMs }, stop(), run.report);
+        const result = await engine.pumps.run(work.run.id, { lingers, forMs }, stop(), (counts) => {
+          work.counts = counts;
+        });
         return { ...result, summary: countsInWords(result) };
       });
     },
 
     listUndelivered(key) {
-      return alive.onRun(key, async (run) => {
+      return alive.onRun(key, async (work) => {
+        const { run } = work;
         await untilAnswered(() => leavePaused(db, run.id));
         await adopt(run.id);
         const failing = await untilAnswered(() => assignGroups(db, run.id));
         await engine.lease.start();
         const workers = await untilAnswered(() => listLiveWorkers(db));
-        const heldBack = await untilAnswered(() => listHeldBack(db, MAX_HELD_BACK));
-        const list = { ...summariseGroups(failing), workers, ...summariseHeldBack(heldBack) };
-        run.keepFor(Math.max(0, ...list.groups.map(({ delayMs }) => delayMs)) + alive.leaseMs);
+        const heldBack = summariseHeldBack(await untilAnswered(() => listHeldBack(db, MAX_HELD_BACK)));
+        const list = { ...summariseGroups(failing), workers, heldBack };
+        work.keepMs = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs)) + alive.leaseMs;
         return list;
       });
     },
 
     retryDeliveries({ group, of: _, ...key }) {
-      return alive.onRun(key, async (run) => {
-        const result = await engine.retries.run({ runId: run.id, group }, passOptions, stop(), run.report);
+      return alive.onRun(key, async (work) => {
+        const runId = work.run.id;
+        const result = await engine.retries.run({ runId, group }, passOptions, stop(), (counts) => {
+          work.counts = counts;
+        });
         const { status, complete, lastFailure: _, ...counts } = result;
         if (status.open > 0) {
           const delayMs = Math.max(complete ? 1 : STOPPED_RETRY_DELAY_MS, status.delayMs);
-          run.keepFor(delayMs + alive.leaseMs);
+          work.keepMs = delayMs + alive.leaseMs;
           throw ApplicationFailure.create({
             type: UNDELIVERED,
             message: summarisePass(result),
-            nonRetryable: await mayBeWoken(run.id, delayMs),
+            nonRetryable: await mayBeWoken(runId, delayMs),
             nextRetryDelay: delayMs,
             details: [{ delayMs }],
           });
         }
-        if (counts.failed > 0) {
-          throw ApplicationFailure.create({
-            type: DELIVERIES_FAILED,
-            message: summarisePass(result),
-            nonRetryable: true,
-          });
-        }
+        if (counts.failed > 0)
+          throw ApplicationFailure.nonRetryable(summarisePass(result), DELIVERIES_FAILED);
         return { ...counts, summary: countsInWords(counts) };
       });
     },
 
     closeRun({ abandon = false, ...key }) {
-      return alive.onRun(key, async ({ id }) => {
+      return alive.onRun(key, async ({ run: { id } }) => {
         const close = abandon ? abandonRun : closeRun;
         const { open: left, ...totals } = await untilAnswered(() => close(db, id));
-        if (abandon) expectMore();
+        if (abandon) adopted.at = ADOPT_NEXT;
         if (left === 0 && totals.sent > 0) {
-          const { sent: attempts, delivered, failed, putBack } = totals;
-          const retried = attempts - delivered - failed;
+          const { sent, delivered, failed, putBack } = totals;
+          const counts = { attempts: sent, delivered, retried: sent - delivered - failed, failed, putBack };
           const { workflowId } = Context.current().info.workflowExecution as { workflowId: string };
-          engine.log.info(
-            { workflowId, attempts, delivered, retried, failed, putBack },
-            "dispatch run ended",
-          );
+          engine.log.info({ workflowId, ...counts }, "dispatch run ended");
         }
         return { report: { summary: countsInWords(totals, "retried"), ...totals }, open: left };
       });

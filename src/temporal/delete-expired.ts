@@ -20,31 +20,25 @@ export function createDeleteExpired(
   alive: KeepAlive,
 ) {
   return (): Promise<{ summary: string }> =>
-    alive.heartbeats(async (tell) => {
+    alive.heartbeats(async () => {
       const { cancellationSignal: signal } = Context.current();
       const stop = AbortSignal.any([stopping, signal]);
-      await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
-      await untilAnswered(() => forgetExpiredSecrets(db), { signal });
-      await untilAnswered(() => deleteOldReplays(db, retentionDays), { signal });
+      const answer = <T>(ask: () => Promise<T>) => untilAnswered(ask, { signal });
+      await answer(() => ensurePartitions(db, retentionDays));
+      await answer(() => forgetExpiredSecrets(db));
+      await answer(() => deleteOldReplays(db, retentionDays));
       const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
-      tell(total);
-      for (;;) {
-        const step = await untilAnswered(
-          () => retentionStep(db, directDb, retentionDays, payloadRetentionDays, stop),
-          { signal },
+      let changes: number;
+      do {
+        const step = await answer(() =>
+          retentionStep(db, directDb, retentionDays, payloadRetentionDays, stop),
         );
         countFailed(instruments.failed, step.expired, "expired");
-        total.expired += step.expired;
-        total.payloads += step.payloads;
-        total.keys += step.keys;
-        total.runs += step.runs;
-        total.partitions += step.partitions.length;
-        const audit = await untilAnswered(() => deleteOldAuditEntries(db, auditRetentionDays), { signal });
-        total.audit += audit;
-        const nothing =
-          step.expired + step.payloads + step.keys + step.runs + step.partitions.length + audit === 0;
-        if (nothing || stop.aborted) break;
-      }
+        const audit = await answer(() => deleteOldAuditEntries(db, auditRetentionDays));
+        const done = { ...step, partitions: step.partitions.length, audit };
+        for (const what of Object.keys(total) as (keyof typeof total)[]) total[what] += done[what];
+        changes = Object.values(done).reduce((sum, each) => sum + each);
+      } while (changes > 0 && !stop.aborted);
       const { expired, payloads, keys, runs, partitions, audit } = total;
       return {
         summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs, ${audit} audit entries deleted`,

@@ -5,7 +5,7 @@ import { DomainError } from "../contract/errors.ts";
 import { followApiKey } from "./connection/api-key.ts";
 import type { TemporalNames } from "./connection/names.ts";
 import { clientOptions, type TemporalTarget } from "./connection/target.ts";
-import { type DispatchRunKey, type FoundActivity, findActivity } from "./find-activity.ts";
+import { type DispatchRun, type FoundActivity, findActivity } from "./find-activity.ts";
 import { triggerDispatch } from "./setup/schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
@@ -17,55 +17,39 @@ const RETRY_AFTER_MS = 2_000;
 const MAX_SEARCHES = { atOnce: 2, waiting: 20 };
 
 /** The API's calls to Temporal. */
-export interface DispatchTrigger {
-  /**
-   * Triggers the schedule. Resolves when Temporal has accepted the request.
-   *
-   * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
-   */
-  trigger: () => Promise<void>;
-  /** The activity of a run, as `findActivity`; undefined also if Temporal does not respond in time or is busy. */
-  findActivity: (run: DispatchRunKey, group: number | null) => Promise<FoundActivity | undefined>;
-  close(): Promise<void>;
-}
+export type DispatchTrigger = ReturnType<typeof createDispatchTrigger>;
 
 /** Creates a trigger that connects on first use. */
-export function createDispatchTrigger(
-  target: TemporalTarget,
-  names: TemporalNames,
-  log: Logger,
-): DispatchTrigger {
+export function createDispatchTrigger(target: TemporalTarget, names: TemporalNames, log: Logger) {
   const connection = Connection.lazy(clientOptions(target.connectionOptions));
   const client = new Client({ connection, namespace: target.namespace });
   const stopFollowing = followApiKey(target, [connection], log);
-
   const search = pLimit(MAX_SEARCHES.atOnce);
+  const inTime = <T>(call: () => Promise<T>) => connection.withDeadline(Date.now() + DEADLINE_MS, call);
 
   return {
-    async findActivity(run, group) {
+    /** The activity of a run, as `findActivity`; undefined also if Temporal does not respond in time or is busy. */
+    async findActivity(run: DispatchRun, group: number | null): Promise<FoundActivity | undefined> {
       if (search.pendingCount >= MAX_SEARCHES.waiting) return undefined;
       try {
-        return await search(() =>
-          connection.withDeadline(Date.now() + DEADLINE_MS, () => findActivity(client, run, group)),
-        );
+        return await search(() => inTime(() => findActivity(client, run, group)));
       } catch (err) {
         log.debug({ err, workflowId: run.workflowId }, "reading the history of a run failed");
         return undefined;
       }
     },
 
-    async trigger() {
-      let triggered: boolean;
-      try {
-        triggered = await connection.withDeadline(Date.now() + DEADLINE_MS, () =>
-          triggerDispatch(client, names),
-        );
-      } catch (err) {
+    /**
+     * Triggers the schedule. Resolves when Temporal has accepted the request.
+     *
+     * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
+     */
+    async trigger(): Promise<void> {
+      const triggered = await inTime(() => triggerDispatch(client, names)).catch((err) => {
         log.warn({ err }, "triggering a dispatch failed");
-        throw new DomainError("UNAVAILABLE", "Temporal does not respond; retry", {
-          retryAfterMs: RETRY_AFTER_MS,
-        });
-      }
+        const retryAfterMs = RETRY_AFTER_MS;
+        throw new DomainError("UNAVAILABLE", "Temporal does not respond; retry", { retryAfterMs });
+      });
       if (triggered) return;
       throw new DomainError(
         "FAILED_PRECONDITION",
@@ -73,7 +57,7 @@ export function createDispatchTrigger(
         { reason: "STATE_NOT_FIT" },
       );
     },
-    async close() {
+    async close(): Promise<void> {
       stopFollowing();
       await connection.close();
     },

@@ -1,12 +1,10 @@
 import { Context } from "@temporalio/activity";
 import type { Logger } from "pino";
-import type { AttemptCounts } from "../../workflows/activities.ts";
 import type { RunKey } from "../../workflows/dispatch-input.ts";
 import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { gathering } from "../db/gathering.ts";
 import { openRuns, type Renewal, type RunTotals, type RunWish, renewLeases } from "../db/queue/runs.ts";
-import { noCounts } from "../delivery/recorder.ts";
 
 /** Batch limits. One statement of each kind runs at a time: statements of one run lock the same row. */
 const BATCH = { most: 500, atOnce: 1 };
@@ -14,29 +12,23 @@ const BATCH = { most: 500, atOnce: 1 };
 const TICKS_PER_TIMEOUT = 4;
 /** The time added to a lease that is renewed because the run waits, in milliseconds, so that the next waits need no renewal. */
 const SPARE_LEASE_MS = 30_000;
-
-/** The run of an activity. */
-export interface WorkingRun {
-  /** The id of its row. */
-  readonly id: number;
-  /** Sets the counts of the activity, which are updated in place. They are added to the run's totals. */
-  report(counts: Readonly<AttemptCounts>): void;
-  /** Extends the run's lease to `ms` milliseconds after the end of the activity. Without it, the lease ends as it would. */
-  keepFor(ms: number): void;
-}
+const NOTHING: RunTotals = { sent: 0, delivered: 0, failed: 0 };
 
 /** A run of which this process knows the row. */
 interface KnownRun {
-  id: number;
+  readonly id: number;
   /** The end of its lease by the monotonic clock, in milliseconds. It may have been renewed by others since. */
   leaseUntil: number;
 }
 
 /** An activity that works for a run. */
-interface Work {
-  run: KnownRun;
-  counts: Readonly<AttemptCounts>;
-  /** The counts that are in the run's totals. */
+export interface RunWork {
+  readonly run: KnownRun;
+  /** The counts of the activity, which may be updated in place. They are added to the run's totals. */
+  counts: Readonly<RunTotals>;
+  /** The time to which the run's lease is extended at the end of the activity, in milliseconds. Defaults to the lease as it is. */
+  keepMs: number;
+  /** The counts that are in the run's totals. Only KeepAlive sets these. */
   booked: RunTotals;
 }
 
@@ -51,7 +43,7 @@ export class KeepAlive {
   readonly leaseMs: number;
   readonly #runs = new Map<string, KnownRun>();
   readonly #beats = new Set<() => void>();
-  readonly #working = new Set<Work>();
+  readonly #working = new Set<RunWork>();
   readonly #openRun: (wish: RunWish) => Promise<number>;
   readonly #renew: (renewal: Renewal) => Promise<void>;
   #timer: NodeJS.Timeout | undefined;
@@ -61,29 +53,24 @@ export class KeepAlive {
     this.#log = log;
     this.#tickMs = heartbeatTimeoutMs / TICKS_PER_TIMEOUT;
     this.leaseMs = 3 * heartbeatTimeoutMs + 30_000;
-    this.#openRun = gathering((wishes: readonly RunWish[]) => openRuns(db, wishes), BATCH);
-    this.#renew = gathering(async (renewals: readonly Renewal[]) => {
+    this.#openRun = gathering((wishes) => openRuns(db, wishes), BATCH);
+    this.#renew = gathering(async (renewals) => {
       await renewLeases(db, renewals);
-      return renewals.map(() => undefined);
+      return [];
     }, BATCH);
   }
 
   /**
    * Runs an activity with heartbeats to Temporal from start to end. The activity may wait for the database at any time,
    * and its worker must not count as dead meanwhile.
-   *
-   * @param work receives a function that sets the details of the heartbeats, an object that may be updated in place
    */
-  async heartbeats<T>(work: (tell: (details: object) => void) => Promise<T>): Promise<T> {
+  async heartbeats<T>(work: () => Promise<T>): Promise<T> {
     const context = Context.current();
-    let told: object | undefined;
-    const beat = () => context.heartbeat(told && { ...told });
+    const beat = () => context.heartbeat();
     this.#beats.add(beat);
     this.#timer ??= setInterval(() => this.#tick(), this.#tickMs);
     try {
-      return await work((details) => {
-        told = details;
-      });
+      return await work();
     } finally {
       this.#beats.delete(beat);
       if (this.#beats.size === 0) {
@@ -94,27 +81,16 @@ export class KeepAlive {
   }
 
   /** Runs an activity of a run with heartbeats. Holds the run's lease meanwhile. */
-  onRun<T>(key: RunKey, work: (run: WorkingRun) => Promise<T>): Promise<T> {
-    return this.heartbeats(async (tell) => {
-      const run = await this.#open(key);
-      const own: Work = { run, counts: noCounts(), booked: { sent: 0, delivered: 0, failed: 0 } };
-      let keepMs = 0;
-      this.#working.add(own);
+  onRun<T>(key: RunKey, perform: (work: RunWork) => Promise<T>): Promise<T> {
+    return this.heartbeats(async () => {
+      const work: RunWork = { run: await this.#open(key), counts: NOTHING, booked: NOTHING, keepMs: 0 };
+      this.#working.add(work);
       try {
-        return await work({
-          id: run.id,
-          report(counts) {
-            own.counts = counts;
-            tell(counts);
-          },
-          keepFor(ms) {
-            keepMs = ms;
-          },
-        });
+        return await perform(work);
       } finally {
-        this.#working.delete(own);
+        this.#working.delete(work);
         await this.#renewing;
-        await this.#end(own, keepMs);
+        await this.#end(work);
       }
     });
   }
@@ -127,7 +103,7 @@ export class KeepAlive {
     if (known && known.leaseUntil > began + this.leaseMs - 2 * this.#tickMs) return known;
     const id = await untilAnswered(() => this.#openRun({ workflowId, firstRunId, leaseMs: this.leaseMs }));
     const run = this.#runs.get(name) ?? { id, leaseUntil: 0 };
-    extend(run, began + this.leaseMs);
+    run.leaseUntil = Math.max(run.leaseUntil, began + this.leaseMs);
     for (const [other, { leaseUntil }] of this.#runs) if (leaseUntil < began) this.#runs.delete(other);
     this.#runs.set(name, run);
     return run;
@@ -144,16 +120,17 @@ export class KeepAlive {
   }
 
   /** Adds what is missing in the run's totals, and renews its lease if it ends too early. */
-  async #end(work: Work, keepMs: number): Promise<void> {
-    const isKept = keepMs === 0 || work.run.leaseUntil >= performance.now() + keepMs;
-    if (isKept && work.counts.sent === work.booked.sent) return;
+  async #end(work: RunWork): Promise<void> {
+    const { run, counts, booked, keepMs } = work;
+    const isKept = keepMs === 0 || run.leaseUntil >= performance.now() + keepMs;
+    if (isKept && counts.sent === booked.sent) return;
     await untilAnswered(() => this.#renewLease(work, isKept ? 0 : keepMs + SPARE_LEASE_MS));
   }
 
   /** Renews the lease of an activity's run, and adds to its totals. Concurrent calls share a statement. */
-  async #renewLease(work: Work, leaseMs: number): Promise<void> {
-    const { run, booked } = work;
-    const { sent, delivered, failed } = work.counts;
+  async #renewLease(work: RunWork, leaseMs: number): Promise<void> {
+    const { run, booked, counts } = work;
+    const { sent, delivered, failed } = counts;
     const began = performance.now();
     const more = {
       sent: sent - booked.sent,
@@ -162,10 +139,6 @@ export class KeepAlive {
     };
     await this.#renew({ runId: run.id, leaseMs, more });
     work.booked = { sent, delivered, failed };
-    extend(run, began + leaseMs);
+    run.leaseUntil = Math.max(run.leaseUntil, began + leaseMs);
   }
-}
-
-function extend(run: KnownRun, until: number): void {
-  run.leaseUntil = Math.max(run.leaseUntil, until);
 }

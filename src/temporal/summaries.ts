@@ -51,8 +51,7 @@ export const MAX_HELD_BACK = 10;
  * Webhooks that circuit breakers hold back, a line each:
  * `webhook 12, shop.example: open since 2026-11-22 10:00:00 UTC (10 attempts …), next probe 10:05:00 UTC`.
  */
-export function summariseHeldBack(held: readonly HeldBack[]): Pick<UndeliveredList, "heldBack"> {
-  if (held.length === 0) return {};
+export function summariseHeldBack(held: readonly HeldBack[]): string[] {
   const lines = held
     .slice(0, MAX_HELD_BACK)
     .map(({ webhookId, targetUrl, state, since, reason, nextProbe }) => {
@@ -60,11 +59,13 @@ export function summariseHeldBack(held: readonly HeldBack[]): Pick<UndeliveredLi
       return `webhook ${webhookId}, ${new URL(targetUrl).host}: ${state} since ${inUtc(since)} (${reason})${probe}`;
     });
   const more = (held[0]?.total ?? 0) - lines.length;
-  return { heldBack: more > 0 ? [...lines, `and ${number.format(more)} more`] : lines };
+  return more > 0 ? [...lines, `and ${number.format(more)} more`] : lines;
 }
 
 /** Failing webhooks as retry groups for the workflow, with the ids and hosts that fit into the search attributes. */
-export function summariseGroups(failing: readonly FailingWebhook[]): Omit<UndeliveredList, "workers"> {
+export function summariseGroups(
+  failing: readonly FailingWebhook[],
+): Pick<UndeliveredList, "groups" | "webhookIds" | "hosts"> {
   const groups = Map.groupBy(failing, ({ group }) => group);
   const hosts = new Set(failing.map(({ host }) => host));
   return {
@@ -76,17 +77,14 @@ export function summariseGroups(failing: readonly FailingWebhook[]): Omit<Undeli
 
 function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup {
   const deliveries = members.reduce((sum, member) => sum + member.deliveries, 0);
-  const [host, ...otherHosts] = new Set(members.map((member) => member.host));
-  const [only, ...others] = members;
-  const who = [
-    ...(only && others.length === 0 ? [`webhook ${only.webhookId}`] : []),
-    ...(host && otherHosts.length === 0 ? [host] : []),
-    ...(members.length > 1 ? [`${number.format(members.length)} webhooks`] : []),
-  ];
+  const hosts = [...new Set(members.map(({ host }) => host))];
+  const [only] = members.length === 1 ? members : [];
   const summary = [
-    ...who,
+    ...(only ? [`webhook ${only.webhookId}`] : []),
+    ...(hosts.length === 1 ? hosts : []),
+    ...(only ? [] : [`${number.format(members.length)} webhooks`]),
     `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
-    ...(only?.isProbe && others.length === 0 ? ["probe"] : []),
+    ...(only?.isProbe ? ["probe"] : []),
     ...members.flatMap(({ lastError }) => (lastError === undefined ? [] : [`last: ${lastError}`])),
   ].join(", ");
   return {

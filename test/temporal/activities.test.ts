@@ -24,7 +24,7 @@ const { engine } = parts;
 const { dispatch } = readConfig({});
 const run = { firstRunId: randomUUID() };
 const alive = new KeepAlive(engine.db, engine.log, HEARTBEAT_TIMEOUT_MS);
-const work = createActivities(engine, { ...dispatch, pumpMs: 1_000, lingerMs: 0 }, alive);
+const work = createActivities(engine, dispatch, alive);
 const replays = createReplayActivities(engine, dispatch, alive);
 /** Every activity, with an input for which there is nothing to do. */
 const ACTIVITIES: Record<string, () => Promise<unknown>> = {

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { MockActivityEnvironment } from "@temporalio/testing";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { KeepAlive, type WorkingRun } from "../../src/temporal/keep-alive.ts";
+import { KeepAlive, type RunWork } from "../../src/temporal/keep-alive.ts";
 import { observed, startEngine } from "../delivery/engine-parts.ts";
 
 const HEARTBEAT_TIMEOUT_MS = 4_000;
@@ -16,7 +16,7 @@ test("activities of a run renew its lease and add to its totals, by statements o
   const db = observed(parts.db, (sql) => void statements.push(sql));
   const alive = new KeepAlive(db, parts.engine.log, HEARTBEAT_TIMEOUT_MS);
   const key = { firstRunId: randomUUID() };
-  const activity = <T>(work: (run: WorkingRun) => Promise<T>): Promise<T> =>
+  const activity = <T>(work: (own: RunWork) => Promise<T>): Promise<T> =>
     new MockActivityEnvironment().run(() => alive.onRun(key, work));
   const account = () =>
     rows(
@@ -25,10 +25,13 @@ test("activities of a run renew its lease and add to its totals, by statements o
         from runs where first_run_id = :firstRunId`,
       key,
     );
+  const keepForAnHour = async (work: RunWork) => {
+    work.keepMs = HOUR_MS;
+  };
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   const counts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
-  await activity(async ({ report }) => {
-    report(counts);
+  await activity(async (work) => {
+    work.counts = counts;
     Object.assign(counts, { sent: 2, delivered: 1 });
     vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
     await expect.poll(account).toEqual([{ sent: 2, delivered: 1, failed: 0, isLong: false }]);
@@ -36,9 +39,9 @@ test("activities of a run renew its lease and add to its totals, by statements o
   });
   const all = { sent: 3, delivered: 1, failed: 1 };
   expect(await account()).toEqual([{ ...all, isLong: false }]);
-  await activity(async ({ keepFor }) => keepFor(HOUR_MS));
+  await activity(keepForAnHour);
   expect(await account()).toEqual([{ ...all, isLong: true }]);
   statements.length = 0;
-  await activity(async ({ keepFor }) => keepFor(HOUR_MS));
+  await activity(keepForAnHour);
   expect(statements).toEqual([]);
 });

@@ -61,13 +61,13 @@ test("an operator reads of the first webhooks that circuit breakers hold back, a
     nextProbe: n === 0 ? new Date("2026-11-22T10:05:00Z") : null,
     total: 1_234,
   }));
-  const lines = summariseHeldBack(held).heldBack ?? [];
+  const lines = summariseHeldBack(held);
   expect([lines[0], lines[1], ...lines.slice(MAX_HELD_BACK)]).toEqual([
     "webhook 0, shop.example: open since 2026-11-22 10:00:00 UTC (10 attempts in a row have failed), next probe 2026-11-22 10:05:00 UTC",
     "webhook 1, shop.example: disabled since 2026-11-22 10:00:00 UTC (10 attempts in a row have failed)",
     "and 1,224 more",
   ]);
-  expect(summariseHeldBack([])).toEqual({});
+  expect(summariseHeldBack([])).toEqual([]);
 });
 
 /** What Temporal stores of a search attribute with several values. */

@@ -1,12 +1,14 @@
 import { ScheduleClient } from "@temporalio/client";
 import { NativeConnection, Worker } from "@temporalio/worker";
-import pino from "pino";
+import pino, { type Logger } from "pino";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
+import { STATUS_CODES } from "../../src/contract/errors.ts";
 import { MAX_GROUPS } from "../../src/db/queue/retry-groups.ts";
-import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { startDelivery } from "../../src/worker/delivery.ts";
+import { anyPort } from "../support/any-port.ts";
 import { part } from "../support/parts.ts";
+import { startTemporalGateway } from "../support/temporal-gateway.ts";
 import { useApi } from "../support/test-api.ts";
 import { ownTemporalNames, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
 
@@ -68,32 +70,80 @@ test("a worker creates its pollers again if one of them cannot be created, repea
   expect(states()).toEqual(["STOPPED", undefined, "STOPPED", "STOPPED", "STOPPED"]);
 });
 
-test("the engine is closed, also if its worker cannot be stopped", async () => {
-  const names = ownTemporalNames();
+/** Starts delivery beside the file's API; `stopping` must be aborted before it is stopped. */
+async function deliver(
+  parts: { address: string; log: Logger } & Partial<Parameters<typeof startDelivery>[0]>,
+) {
+  const { db, secrets } = (await useApi()).context;
+  const { databaseUrl } = await useApi();
+  const stopping = new AbortController();
   quietRuntime();
-  const api = await useApi();
-  const { db, secrets } = api.context;
+  const delivery = startDelivery({
+    ...readConfig({}),
+    db,
+    directDb: db,
+    directUrl: databaseUrl,
+    secrets,
+    names: ownTemporalNames(),
+    target: {
+      connectionOptions: { address: parts.address, apiKey: "revoked-key", tls: false },
+      namespace: "default",
+    },
+    stopping: stopping.signal,
+    ...parts,
+  });
+  return { delivery, stopping };
+}
+
+test("the engine is closed, also if its worker cannot be stopped", async () => {
   const broken = new Error("the log cannot be written");
   const error = vi.fn(() => {
     throw broken;
   });
   const close = vi.fn();
-  const stopping = new AbortController();
-  const delivery = startDelivery({
-    ...readConfig({}),
-    db,
-    directDb: db,
-    directUrl: api.databaseUrl,
-    secrets,
-    names,
-    target: temporalTarget({ TEMPORAL_ADDRESS: (await part("temporal")).address }),
+  const { delivery, stopping } = await deliver({
+    address: (await part("temporal")).address,
     workflowBundle: { code: "not JavaScript" },
     log: Object.assign(pino({ level: "silent" }), { error }),
-    stopping: stopping.signal,
     resolver: { resolve: async () => [], close },
   });
   await expect(delivery.ready).rejects.toThrow(broken);
   stopping.abort();
   await expect(delivery.stop()).rejects.toThrow(broken);
   expect(close).toHaveBeenCalledOnce();
+});
+
+test("each new reason why Temporal is not available is logged once", async () => {
+  const lines: string[] = [];
+  const port = await anyPort();
+  const { delivery, stopping } = await deliver({
+    address: `127.0.0.1:${port}`,
+    workflowBundle: { codePath: (await part("workflows")).bundle },
+    log: pino({ level: "warn" }, { write: (line: string) => void lines.push(line) }),
+  });
+  onTestFinished(async () => {
+    stopping.abort();
+    await delivery.stop();
+  });
+  const away = "Temporal cannot be reached";
+  const refused =
+    "Temporal refuses access (UNAUTHENTICATED); check the API key, the client certificate, and their access to the namespace";
+  await expect.poll(delivery.unready).toEqual([away]);
+  const gateway = await startTemporalGateway(port);
+  let calls = 0;
+  gateway.answer(() => {
+    calls += 1;
+    return STATUS_CODES.UNAUTHENTICATED;
+  });
+  await expect.poll(() => calls).toBeGreaterThan(2);
+  expect(await delivery.unready()).toEqual([refused]);
+  gateway.answer(null);
+  await delivery.ready;
+  expect(await delivery.unready()).toEqual([]);
+  const logged = lines.map((line) => JSON.parse(line) as { msg: string; reason: string });
+  expect(logged.map(({ msg, reason }) => [msg, reason])).toEqual([
+    ["waiting for Temporal", away],
+    ["waiting for Temporal", refused],
+  ]);
+  expect(lines.join()).not.toContain("revoked-key");
 });

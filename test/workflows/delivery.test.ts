@@ -8,12 +8,10 @@ import { readConfig } from "../../src/config/config.ts";
 import { catalogue, isNotice } from "../../src/contract/catalogue.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
-import { ensureDispatchSchedule } from "../../src/temporal/setup/schedule.ts";
+import { ensureSchedules } from "../../src/temporal/setup/schedule.ts";
 import { replay, startRun } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 import { textsOf } from "../upgrade/stored-histories.ts";
-
-const ALL_SEARCHABLE = { failing: true, attempts: true };
 
 const service = fileService(BY_HAND);
 
@@ -174,10 +172,13 @@ describe("the dispatch", () => {
   test("§6.1.2: happens every minute by default, and minutes never wait for each other; it keeps to its settings, and stays paused when an operator paused it", async () => {
     const names = temporalNames(`${randomUUID()}-`);
     const ensure = (settings: Partial<typeof dispatch> = {}) =>
-      ensureDispatchSchedule(service.temporal, names, { ...dispatch, ...settings }, ALL_SEARCHABLE);
+      ensureSchedules(service.temporal, names, { ...dispatch, ...settings });
     await ensure();
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
-    onTestFinished(() => handle.delete());
+    onTestFinished(async () => {
+      await handle.delete();
+      await service.temporal.schedule.getHandle(names.retentionScheduleId).delete();
+    });
     expect(await handle.describe()).toMatchObject({
       spec: { intervals: [{ every: 60_000 }] },
       // First attempts end fifteen seconds after the next run has begun.

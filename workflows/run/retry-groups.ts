@@ -1,23 +1,23 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
 import {
+  ActivityCancellationType,
   ActivityFailure,
   ApplicationFailure,
   CancellationScope,
   condition,
+  deprecatePatch,
   isCancellation,
-  patched,
   proxyActivities,
   sleep,
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../activities.ts";
-import { retryOptions, untilAnswered } from "../activity-options.ts";
+import { untilAnswered } from "../activity-options.ts";
 import {
   DELIVERIES_FAILED,
   type DispatchInput,
   type RetryGroup,
   type RunKey,
-  UNDELIVERED,
   type UndeliveredList,
 } from "../dispatch-input.ts";
 import type { RunDescription } from "./run-description.ts";
@@ -25,13 +25,6 @@ import { showInSearch } from "./run-search.ts";
 
 const FAILING_WEBHOOK_IDS = defineSearchAttributeKey("FailingWebhookIds", SearchAttributeType.KEYWORD_LIST);
 const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeType.KEYWORD_LIST);
-
-/** The change since which runs ask for failed deliveries after their pumps, while they wait for retries. */
-const ASK_AFTER_PUMPS = "ask-after-pumps";
-/** The change since which a group that has used its activities does not wait for the other groups of its run. */
-const ASK_AFTER_ACTIVITIES = "ask-after-activities";
-/** The change since which a webhook that joins a waiting group is not delayed by the group's later retries. */
-const WAKE_EARLIER = "wake-earlier";
 
 /** The minimum of the first interval between requests for late failures, in milliseconds. Later intervals double. */
 const MIN_LATE_ASK_MS = 1_000;
@@ -48,8 +41,9 @@ export class RetryGroups {
   readonly #input: DispatchInput;
   readonly #key: RunKey;
   readonly #description: RunDescription;
-  readonly #activities: Pick<Activities, "listUndelivered">;
-  readonly #running = new Map<number, Promise<void>>();
+  readonly #listUndelivered: Activities["listUndelivered"];
+  /** The groups that are being retried. */
+  readonly #running = new Set<number>();
   /** The times at which waiting groups are to be retried, in milliseconds since 1970, by group. */
   readonly #due = new Map<number, number>();
   #shown = "";
@@ -62,41 +56,36 @@ export class RetryGroups {
     this.#input = input;
     this.#key = key;
     this.#description = description;
-    this.#activities = proxyActivities<Pick<Activities, "listUndelivered">>({
-      ...untilAnswered(input),
-      summary: "which deliveries are to be retried, and which workers are live",
-    });
+    const summary = "which deliveries are to be retried, and which workers are live";
+    const activities = proxyActivities<Activities>({ ...untilAnswered(input), summary });
+    this.#listUndelivered = activities.listUndelivered;
   }
 
   /** Lists failed deliveries and retries the groups that are not being retried already. */
   async ask(): Promise<UndeliveredList> {
     if (this.#error !== undefined) throw this.#error;
     this.#isUsedUp = false;
-    const undelivered = await this.#activities.listUndelivered(this.#key);
+    const undelivered = await this.#listUndelivered(this.#key);
     const showing = this.#showInSearch(undelivered);
     if (showing) await showing;
-    this.#description.addGroups(undelivered.groups);
-    this.#description.setHeldBack(undelivered.heldBack ?? []);
+    this.#description.addListed(undelivered);
     for (const group of undelivered.groups) {
       this.#wakeEarlier(group);
       if (this.#running.has(group.group)) continue;
-      const retries = this.#retry(group)
+      this.#running.add(group.group);
+      void this.#retry(group)
         .catch((error) => {
           this.#error = error;
         })
         .finally(() => this.#running.delete(group.group));
-      this.#running.set(group.group, retries);
     }
     return undelivered;
   }
 
-  /**
-   * Asks again if groups are being retried: what failed since the last request would otherwise wait for their end.
-   *
-   * @returns undefined if it is done: a run of an earlier release must not wait, because its history has no wait
-   */
-  askAfterPumps(): Promise<UndeliveredList> | undefined {
-    return this.#areRunning && patched(ASK_AFTER_PUMPS) ? this.ask() : undefined;
+  /** Asks again while groups are being retried: what failed since the last request would otherwise wait for their end. */
+  askAfterPumps(): Promise<UndeliveredList> {
+    deprecatePatch("ask-after-pumps");
+    return this.ask();
   }
 
   /** Called if deliveries may fail later than pumps have ended: a pump is lost, and its worker may be live. */
@@ -109,19 +98,16 @@ export class RetryGroups {
    * expected, asks for them at growing intervals.
    */
   async ended(): Promise<void> {
-    if (this.#isLateExpected && this.#areRunning && patched(ASK_AFTER_PUMPS)) {
-      let waitMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
-      while (this.#areRunning) {
-        const isEarly = await condition(() => !this.#areRunning || this.#mustAsk, waitMs);
-        if (!isEarly || this.#areRunning) await this.ask();
-        if (!isEarly) waitMs *= 2;
-      }
-    }
-    for (;;) {
+    const isOver = () => !this.areRunning || this.#mustAsk;
+    let lateMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
+    if (this.#isLateExpected && this.areRunning) deprecatePatch("ask-after-pumps");
+    while (this.areRunning) {
+      let isEarly = true;
+      if (this.#isLateExpected) isEarly = await condition(isOver, lateMs);
       // A cancelled run waits until the last responses are recorded.
-      await CancellationScope.nonCancellable(() => condition(() => !this.#areRunning || this.#mustAsk));
-      if (!this.#areRunning) break;
-      await this.ask();
+      else await CancellationScope.nonCancellable(() => condition(isOver));
+      if (!isEarly || this.areRunning) await this.ask();
+      if (!isEarly) lateMs *= 2;
     }
     if (this.#error !== undefined) throw this.#error;
   }
@@ -131,9 +117,16 @@ export class RetryGroups {
    * attempt, deliveries remain and the activity runs again.
    */
   async #retry({ group, summary, delayMs: firstDelayMs }: RetryGroup): Promise<void> {
-    const { retryDeliveries } = proxyActivities<Pick<Activities, "retryDeliveries">>(
-      retryOptions(this.#input, summary),
-    );
+    const { heartbeatTimeoutMs, retryTaskQueue, continueAsNewAfter } = this.#input;
+    const { retryDeliveries } = proxyActivities<Activities>({
+      taskQueue: retryTaskQueue,
+      summary,
+      startToCloseTimeout: "1 hour",
+      heartbeatTimeout: heartbeatTimeoutMs,
+      cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+      // Reported failures contain the delay of the next attempt. The interval applies if a worker was lost.
+      retry: { maximumAttempts: 3, initialInterval: "5 seconds", backoffCoefficient: 1 },
+    });
     let delayMs = firstDelayMs;
     for (let activities = 0; activities < ACTIVITIES_PER_ASK; activities += 1) {
       if (delayMs > 0) await this.#wait(group, delayMs, `before retrying ${summary}`);
@@ -142,14 +135,17 @@ export class RetryGroups {
         return;
       } catch (error) {
         if (isCancellation(error) || !(error instanceof ActivityFailure)) throw error;
-        const { cause } = error;
-        if (cause instanceof ApplicationFailure && cause.type === DELIVERIES_FAILED) return;
-        delayMs = remainingDelay(cause) ?? LOST_RETRY_DELAY_MS;
+        const failure = error.cause instanceof ApplicationFailure ? error.cause : undefined;
+        if (failure?.type === DELIVERIES_FAILED) return;
+        // Only a pass that deliveries remain after names the delay. Others ended by a crash or another internal error.
+        const [remaining] = (failure?.details ?? []) as { delayMs?: number }[];
+        delayMs = remaining?.delayMs ?? LOST_RETRY_DELAY_MS;
       }
     }
     // In a long history, the run first continues as new, for which all groups must end.
-    const isShort = workflowInfo().historyLength < this.#input.continueAsNewAfter;
-    if (isShort && patched(ASK_AFTER_ACTIVITIES)) this.#isUsedUp = true;
+    if (workflowInfo().historyLength >= continueAsNewAfter) return;
+    deprecatePatch("ask-after-activities");
+    this.#isUsedUp = true;
   }
 
   /** Waits before a group is retried; shorter if it is woken. */
@@ -174,7 +170,9 @@ export class RetryGroups {
   #wakeEarlier({ group, delayMs }: RetryGroup): void {
     const due = Date.now() + delayMs;
     const isEarlier = (this.#due.get(group) ?? 0) - due >= MIN_EARLIER_MS;
-    if (isEarlier && patched(WAKE_EARLIER)) this.#due.set(group, due);
+    if (!isEarlier) return;
+    deprecatePatch("wake-earlier");
+    this.#due.set(group, due);
   }
 
   /** Whether a group waits to be listed again. */
@@ -182,7 +180,8 @@ export class RetryGroups {
     return this.#isUsedUp && this.#error === undefined;
   }
 
-  get #areRunning(): boolean {
+  /** Whether groups are being retried. */
+  get areRunning(): boolean {
     return this.#running.size > 0;
   }
 
@@ -190,16 +189,9 @@ export class RetryGroups {
     const shown = JSON.stringify([webhookIds, hosts]);
     if (webhookIds.length === 0 || shown === this.#shown) return undefined;
     this.#shown = shown;
-    return showInSearch(this.#input, "failing", [
+    return showInSearch("failing", [
       { key: FAILING_WEBHOOK_IDS, value: webhookIds },
       { key: FAILING_HOSTS, value: hosts },
     ]);
   }
-}
-
-/** The delay that a pass requested; undefined if it ended by a crash or another internal error. */
-function remainingDelay(cause: Error | undefined): number | undefined {
-  if (!(cause instanceof ApplicationFailure) || cause.type !== UNDELIVERED) return undefined;
-  const [details] = (cause.details ?? []) as { delayMs?: number }[];
-  return details?.delayMs;
 }

@@ -1,8 +1,8 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
-import { patched, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
+import { deprecatePatch, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
 import type { AttemptCounts } from "../activities.ts";
 import { countsInWords } from "../counts-in-words.ts";
-import type { DispatchInput, RetryGroup, RunClosing } from "../dispatch-input.ts";
+import type { RunClosing, UndeliveredList } from "../dispatch-input.ts";
 import { showInSearch } from "./run-search.ts";
 
 const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
@@ -15,44 +15,32 @@ const MAX_NAMED = { memo: 10, details: 50 };
  * memo and a search attribute of busy runs, after the first attempts if there are retries, and at the end.
  */
 export class RunDescription {
-  readonly #input: DispatchInput;
-  readonly #first: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  readonly #first = { sent: 0, delivered: 0, failed: 0 };
   /** The summaries of all retry groups of the run, by number. */
   readonly #groups = new Map<number, string>();
 
   #hasRecordedFirst = false;
   #heldBack: readonly string[] = [];
 
-  constructor(input: DispatchInput) {
-    this.#input = input;
-  }
-
   /** Adds the first attempts of a pump. */
-  addPump({ sent, delivered, retrying, failed }: AttemptCounts): void {
+  addPump({ sent, delivered, failed }: AttemptCounts): void {
     this.#first.sent += sent;
     this.#first.delivered += delivered;
-    this.#first.retrying += retrying;
     this.#first.failed += failed;
-    this.#showDetails();
+    this.#showRunning();
   }
 
-  /** Adds the groups that are to be retried. */
-  addGroups(groups: readonly RetryGroup[]): void {
+  /** Adds the groups that are to be retried, and replaces the webhooks that their circuit breakers hold back. */
+  addListed({ groups, heldBack = [] }: UndeliveredList): void {
     for (const { group, summary } of groups) this.#groups.set(group, summary);
-    if (groups.length > 0) this.#showDetails();
-  }
-
-  /** Replaces the webhooks that their circuit breakers hold back, a line each. */
-  setHeldBack(lines: readonly string[]): void {
-    const shown = this.#heldBack;
-    this.#heldBack = lines;
-    if (lines.length > 0 || shown.length > 0) this.#showDetails();
+    this.#heldBack = heldBack;
+    this.#showRunning();
   }
 
   /**
    * Called when first attempts are completed and retries may remain; records them once, if there are retries.
    *
-   * @returns undefined if it is done: a run of an earlier release must not wait
+   * @returns undefined if there is nothing to wait for: each wait may change the order of a run's steps
    */
   firstAttemptsEnded(): Promise<void> | undefined {
     if (this.#hasRecordedFirst || this.#first.sent === 0 || this.#groups.size === 0) return undefined;
@@ -60,32 +48,25 @@ export class RunDescription {
     return this.#record(countsInWords(this.#first), this.#first.sent);
   }
 
-  /** Called when the run is closed. Returns undefined if it is done. */
-  closed({ report }: RunClosing): Promise<void> | undefined {
-    setCurrentDetails(this.#markdown(`**Ended.** ${report.summary}`));
-    return report.sent > 0 ? this.#record(report.summary, report.sent) : undefined;
+  /** Called when the run is closed. */
+  async closed({ report }: RunClosing): Promise<void> {
+    this.#show(`**Ended.** ${report.summary}`);
+    if (report.sent > 0) await this.#record(report.summary, report.sent);
   }
 
-  #showDetails(): void {
-    const first =
-      this.#first.sent > 0 ? `**First attempts.** ${countsInWords(this.#first)}` : "**Retries only.**";
-    setCurrentDetails(this.#markdown(first));
+  #showRunning(): void {
+    const { sent } = this.#first;
+    this.#show(sent > 0 ? `**First attempts.** ${countsInWords(this.#first)}` : "**Running.**");
   }
 
-  #markdown(start: string): string {
-    const parts = [start];
-    if (this.#groups.size > 0) {
-      const named = this.#named(MAX_NAMED.details);
-      parts.push(
-        "",
-        "**Failing webhooks**, with their retries when they were last listed:",
-        "",
-        ...listed(named),
-      );
-    }
-    if (this.#heldBack.length > 0)
-      parts.push("", "**Circuit breakers**, as last listed:", "", ...listed(this.#heldBack));
-    return parts.join("\n");
+  #show(state: string): void {
+    const failing = this.#named(MAX_NAMED.details);
+    const parts = [
+      state,
+      ...section("**Failing webhooks**, with their retries when they were last listed:", failing),
+      ...section("**Circuit breakers**, as last listed:", this.#heldBack),
+    ];
+    setCurrentDetails(parts.join("\n\n"));
   }
 
   #named(most: number): string[] {
@@ -93,13 +74,15 @@ export class RunDescription {
     return all.length <= most ? all : [...all.slice(0, most), `and ${all.length - most} more`];
   }
 
-  #record(outcome: string, attempts: number): Promise<void> | undefined {
-    if (!patched("describe-run")) return undefined;
+  #record(outcome: string, attempts: number): Promise<void> {
+    deprecatePatch("describe-run");
     // Temporal stores no empty list.
     const failingWebhooks = this.#named(MAX_NAMED.memo);
     upsertMemo({ outcome, ...(failingWebhooks.length > 0 ? { failingWebhooks } : {}) });
-    return showInSearch(this.#input, "attempts", [{ key: DELIVERY_ATTEMPTS, value: attempts }]);
+    return showInSearch("attempts", [{ key: DELIVERY_ATTEMPTS, value: attempts }]);
   }
 }
 
-const listed = (lines: readonly string[]) => lines.map((line) => `- ${line}`);
+/** A list under a title; nothing without lines. */
+const section = (title: string, lines: readonly string[]) =>
+  lines.length > 0 ? [title, lines.map((line) => `- ${line}`).join("\n")] : [];

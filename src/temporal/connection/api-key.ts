@@ -2,11 +2,6 @@ import type { Logger } from "pino";
 import { watchFiles } from "../../process/watched-files.ts";
 import type { TemporalTarget } from "./target.ts";
 
-/** A connection whose API key can be replaced: of the client or of the workers. */
-interface Keyed {
-  setApiKey(key: string): Promise<void> | void;
-}
-
 /**
  * Replaces the API key of connections whenever the file of TEMPORAL_API_KEY_FILE changes. The calls that follow carry the
  * new key; open ones are not interrupted.
@@ -15,7 +10,7 @@ interface Keyed {
  */
 export function followApiKey(
   { apiKeyFile, connectionOptions }: TemporalTarget,
-  connections: readonly Keyed[],
+  connections: readonly { setApiKey(key: string): Promise<void> | void }[],
   log: Logger,
 ): () => void {
   if (apiKeyFile === undefined) return () => {};

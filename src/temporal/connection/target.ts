@@ -43,8 +43,18 @@ export function temporalTarget(
       throw new ConfigError(`TEMPORAL_API_KEY and ${API_KEY_FILE} are both set; set one of them`);
     given.TEMPORAL_API_KEY = readSecret(API_KEY_FILE, apiKeyFile);
   }
-  const config = loadConfig(given);
-  return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
+  try {
+    const config = loadClientConnectConfig({ overrideEnvVars: given });
+    return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
+  } catch (error) {
+    const file = given.TEMPORAL_CONFIG_FILE ?? "temporal.toml in the configuration folder of the user";
+    // The SDK expects at least one profile. Further lines of its messages quote the file, which may hold an API key.
+    const reason =
+      error instanceof TypeError ? "it has no profile" : (error as Error).message.split("\n", 1)[0];
+    throw new ConfigError(
+      `Temporal's configuration (${file}) cannot be used: ${reason}; correct or remove the file, or change TEMPORAL_PROFILE`,
+    );
+  }
 }
 
 /**
@@ -57,21 +67,6 @@ export function withCurrentApiKey(target: TemporalTarget): TemporalTarget {
   if (apiKeyFile === undefined) return target;
   const apiKey = readSecret(API_KEY_FILE, apiKeyFile);
   return { ...target, connectionOptions: { ...connectionOptions, apiKey } };
-}
-
-/** @throws ConfigError if the configuration file or the profile cannot be used */
-function loadConfig(environment: Record<string, string>): ReturnType<typeof loadClientConnectConfig> {
-  try {
-    return loadClientConnectConfig({ overrideEnvVars: environment });
-  } catch (error) {
-    const file = environment.TEMPORAL_CONFIG_FILE ?? "temporal.toml in the configuration folder of the user";
-    // The SDK expects at least one profile. Further lines of its messages quote the file, which may hold an API key.
-    const reason =
-      error instanceof TypeError ? "it has no profile" : (error as Error).message.split("\n", 1)[0];
-    throw new ConfigError(
-      `Temporal's configuration (${file}) cannot be used: ${reason}; correct or remove the file, or change TEMPORAL_PROFILE`,
-    );
-  }
 }
 
 /**

@@ -18,21 +18,15 @@ const SETTLED_MS = 10_000;
 
 /** Creates the activities of replays. @param retentionDays older deliveries are skipped */
 export function createReplayActivities(
-  { db, log, stopping, maxPending }: Pick<DeliveryEngine, "db" | "log" | "stopping" | "maxPending">,
+  { db, log, stopping, maxPending }: DeliveryEngine,
   { retentionDays }: { retentionDays: number },
   alive: KeepAlive,
 ): Pick<Activities, "replay" | "pauseReplay"> {
   const concurrent = pLimit(CONCURRENT_STEPS);
   const limits = { retentionDays, settledMs: SETTLED_MS, maxPending };
 
-  /**
-   * Does what can be done now. Returns the number of deliveries queued, and the pause before more can be done, in
-   * milliseconds.
-   */
-  async function work(
-    replay: RunningReplay,
-    signal: AbortSignal,
-  ): Promise<{ queued: number; pauseMs: number }> {
+  /** Does what can be done now. Returns the pause before more can be done, in milliseconds. */
+  async function work(replay: RunningReplay, signal: AbortSignal): Promise<number> {
     if (replay.listedTo !== null) await untilAnswered(() => listWebhooksOf(db, replay), { signal });
     const { ready, more } = await untilAnswered(() => findReady(db, replay.id), { signal });
     const timedStep = async (webhookId: bigint) => {
@@ -44,9 +38,8 @@ export function createReplayActivities(
       untilAnswered(() => timedStep(webhookId), { signal }),
     );
     const moved = steps.filter((step) => step !== undefined);
-    const queued = moved.reduce((sum, step) => sum + step.queued, 0);
-    if (queued > 0) await untilAnswered(() => announceQueued(db), { signal });
-    return { queued, pauseMs: pauseAfterRound(moved, more || replay.listedTo !== null) };
+    if (moved.some(({ queued }) => queued > 0)) await untilAnswered(() => announceQueued(db), { signal });
+    return pauseAfterRound(moved, more || replay.listedTo !== null);
   }
 
   /** The state and counts of a replay. */
@@ -58,6 +51,19 @@ export function createReplayActivities(
     return `${state}: ${queued} deliveries queued, ${skipped} skipped${examined}`;
   }
 
+  /** Works until the replay ends, is paused or cancelled, or the time of the activity is over. Returns whether there is more to do. */
+  async function workOn(replayId: string, signal: AbortSignal): Promise<boolean> {
+    const until = Date.now() + ACTIVITY_MS;
+    for (;;) {
+      const replay = await untilAnswered(() => keepReplay(db, replayId), { signal });
+      if (!replay) return false;
+      const pauseMs = await work(replay, signal);
+      if (await untilAnswered(() => endReplay(db, replayId), { signal })) return false;
+      if (Date.now() > until) return true;
+      await wait(pauseMs, undefined, { signal });
+    }
+  }
+
   return {
     pauseReplay: ({ replayId }) =>
       alive.heartbeats(async () => {
@@ -66,27 +72,13 @@ export function createReplayActivities(
       }),
 
     replay: ({ replayId }) =>
-      alive.heartbeats(async (tell) => {
-        const cancelled = Context.current().cancellationSignal;
-        const signal = AbortSignal.any([stopping, cancelled]);
-        const counts = { queued: 0 };
-        tell(counts);
-        const until = Date.now() + ACTIVITY_MS;
+      alive.heartbeats(async () => {
+        const signal = AbortSignal.any([stopping, Context.current().cancellationSignal]);
         try {
-          for (;;) {
-            signal.throwIfAborted();
-            const replay = await untilAnswered(() => keepReplay(db, replayId), { signal });
-            if (!replay) return { more: false, summary: await inWords(replayId, signal) };
-            const { queued, pauseMs } = await work(replay, signal);
-            counts.queued += queued;
-            if (await untilAnswered(() => endReplay(db, replayId), { signal })) {
-              const outcome = await inWords(replayId, signal);
-              log.info({ replayId, outcome }, "replay completed");
-              return { more: false, summary: outcome };
-            }
-            if (Date.now() > until) return { more: true, summary: await inWords(replayId, signal) };
-            if (pauseMs > 0) await wait(pauseMs, undefined, { signal });
-          }
+          const more = await workOn(replayId, signal);
+          const summary = await inWords(replayId, signal);
+          if (!more) log.info({ replayId, outcome: summary }, "the work on a replay ended");
+          return { more, summary };
         } catch (error) {
           if (!signal.aborted) throw error;
           if (!stopping.aborted) throw new CancelledFailure("cancelled");

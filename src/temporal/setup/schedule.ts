@@ -4,7 +4,7 @@ import {
   type ScheduleOptions,
   ScheduleOverlapPolicy,
 } from "@temporalio/client";
-import type { DispatchInput, Searchable } from "../../../workflows/dispatch-input.ts";
+import type { DispatchInput } from "../../../workflows/dispatch-input.ts";
 import type { DispatchConfig } from "../../config/config.ts";
 import type { TemporalNames } from "../connection/names.ts";
 
@@ -17,46 +17,36 @@ const OVERLAP_MS = 15_000;
 const MIN_CATCH_UP_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
-/** The input of each scheduled run. */
-export function dispatchInput(
-  config: DispatchConfig,
-  names: TemporalNames,
-  searchable: Searchable,
-): DispatchInput {
-  return {
-    pumpMs: config.intervalMs + OVERLAP_MS,
-    lingers: config.onPublish,
-    heartbeatTimeoutMs: config.heartbeatTimeoutMs,
-    retryInitialDelayMs: config.retryInitialDelayMs,
-    retryTaskQueue: names.retryTaskQueue,
-    searchAttributes: searchable.failing,
-    attemptsSearchable: searchable.attempts,
-    continueAsNewAfter: 4_000,
-  };
-}
+/** The maximum duration of a run's pumps, in milliseconds. */
+export const pumpMsOf = ({ intervalMs }: DispatchConfig) => intervalMs + OVERLAP_MS;
 
-/** Creates or updates the schedule of the dispatch. */
-export function ensureDispatchSchedule(
+/** Creates or updates the schedules of the dispatch and, once an hour, of the retention. */
+export async function ensureSchedules(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
-  searchable: Searchable,
 ): Promise<void> {
-  return ensureSchedule(client, names.scheduleId, {
-    spec: { intervals: [{ every: config.intervalMs }] },
-    action: {
-      type: "startWorkflow",
-      workflowType: "dispatchPendingDeliveries",
-      workflowId: names.scheduleId,
-      taskQueue: names.dispatchTaskQueue,
-      args: [dispatchInput(config, names, searchable)],
-    },
-    policies: {
-      // Claims are exclusive, so a run that still retries does not delay the next one.
-      overlap: ScheduleOverlapPolicy.ALLOW_ALL,
-      // The next run makes up for a missed one. Temporal's default would replay runs of a year.
-      catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
-    },
+  const { intervalMs, heartbeatTimeoutMs } = config;
+  const dispatch: DispatchInput = {
+    pumpMs: pumpMsOf(config),
+    lingers: config.onPublish,
+    heartbeatTimeoutMs,
+    retryInitialDelayMs: config.retryInitialDelayMs,
+    retryTaskQueue: names.retryTaskQueue,
+    continueAsNewAfter: 4_000,
+  };
+  await ensureSchedule(client, names.scheduleId, names.dispatchTaskQueue, {
+    workflowType: "dispatchPendingDeliveries",
+    input: dispatch,
+    everyMs: intervalMs,
+    // Claims are exclusive, so a run that still retries does not delay the next one.
+    overlap: ScheduleOverlapPolicy.ALLOW_ALL,
+  });
+  await ensureSchedule(client, names.retentionScheduleId, names.dispatchTaskQueue, {
+    workflowType: "deleteExpired",
+    input: { heartbeatTimeoutMs },
+    everyMs: HOUR_MS,
+    overlap: ScheduleOverlapPolicy.SKIP,
   });
 }
 
@@ -68,32 +58,23 @@ export async function triggerDispatch(client: Client, names: TemporalNames): Pro
   return !state.paused;
 }
 
-/** Creates or updates the hourly schedule of the retention. */
-export function ensureRetentionSchedule(
-  client: Client,
-  names: TemporalNames,
-  { heartbeatTimeoutMs }: DispatchConfig,
-): Promise<void> {
-  return ensureSchedule(client, names.retentionScheduleId, {
-    spec: { intervals: [{ every: HOUR_MS }] },
-    action: {
-      type: "startWorkflow",
-      workflowType: "deleteExpired",
-      workflowId: names.retentionScheduleId,
-      taskQueue: names.dispatchTaskQueue,
-      args: [{ heartbeatTimeoutMs }],
-    },
-    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: HOUR_MS },
-  });
-}
-
-type Definition = Pick<ScheduleOptions, "spec" | "action" | "policies">;
-
 /**
- * Creates the schedule, or updates the existing one without changing its state: a schedule paused by an operator
+ * Creates the schedule of a workflow, or updates the existing one without changing its state: a schedule paused by an operator
  * stays paused.
  */
-async function ensureSchedule(client: Client, scheduleId: string, definition: Definition): Promise<void> {
+async function ensureSchedule(
+  client: Client,
+  scheduleId: string,
+  taskQueue: string,
+  work: { workflowType: string; input: object; everyMs: number; overlap: ScheduleOverlapPolicy },
+): Promise<void> {
+  const { workflowType, input, everyMs, overlap } = work;
+  const definition: Omit<ScheduleOptions, "scheduleId"> = {
+    spec: { intervals: [{ every: everyMs }] },
+    action: { type: "startWorkflow", workflowType, workflowId: scheduleId, taskQueue, args: [input] },
+    // The next run makes up for a missed one. Temporal's default would replay runs of a year.
+    policies: { overlap, catchupWindow: Math.max(everyMs, MIN_CATCH_UP_MS) },
+  };
   try {
     await client.schedule.create({ scheduleId, ...definition });
   } catch (error) {

@@ -14,21 +14,19 @@ export const SEARCH_ATTRIBUTES = {
 } as const;
 
 type Name = keyof typeof SEARCH_ATTRIBUTES;
+const NAMES = Object.keys(SEARCH_ATTRIBUTES) as Name[];
 
 const TYPES = {
   KeywordList: proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
   Int: proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_INT,
 };
 
-/** The suffix of the addresses of Temporal Cloud. */
-const CLOUD = ".tmprl.cloud";
+/** The addresses of Temporal Cloud, with or without a port. */
+const CLOUD_ADDRESS = /\.tmprl\.cloud(:\d+)?$/;
 
 /** Reads which search attributes are registered. */
-export async function readSearchable(client: Client, namespace: string): Promise<Searchable> {
-  return searchableWithout(await missingOf(client, namespace));
-}
-
-function searchableWithout(missing: readonly Name[]): Searchable {
+export async function readSearchable(client: Client): Promise<Searchable> {
+  const missing = await missingOf(client, client.options.namespace);
   return {
     failing: !missing.includes("FailingWebhookIds") && !missing.includes("FailingHosts"),
     attempts: !missing.includes("DeliveryAttempts"),
@@ -37,7 +35,7 @@ function searchableWithout(missing: readonly Name[]): Searchable {
 
 async function missingOf(client: Client, namespace: string): Promise<Name[]> {
   const { customAttributes } = await client.connection.operatorService.listSearchAttributes({ namespace });
-  return (Object.keys(SEARCH_ATTRIBUTES) as Name[]).filter((name) => !(name in (customAttributes ?? {})));
+  return NAMES.filter((name) => !(name in (customAttributes ?? {})));
 }
 
 /**
@@ -45,49 +43,41 @@ async function missingOf(client: Client, namespace: string): Promise<Name[]> {
  * logs the command for an administrator to run, and works without those that are missing.
  *
  * @param address Temporal's `host:port`, which tells whether it is Temporal Cloud
- * @returns which are registered; false for all if this client may not list them
  */
 export async function ensureSearchAttributes(
   client: Client,
   namespace: string,
   log: Logger,
   address = "",
-): Promise<Searchable> {
-  let missing = Object.keys(SEARCH_ATTRIBUTES) as Name[];
+): Promise<void> {
+  let missing = NAMES;
   try {
     missing = await missingOf(client, namespace);
-    if (missing.length > 0) {
-      await client.connection.operatorService.addSearchAttributes({
-        namespace,
-        searchAttributes: Object.fromEntries(missing.map((name) => [name, TYPES[SEARCH_ATTRIBUTES[name]]])),
-      });
-    }
-    missing = [];
+    if (missing.length === 0) return;
+    const searchAttributes = Object.fromEntries(
+      missing.map((name) => [name, TYPES[SEARCH_ATTRIBUTES[name]]]),
+    );
+    await client.connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
   } catch (error) {
     const reason = String((error as Error).message);
     // Another process may have registered them first.
-    if (/already exist/i.test(reason)) missing = [];
-    else {
-      log.warn(
-        { reason },
-        `registering search attributes failed; to search runs by failing webhook, host or attempts, run: ${commandFor(address, namespace, missing)}`,
-      );
-    }
+    if (/already exist/i.test(reason)) return;
+    log.warn(
+      { reason },
+      `registering search attributes failed; to search runs by failing webhook, host or attempts, run: ${commandFor(address, namespace, missing)}`,
+    );
   }
-  return searchableWithout(missing);
 }
 
 /** The command with which an administrator registers search attributes. Runs use them from then on. */
 function commandFor(address: string, namespace: string, names: readonly Name[]): string {
-  const [host = ""] = address.split(":");
-  const [command, of] = host.endsWith(CLOUD)
-    ? [
-        `tcld namespace search-attributes add --namespace ${namespace}`,
-        (name: Name) => `--search-attribute ${name}=${SEARCH_ATTRIBUTES[name]}`,
-      ]
-    : [
-        `temporal operator search-attribute create --namespace ${namespace}`,
-        (name: Name) => `--name ${name} --type ${SEARCH_ATTRIBUTES[name]}`,
-      ];
-  return [command, ...names.map(of)].join(" ");
+  const isCloud = CLOUD_ADDRESS.test(address);
+  const command = isCloud
+    ? "tcld namespace search-attributes add"
+    : "temporal operator search-attribute create";
+  const attributes = names.map((name) => {
+    const type = SEARCH_ATTRIBUTES[name];
+    return isCloud ? `--search-attribute ${name}=${type}` : `--name ${name} --type ${type}`;
+  });
+  return [command, `--namespace ${namespace}`, ...attributes].join(" ");
 }
