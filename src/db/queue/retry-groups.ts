@@ -114,82 +114,98 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
 }
 
 /**
- * The webhooks with open deliveries in the run, and the group of each. Groups are assigned once and stored, so
+ * The webhooks with open deliveries in the run, in the order of their groups. Groups are assigned once and stored, so
  * repeated calls return the same.
  */
 export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
   const failing = await listFailing(db, runId);
   const fresh = failing.filter(({ group }) => group === null);
-  let chosen: ReadonlyMap<Listed, number> = new Map();
-  if (fresh.length > 0) {
-    chosen = chooseGroups(fresh, await listTaken(db, runId), await countRuns(db, runId));
-    const inserted = await count(
-      db,
-      `insert into run_groups (run_id, webhook_id, group_number)
-        select :runId::int, webhook_id, group_number
-        from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
-        on conflict do nothing`,
-      {
-        runId,
-        webhookIds: plainArray([...chosen.keys()].map(({ webhookId }) => webhookId)),
-        groups: plainArray([...chosen.values()]),
-      },
-    );
-    // Another process has assigned some.
-    if (inserted < fresh.length) return assignGroups(db, runId);
-  }
-  const assigned = failing
-    .map(
-      (webhook): FailingWebhook => ({ ...webhook, group: webhook.group ?? (chosen.get(webhook) as number) }),
-    )
-    .sort((one, other) => one.group - other.group);
-  await addLastErrors(db, runId, assigned);
-  return assigned;
+  if (fresh.length === 0) return failing as FailingWebhook[];
+  const { taken, runs } = await listTaken(db, runId);
+  const chosen = chooseGroups(fresh, taken, runs);
+  await count(
+    db,
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select :runId::int, webhook_id, group_number
+      from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
+      on conflict do nothing`,
+    {
+      runId,
+      webhookIds: plainArray([...chosen.keys()].map(({ webhookId }) => webhookId)),
+      groups: plainArray([...chosen.values()]),
+    },
+  );
+  // Another process may have assigned some.
+  return assignGroups(db, runId);
 }
 
 type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
 
+/** The webhooks with open deliveries in the run, and the last error of the one with most of each group. */
 async function listFailing(db: Db, runId: number): Promise<Listed[]> {
-  const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
+  const found = await rows<
+    Omit<Listed, "host" | "lastError"> & {
+      targetUrl: string;
+      status: number | null;
+      error: string | null;
+    }
+  >(
     db,
-    `select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
-        ceil(greatest(0, extract(epoch from o.due - now()) * 1000))::float8 as "delayMs", w.paused is not null as "isProbe"
-      from (
-        select webhook_id, count(*)::int as open, min(${DUE}) as due
-        from retries t where run_id = :runId::int group by webhook_id
+    `select o.*, a.status, a.error from (
+        select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
+          ceil(greatest(0, extract(epoch from o.due - now()) * 1000))::float8 as "delayMs", w.paused is not null as "isProbe",
+          row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
+        from (
+          select webhook_id, count(*)::int as open, min(${DUE}) as due
+          from retries t where run_id = :runId::int group by webhook_id
+        ) o
+        left join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
+        join webhooks w on w.id = o.webhook_id and ${HAS_RETRIES} and w.deleted is null
       ) o
-      left join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
-      join webhooks w on w.id = o.webhook_id and ${HAS_RETRIES} and w.deleted is null
-      order by o.webhook_id`,
+      left join lateral (
+        select a.status, a.error from (
+            select t.id, t.attempts from retries t
+            where (t.run_id, t.webhook_id, t.due) >= (:runId::int, o."webhookId", '-infinity'::timestamptz)
+              and (t.run_id, t.webhook_id, t.due) <= (:runId::int, o."webhookId", 'infinity'::timestamptz)
+            order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
+          ) t
+          cross join lateral (
+            select a.status, a.error from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
+          ) a
+        where o.place = 1
+      ) a on true
+      order by o.group, o."webhookId"`,
     { runId },
   );
-  return found.map(({ targetUrl, ...webhook }) => ({ ...webhook, host: new URL(targetUrl).host }));
+  return found.map(({ webhookId, group, targetUrl, deliveries, delayMs, isProbe, ...failure }) => {
+    const lastError = failureInWords(failure);
+    const { host } = new URL(targetUrl);
+    return { webhookId, group, host, deliveries, delayMs, isProbe, ...(lastError ? { lastError } : {}) };
+  });
 }
 
-/** The host of a webhook of each group of the run that may get others. */
-async function listTaken(db: Db, runId: number): Promise<Map<number, string>> {
-  const taken = await rows<{ group: number; targetUrl: string }>(
+/**
+ * The host of a webhook of each group of the run that may get others, and the number of open runs with failing webhooks, this one
+ * included.
+ */
+async function listTaken(db: Db, runId: number): Promise<{ taken: Map<number, string>; runs: number }> {
+  const found = await rows<{ group: number; targetUrl: string | null; runs: number }>(
     db,
-    `select n as group, w.target_url as "targetUrl"
+    `select n as group, w.target_url as "targetUrl", (
+          select 1 + count(*)::int from runs r where r.closed is null and r.id <> :runId::int
+            and exists (select from run_groups g where g.run_id = r.id)
+        ) as runs
       from generate_series(1, :last::int) n
-        cross join lateral (
+        left join lateral (
           select g.webhook_id from run_groups g where g.run_id = :runId::int and g.group_number = n limit 1
-        ) g
-        join webhooks w on w.id = g.webhook_id`,
+        ) g on true
+        left join webhooks w on w.id = g.webhook_id`,
     { runId, last: OWN_GROUPS + HOST_GROUPS },
   );
-  return new Map(taken.map(({ group, targetUrl }) => [group, new URL(targetUrl).host]));
-}
-
-/** The number of open runs with failing webhooks, this one included. */
-async function countRuns(db: Db, runId: number): Promise<number> {
-  const open = await rows(
-    db,
-    `select from runs r where r.closed is null and r.id <> :runId::int
-      and exists (select from run_groups g where g.run_id = r.id)`,
-    { runId },
+  const taken = found.flatMap(({ group, targetUrl }): [number, string][] =>
+    targetUrl === null ? [] : [[group, new URL(targetUrl).host]],
   );
-  return open.length + 1;
+  return { taken: new Map(taken), runs: found[0]?.runs ?? 1 };
 }
 
 /**
@@ -210,52 +226,22 @@ export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries
     );
   const own = free(1, OWN_GROUPS);
   const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
-  const byHost = new Map<string, number>();
-  for (const [group, host] of taken) if (group > OWN_GROUPS) byHost.set(host, group);
+  const groupOf = new Map<string, number>();
+  for (const [group, host] of taken) if (group > OWN_GROUPS) groupOf.set(host, group);
   const sorted = fresh.toSorted((one, other) => other.deliveries - one.deliveries);
-  const chosen = new Map(sorted.slice(0, own.length).map((webhook, n) => [webhook, own[n] as number]));
-  const hosts = [...Map.groupBy(sorted.slice(own.length), ({ host }) => host)]
-    .map(([host, webhooks]) => ({ host, webhooks, deliveries: sumOf(webhooks) }))
-    .sort((one, other) => other.deliveries - one.deliveries);
-  for (const { host, webhooks } of hosts) {
-    const group = byHost.get(host) ?? shared.shift() ?? REST;
-    for (const webhook of webhooks) chosen.set(webhook, group);
-  }
-  return chosen;
+  const others = sorted.splice(own.length);
+  const hosts = [...Map.groupBy(others, ({ host }) => host)].toSorted(
+    ([, one], [, other]) => sumOf(other) - sumOf(one),
+  );
+  for (const [host] of hosts) if (!groupOf.has(host)) groupOf.set(host, shared.shift() ?? REST);
+  return new Map([
+    ...sorted.map((webhook, n): [T, number] => [webhook, own[n] as number]),
+    ...others.map((webhook): [T, number] => [webhook, groupOf.get(webhook.host) as number]),
+  ]);
 }
 
 const sumOf = (webhooks: readonly { deliveries: number }[]) =>
   webhooks.reduce((sum, { deliveries }) => sum + deliveries, 0);
-
-/** Sets the last error of the webhook with the most deliveries of each group. */
-async function addLastErrors(db: Db, runId: number, failing: readonly FailingWebhook[]): Promise<void> {
-  const largest = new Map<number, FailingWebhook>();
-  for (const webhook of failing)
-    if (webhook.deliveries > (largest.get(webhook.group)?.deliveries ?? 0))
-      largest.set(webhook.group, webhook);
-  if (largest.size === 0) return;
-  const found = await rows<{ group: number; status: number | null; error: string | null }>(
-    db,
-    `select q.group_number as group, a.status, a.error
-      from unnest(:groups::int[], :webhookIds::bigint[]) q(group_number, webhook_id)
-        cross join lateral (
-          select t.id, t.attempts from retries t
-          where (t.run_id, t.webhook_id, t.due) >= (:runId::int, q.webhook_id, '-infinity'::timestamptz)
-            and (t.run_id, t.webhook_id, t.due) <= (:runId::int, q.webhook_id, 'infinity'::timestamptz)
-          order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
-        ) t
-        cross join lateral (
-          select a.status, a.error from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
-        ) a`,
-    {
-      runId,
-      groups: plainArray([...largest.keys()]),
-      webhookIds: plainArray([...largest.values()].map(({ webhookId }) => webhookId)),
-    },
-  );
-  for (const { group, ...failure } of found)
-    (largest.get(group) as FailingWebhook).lastError = failureInWords(failure);
-}
 
 /** A retry group of a run. */
 export interface GroupKey {
