@@ -6,7 +6,7 @@ import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.t
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../db/queue/retry-groups.ts";
-import { abandonRun, closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
+import { closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { KeepAlive } from "./keep-alive.ts";
@@ -131,8 +131,7 @@ export function createActivities(
 
     closeRun({ abandon = false, ...key }) {
       return alive.onRun(key, async ({ id }) => {
-        const close = abandon ? abandonRun : closeRun;
-        const { open: left, ...totals } = await untilAnswered(() => close(db, id));
+        const { open: left, ...totals } = await untilAnswered(() => closeRun(db, id, abandon));
         if (abandon) expectMore();
         if (left === 0 && totals.sent > 0) {
           const { sent: attempts, delivered, failed, putBack } = totals;

@@ -37,12 +37,12 @@ export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<numb
 
 /** Whether a run has begun less than `ms` milliseconds ago. */
 export async function isYoungerThan(db: Db, runId: number, ms: number): Promise<boolean> {
-  const found = await rows(
+  const found = await count(
     db,
     "select from runs where id = :runId::int and started > now() - interval '1 millisecond' * :ms::float8",
     { runId, ms },
   );
-  return found.length > 0;
+  return found > 0;
 }
 
 /** The totals of a run's activities. */
@@ -92,57 +92,50 @@ export interface RunEnd extends RunTotals {
   putBack: number;
 }
 
-/** Closes a run without open retries. Otherwise the run continues. */
-export async function closeRun(db: Db, runId: number): Promise<RunEnd> {
-  const [run] = await rows<RunTotals & { open: number }>(
+/**
+ * Closes a run without open retries. Otherwise the run continues.
+ *
+ * @param abandon whether to close a run with open retries too, which other runs adopt
+ */
+export async function closeRun(db: Db, runId: number, abandon = false): Promise<RunEnd> {
+  const [end] = await rows<RunEnd>(
     db,
-    `update runs set closed = coalesce(closed,
-        case when not exists (select from retries where run_id = :runId::int) then now() end)
-      where id = :runId::int returning sent, delivered, failed,
-        case when closed is null then (select count(*)::int from retries where run_id = :runId::int) else 0 end as open`,
-    { runId },
+    `with put_back as (
+        update retries set run_id = null where run_id = :runId::int and :abandon::bool returning id
+      )
+      update runs set closed = coalesce(closed,
+          case when :abandon::bool or not exists (select from retries where run_id = :runId::int) then now() end)
+        where id = :runId::int returning sent, delivered, failed,
+          case when closed is null then (select count(*)::int from retries where run_id = :runId::int) else 0 end as open,
+          (select count(*)::int from put_back) as "putBack"`,
+    { runId, abandon },
   );
-  return { ...(run as RunTotals & { open: number }), putBack: 0 };
+  return end as RunEnd;
 }
 
-/** Closes a cancelled run. Other runs adopt its retries. */
-export async function abandonRun(db: Db, runId: number): Promise<RunEnd> {
-  return db.transaction(async (trx) => {
-    const [totals] = await rows<RunTotals>(
-      trx,
-      `update runs set closed = coalesce(closed, now()) where id = :runId::int returning sent, delivered, failed`,
-      { runId },
-    );
-    return { ...(totals as RunTotals), open: 0, putBack: await giveBack(trx, runId) };
-  });
-}
-
-/** Closes all runs with an expired lease, for example after a loss of Temporal's state. Returns their number. */
+/**
+ * Closes runs with an expired lease, for example after a loss of Temporal's state, at most 20. Other runs adopt their retries. Returns
+ * the number of runs.
+ */
 export async function closeExpiredRuns(db: Db): Promise<number> {
   const expired = await rows<{ id: number }>(
     db,
     "select id from runs where closed is null and lease_until < now() order by id limit 20",
   );
-  let ended = 0;
+  let closed = 0;
   for (const { id } of expired) {
-    await db.transaction(async (trx) => {
+    closed += await count(
+      db,
       // Another process may be closing it, or the run may have renewed its lease.
-      const closed = await rows(
-        trx,
-        `update runs set closed = now() where id = (
-          select id from runs where id = :id::int and closed is null and lease_until < now() for update skip locked)
-          returning id`,
-        { id },
-      );
-      if (closed.length === 0) return;
-      await giveBack(trx, id);
-      ended += 1;
-    });
+      `with expired as (
+          update runs set closed = now() where id = (
+            select id from runs where id = :id::int and closed is null and lease_until < now() for update skip locked
+          ) returning id
+        ),
+        put_back as (update retries set run_id = null where run_id = :id::int and exists (select from expired))
+        select from expired`,
+      { id },
+    );
   }
-  return ended;
-}
-
-/** Releases the retries of a closed run for adoption by other runs. */
-async function giveBack(db: Db, runId: number): Promise<number> {
-  return count(db, "update retries set run_id = null where run_id = :runId::int", { runId });
+  return closed;
 }
