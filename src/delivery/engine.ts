@@ -33,7 +33,7 @@ import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
 import { FailingShare } from "./limits/failing-share.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
-import { createMaintenance } from "./maintenance.ts";
+import { startMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
 import { fetchToken } from "./oauth2/token-request.ts";
 import { createOutboundProxy } from "./proxy/outbound-proxy.ts";
@@ -130,14 +130,6 @@ export function createDeliveryEngine(options: {
     renew: (id, leaseMs) => renewWorker(db, id, leaseMs),
     remove: (id) => removeWorker(db, id),
   });
-  const maintenance = createMaintenance(
-    db,
-    lease,
-    log,
-    instruments,
-    delivery.maxPendingPerWebhook,
-    dispatch.retentionDays,
-  );
   /** Statements in progress. */
   const noting = new Set<Promise<void>>();
   function isGone({ id, target }: ClaimedWebhook): void {
@@ -225,7 +217,14 @@ export function createDeliveryEngine(options: {
     sender,
     clock,
   });
-  maintenance.start();
+  const stopMaintenance = startMaintenance(
+    db,
+    lease,
+    log,
+    instruments,
+    delivery.maxPendingPerWebhook,
+    dispatch.retentionDays,
+  );
   watch.start();
   return {
     db,
@@ -252,7 +251,7 @@ export function createDeliveryEngine(options: {
       sender.close();
       await unsent.close();
       await Promise.all(noting);
-      await Promise.all([client.destroy(), maintenance.close(), watch.close(), lease.close()]);
+      await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
     },
   };
 }
