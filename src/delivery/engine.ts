@@ -24,7 +24,7 @@ import {
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { systemClock as clock } from "../process/clock.ts";
-import { UnsentClaims } from "./claims/unsent-claims.ts";
+import { createUnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { EventContents } from "./event-contents.ts";
@@ -143,15 +143,13 @@ export function createDeliveryEngine(options: {
   const watch = new WebhookWatch({
     clock,
     log,
-    openFeed: (on) => openChangeFeed(directUrl, on),
+    openFeed: (queued) => openChangeFeed(directUrl, queued),
     loadStopped: (held) => loadStopped(db, held),
-    listener: {
-      queued: () => pumps.wake(),
-      held: () => sender.held(),
-      stopped: (webhookIds) => sender.stop(webhookIds),
-    },
+    queued: () => pumps.wake(),
+    held: () => sender.held(),
+    stopped: (webhookIds) => sender.stop(webhookIds),
   });
-  const unsent = new UnsentClaims({
+  const unsent = createUnsentClaims({
     log,
     lease,
     release: (workerId, some) => release(db, workerId, some),
@@ -249,7 +247,7 @@ export function createDeliveryEngine(options: {
       resolver.close();
       outbound?.close();
       sender.close();
-      await unsent.close();
+      await unsent.ended();
       await Promise.all(noting);
       await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
     },

@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { plainArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
 import {
@@ -54,7 +55,7 @@ interface KnownWebhook {
   webhook: ClaimedWebhook;
 }
 
-/** The default maximum number of cached webhooks. The least recently loaded are evicted first. */
+/** The default maximum number of cached webhooks. */
 const MAX_CACHED_WEBHOOKS = 10_000;
 
 /**
@@ -62,21 +63,19 @@ const MAX_CACHED_WEBHOOKS = 10_000;
  * few change, so unchanged rows are not transferred again. Rows of webhooks are never deleted.
  */
 export class ClaimedWebhooks {
-  readonly #known = new Map<bigint, KnownWebhook>();
-  readonly #max: number;
+  readonly #known: LRUCache<bigint, KnownWebhook>;
 
   /** @param max the maximum number of cached webhooks */
   constructor(max = MAX_CACHED_WEBHOOKS) {
-    this.#max = max;
+    this.#known = new LRUCache({ max });
   }
 
   /** The webhooks in their current state. Returns the same object as the last call unless the row has changed. */
   async load(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
     if (ids.size === 0) return new Map();
-    const known = this.#known;
     const asked = [...ids];
     // Read before the query: concurrent loads may evict them meanwhile.
-    const cached = asked.map((id) => known.get(id));
+    const cached = asked.map((id) => this.#known.get(id));
     const changed = await rows<
       Omit<ClaimedWebhook, "target" | "secrets"> & SecretsRow & { targetUrl: string; version: string }
     >(
@@ -100,12 +99,7 @@ export class ClaimedWebhooks {
       const { id } = row;
       const webhook = { ...attributes, target: parseTarget(targetUrl), secrets: sealedSecretsOf(id, row) };
       found.set(id, webhook);
-      known.delete(id);
-      known.set(id, { version, webhook });
-    }
-    for (const id of known.keys()) {
-      if (known.size <= this.#max) break;
-      known.delete(id);
+      this.#known.set(id, { version, webhook });
     }
     return found;
   }

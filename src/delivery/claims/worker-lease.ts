@@ -62,37 +62,26 @@ export class WorkerLease {
     stop: AbortSignal,
   ): Promise<T> {
     let claimed: T | undefined;
+    const claim = async () => {
+      const id = this.#current ?? (await this.#add());
+      this.settle(id, -1);
+      try {
+        claimed = await work(id);
+        this.settle(id, -claimed.deliveries.length);
+      } catch (error) {
+        this.retire(id);
+        throw error;
+      } finally {
+        this.settle(id);
+      }
+    };
     try {
-      await untilAnswered(
-        async () => {
-          claimed = await this.#claim(work);
-        },
-        { signal: stop },
-      );
+      await untilAnswered(claim, { signal: stop });
     } catch (error) {
       // Deliveries claimed while stopping must still be returned.
       if (!claimed) throw error;
     }
     return claimed as T;
-  }
-
-  async #claim<T extends { deliveries: readonly ClaimedDelivery[] }>(
-    work: (workerId: number) => Promise<T>,
-  ): Promise<T> {
-    const id = this.#current ?? (await this.#add());
-    this.#claims.set(id, (this.#claims.get(id) ?? 0) + 1);
-    try {
-      const claimed = await work(id);
-      // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
-      const known = this.#claims.get(id);
-      if (known !== undefined) this.#claims.set(id, known + claimed.deliveries.length);
-      return claimed;
-    } catch (error) {
-      this.retire(id);
-      throw error;
-    } finally {
-      this.settle(id);
-    }
   }
 
   /**
@@ -103,9 +92,10 @@ export class WorkerLease {
     if (this.#current === id) this.#current = undefined;
   }
 
-  /** Records that claims were recorded, released or lost. */
+  /** Records that claims were recorded, released or lost; that they were made, if the number is negative. */
   settle(id: number, claims = 1): void {
     const known = this.#claims.get(id);
+    // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
     if (known === undefined) return;
     const left = known - claims;
     this.#claims.set(id, left);

@@ -1,7 +1,7 @@
 import pino from "pino";
 import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
-import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
+import { createUnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
 import { FailingShare } from "../../../src/delivery/limits/failing-share.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../../src/delivery/recorder.ts";
@@ -82,7 +82,7 @@ export class SimulatedWorker {
       retire: () => {},
       verify: () => {},
     };
-    const unsent = new UnsentClaims({
+    const unsent = createUnsentClaims({
       log,
       lease,
       endFiltered: async () => {},
