@@ -4,7 +4,7 @@ import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
 import { type GroupKey, HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
-import { isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
+import { distinctOf, isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -86,13 +86,12 @@ export async function claimPending(
     limit: number;
     after: bigint;
     excluded: readonly bigint[];
-    webhooks?: number;
     oldest?: ReadonlyMap<bigint, string>;
   },
   known = new ClaimedWebhooks(),
 ): Promise<PendingClaim> {
   const { limit, after, excluded, oldest } = options;
-  const webhooks = Math.min(limit, options.webhooks ?? MAX_WEBHOOKS_PER_CLAIM);
+  const webhooks = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
   const found = await rows<FoundRow & { next: bigint | null; workers: number; limited: boolean }>(
     db,
@@ -100,7 +99,7 @@ export async function claimPending(
     eligible as materialized (
       select s.webhook_id, w.first_id, w.last_id, w.rate_limit, w.endpoint_id from waiting s cross join lateral (
         -- Of a paused webhook, the test delivery alone.
-        select case when w.paused is null then s.first_id else w.test_delivery end as first_id,
+        select case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
           case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
         from (
           -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
@@ -144,16 +143,13 @@ export async function claimPending(
   return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limited, next, workers };
 }
 
-/** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */
-const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
-      (select webhook_id, '${NIL_ID}'::uuid, 1 from queue where webhook_id > ${unplanned(":after::bigint")} order by webhook_id limit 1)
-      union all
-      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1),
-        first_id, n + 1
-      from waiting where waiting.webhook_id is not null and n < ${unplanned(":webhooks::int")}
-    )`;
+/** SQL for the webhooks with rows in `queue`. */
+const WAITING_WEBHOOKS = distinctOf("waiting", "webhook_id", "queue", {
+  where: `webhook_id > ${unplanned(":after::bigint")}`,
+  most: unplanned(":webhooks::int"),
+});
 
-/** The same for webhooks that the caller knows. */
+/** SQL for the webhooks that the caller knows, and the first id to claim. */
 const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
 /** A claimed retry, with its group. */

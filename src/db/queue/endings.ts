@@ -2,7 +2,7 @@ import type { Bindings, Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
-import { isFree, ofWebhook } from "./workers.ts";
+import { distinctOf, isFree, ofWebhook } from "./workers.ts";
 
 /** The final state of a delivery that ends without an attempt. */
 interface Ending {
@@ -128,12 +128,7 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
  */
 export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
   const choose = () => `
-    with recursive waiting(webhook_id) as (
-      (select webhook_id from queue order by webhook_id limit 1)
-      union all
-      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1)
-      from waiting where waiting.webhook_id is not null
-    )
+    with recursive ${distinctOf("waiting", "webhook_id", "queue", {})}
     select t.ctid from waiting w
       cross join lateral (
         select id from queue q where ${ofWebhook("q", "w.webhook_id")} order by q.webhook_id, q.id offset :max::int limit 1

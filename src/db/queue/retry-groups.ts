@@ -1,6 +1,7 @@
 import { plainArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { distinctOf } from "./workers.ts";
 
 /**
  * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
@@ -65,26 +66,14 @@ const adoptable = (ofRun: string) => `
 export async function adoptRetries(db: Db, runId: number): Promise<number> {
   return count(
     db,
-    `with recursive known(run_id) as (
-        (select run_id from retries where run_id is not null order by run_id limit 1)
-        union all
-        select (select t.run_id from retries t where t.run_id > known.run_id order by t.run_id limit 1)
-        from known where known.run_id is not null
-      ),
+    `with recursive ${distinctOf("known", "run_id", "retries", { where: "run_id is not null" })},
       closed as (
         -- The account of a run may be deleted by now.
         select known.run_id from known left join runs r on r.id = known.run_id
         where known.run_id is not null and (r.id is null or r.closed is not null)
       ),
       -- One index probe per webhook, so that the many retries of paused webhooks are not visited.
-      lost(webhook_id) as (
-        (select webhook_id from retries where run_id is null order by run_id, webhook_id limit 1)
-        union all
-        select (
-          select t.webhook_id from retries t where t.run_id is null and t.webhook_id > lost.webhook_id
-          order by t.run_id, t.webhook_id limit 1
-        ) from lost where lost.webhook_id is not null
-      ),
+      ${distinctOf("lost", "webhook_id", "retries", { where: "run_id is null", order: "run_id, webhook_id" })},
       orphans as (
         select t.place from lost join webhooks w on w.id = lost.webhook_id and ${HAS_RETRIES} and w.deleted is null
           cross join lateral (
