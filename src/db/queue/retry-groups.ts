@@ -21,6 +21,8 @@ export const MAX_GROUPS = REST;
  * expired.
  */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
+/** SQL for the milliseconds until a time; 0 for one that has passed, and for null. */
+const untilDue = (due: string) => `ceil(greatest(0, extract(epoch from ${due} - now()) * 1000))::float8`;
 /**
  * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
  * circuit breaker. `probe_attempts` lets it through for one attempt only. With "or", the planner would take the condition for a rare
@@ -142,7 +144,7 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
     db,
     `select o.*, a.status, a.error from (
         select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
-          ceil(greatest(0, extract(epoch from o.due - now()) * 1000))::float8 as "delayMs", w.paused is not null as "isProbe",
+          ${untilDue("o.due")} as "delayMs", w.paused is not null as "isProbe",
           row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
         from (
           select webhook_id, count(*)::int as open, min(${DUE}) as due
@@ -249,20 +251,20 @@ export interface GroupStatus {
 }
 
 /** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. */
-export async function groupStatuses(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
-  const found = await rows<{ open: number; delay: number | null; paused: boolean }>(
+export function groupStatuses(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
+  return rows(
     db,
-    `select s.open, s.delay, exists (
+    `select s.*, exists (
         select from run_groups g cross join lateral (
           select w.paused, w.deleted from webhooks w where w.id = g.webhook_id offset 0
         ) w cross join lateral (
           select from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id limit 1
         ) t
         where g.run_id = q.run_id and g.group_number = q.group_number and (w.paused is not null or w.deleted is not null)
-      ) as paused
+      ) as "hasPaused"
       from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
       cross join lateral (
-        select count(*)::int as open, (extract(epoch from min(d.due) - now()) * 1000)::float8 as delay
+        select count(*)::int as open, ${untilDue("min(d.due)")} as "delayMs"
         from run_groups g cross join lateral (
           -- By its id alone: with the conditions, the planner may read the whole of a partial index.
           select w.paused, w.test_delivery, w.probe_attempts, w.deleted from webhooks w
@@ -276,9 +278,4 @@ export async function groupStatuses(db: Db, groups: readonly GroupKey[]): Promis
       ) s order by q.place`,
     { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );
-  return found.map(({ open, delay, paused }) => ({
-    open,
-    delayMs: Math.max(0, Math.ceil(delay ?? 0)),
-    hasPaused: paused,
-  }));
 }

@@ -15,22 +15,18 @@ export interface RunWish extends RunKey {
 
 /** The ids of runs, in the order of the wishes. Inserts missing rows. */
 export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<number[]> {
-  const opened = await rows<{ id: number; workflow_id: string; first_run_id: string }>(
+  const opened = await rows<RunKey & { id: number }>(
     db,
     `insert into runs (workflow_id, first_run_id, lease_until)
-      select workflow_id, first_run_id, now() + interval '1 millisecond' * max(lease_ms)
-        from unnest(:workflowIds::text[], :firstRunIds::text[], :leases::float8[]) as w(workflow_id, first_run_id, lease_ms)
+      select "workflowId", "firstRunId", now() + interval '1 millisecond' * max("leaseMs")
+        from json_to_recordset(:wishes::json) as w("workflowId" text, "firstRunId" text, "leaseMs" float8)
         group by 1, 2 order by 1, 2
       on conflict (workflow_id, first_run_id) do update set lease_until = greatest(runs.lease_until, excluded.lease_until)
-      returning id, workflow_id, first_run_id`,
-    {
-      workflowIds: wishes.map(({ workflowId }) => workflowId),
-      firstRunIds: wishes.map(({ firstRunId }) => firstRunId),
-      leases: wishes.map(({ leaseMs }) => leaseMs),
-    },
+      returning id, workflow_id as "workflowId", first_run_id as "firstRunId"`,
+    { wishes: JSON.stringify(wishes) },
   );
   return wishes.map(({ workflowId, firstRunId }) => {
-    const row = opened.find((run) => run.workflow_id === workflowId && run.first_run_id === firstRunId);
+    const row = opened.find((run) => run.workflowId === workflowId && run.firstRunId === firstRunId);
     return (row as { id: number }).id;
   });
 }
@@ -67,20 +63,14 @@ export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise
     `update runs r set lease_until = greatest(lease_until, now() + interval '1 millisecond' * n.lease_ms),
         sent = r.sent + n.sent, delivered = r.delivered + n.delivered, failed = r.failed + n.failed
       from (
-        select run_id, max(lease_ms) as lease_ms, sum(sent)::int as sent, sum(delivered)::int as delivered,
-          sum(failed)::int as failed
-        from unnest(:runIds::int[], :leases::float8[], :sent::int[], :delivered::int[], :failed::int[])
-          as n(run_id, lease_ms, sent, delivered, failed)
+        select "runId" as run_id, max("leaseMs") as lease_ms, coalesce(sum(sent), 0)::int as sent,
+          coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(failed), 0)::int as failed
+        from json_to_recordset(:renewals::json)
+          as n("runId" int, "leaseMs" float8, sent int, delivered int, failed int)
         group by 1
       ) n
       where r.id = n.run_id and closed is null`,
-    {
-      runIds: renewals.map(({ runId }) => runId),
-      leases: renewals.map(({ leaseMs }) => leaseMs),
-      sent: renewals.map(({ more }) => more?.sent ?? 0),
-      delivered: renewals.map(({ more }) => more?.delivered ?? 0),
-      failed: renewals.map(({ more }) => more?.failed ?? 0),
-    },
+    { renewals: JSON.stringify(renewals.map(({ more, ...lease }) => ({ ...lease, ...more }))) },
   );
 }
 
