@@ -18,8 +18,8 @@ import type { WorkerLease } from "./claims/worker-lease.ts";
 
 /** The pause between two rounds, in milliseconds. */
 const PAUSE_BETWEEN_ROUNDS_MS = 1_000;
-/** The number of rounds after which the warning about a snapshot is repeated. */
-const ROUNDS_PER_WARNING = 600;
+/** The interval between warnings about long snapshots, over all processes, in seconds. */
+const WARN_EVERY_S = 600;
 /** The maximum number of deliveries above a webhook's limit that one statement fails. */
 const MAX_FAILED_PER_STATEMENT = 1_000;
 
@@ -50,9 +50,6 @@ export function startMaintenance(
   longSnapshotS?: number,
 ): () => Promise<void> {
   const end = new AbortController();
-  let rounds = 0;
-  let warnedUntil = 0;
-
   /** Each job, and the number of rounds from one time to the next. */
   const jobs: readonly [everyRounds: number, job: () => Promise<unknown>][] = [
     [60, warnOfLongSnapshot],
@@ -75,9 +72,8 @@ export function startMaintenance(
 
   /** Dead rows of the queue cannot be vacuumed while a snapshot may see them, and each claim scans them. */
   async function warnOfLongSnapshot(): Promise<void> {
-    const snapshot = rounds >= warnedUntil && (await findLongSnapshot(db, longSnapshotS));
-    if (!snapshot) return;
-    warnedUntil = rounds + ROUNDS_PER_WARNING;
+    const snapshot = await findLongSnapshot(db, longSnapshotS);
+    if (!snapshot || !(await takeTurn(db, "long snapshot warned of", WARN_EVERY_S))) return;
     log.warn(
       { snapshot },
       "long-running transaction slows deliveries down; commit it, or end its session with: select pg_terminate_backend(pid)",
@@ -146,7 +142,7 @@ export function startMaintenance(
   }
 
   async function run(): Promise<void> {
-    for (; !end.signal.aborted; rounds += 1) {
+    for (let rounds = 0; !end.signal.aborted; rounds += 1) {
       try {
         for (const [everyRounds, job] of jobs) if (rounds % everyRounds === 0) await job();
       } catch (err) {

@@ -207,13 +207,13 @@ export async function claimDue(
     ),
     failing as materialized (
       -- Once, however many runs retry it: its rate limit holds for all of them.
-      select m.webhook_id, w.rate_limit, w.endpoint_id, m.run_ids, m.group_numbers from (
+      select m.*, w.* from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
         ) m
         cross join lateral (
           -- By its id alone, as in a claim of first attempts.
-          select w.paused, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
+          select w.paused, w.test_delivery, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
           where w.id = m.webhook_id offset 0
         ) w
       where w.deleted is null and ${HAS_RETRIES}
@@ -223,13 +223,11 @@ export async function claimDue(
       select c.* from (
         select *, least(most, greatest(1, :limit::int / greatest(1, (select count(*)::int from failing)))) as share
         from allowed order by random()
-      ) s cross join lateral (
-        select w.paused, w.test_delivery, w.probe_attempts from webhooks w where w.id = s.webhook_id offset 0
       ) w cross join lateral (
-        select t.*, r.group_number from unnest(s.run_ids, s.group_numbers) r(run_id, group_number) cross join lateral (
-          select t.ctid as place, t.id ${dueOf("r.run_id", "s.webhook_id")} and ${MAY_RETRY}
-          ${earliest("s.share")} for update skip locked
-        ) t limit s.share
+        select t.*, r.group_number from unnest(w.run_ids, w.group_numbers) r(run_id, group_number) cross join lateral (
+          select t.ctid as place, t.id ${dueOf("r.run_id", "w.webhook_id")} and ${MAY_RETRY}
+          ${earliest("w.share")} for update skip locked
+        ) t limit w.share
       ) c limit ${unplanned(":limit::int")}
     ), ${claimed("retries", "run_id")}, ${SPEND_ALLOWANCES}
     select c.*, v.limited from (

@@ -78,11 +78,7 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
       ${distinctOf("lost", "webhook_id", "retries", { where: "run_id is null", order: "run_id, webhook_id" })},
       orphans as (
         select t.place from lost join webhooks w on w.id = lost.webhook_id and ${HAS_RETRIES} and w.deleted is null
-          cross join lateral (
-            select t.ctid as place from retries t
-            where t.run_id is null and t.webhook_id = lost.webhook_id and ${MAY_RETRY} and t.due < now() + interval '1 minute'
-            limit :most::int for update of t skip locked
-          ) t
+          cross join lateral (${adoptable("t.run_id is null and t.webhook_id = lost.webhook_id")}) t
         limit :most::int
       ),
       left_over as (
@@ -112,8 +108,14 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
   const failing = await listFailing(db, runId);
   const fresh = failing.filter(({ group }) => group === null);
   if (fresh.length === 0) return failing as FailingWebhook[];
-  const { taken, runs } = await listTaken(db, runId);
-  const chosen = chooseGroups(fresh, taken, runs);
+  const hosts = failing.flatMap(({ group, host }) => (group === null ? [] : [[group, host] as const]));
+  const otherRuns = await count(
+    db,
+    `select from runs r where r.closed is null and r.id <> :runId::int
+      and exists (select from run_groups g where g.run_id = r.id)`,
+    { runId },
+  );
+  const chosen = chooseGroups(fresh, new Map(hosts), otherRuns + 1);
   await count(
     db,
     `insert into run_groups (run_id, webhook_id, group_number)
@@ -176,35 +178,11 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
 }
 
 /**
- * The host of a webhook of each group of the run that may get others, and the number of open runs with failing webhooks, this one
- * included.
- */
-async function listTaken(db: Db, runId: number): Promise<{ taken: Map<number, string>; runs: number }> {
-  const found = await rows<{ group: number; targetUrl: string | null; runs: number }>(
-    db,
-    `select n as group, w.target_url as "targetUrl", (
-          select 1 + count(*)::int from runs r where r.closed is null and r.id <> :runId::int
-            and exists (select from run_groups g where g.run_id = r.id)
-        ) as runs
-      from generate_series(1, :last::int) n
-        left join lateral (
-          select g.webhook_id from run_groups g where g.run_id = :runId::int and g.group_number = n limit 1
-        ) g on true
-        left join webhooks w on w.id = g.webhook_id`,
-    { runId, last: OWN_GROUPS + HOST_GROUPS },
-  );
-  const taken = found.flatMap(({ group, targetUrl }): [number, string][] =>
-    targetUrl === null ? [] : [[group, new URL(targetUrl).host]],
-  );
-  return { taken: new Map(taken), runs: found[0]?.runs ?? 1 };
-}
-
-/**
  * Chooses groups for webhooks without one: an own one for those with the most deliveries, one per host for the others, as long as there
  * are numbers left, and the last one for the rest.
  *
- * @param taken the hosts of the groups that have webhooks
- * @param runs the number of runs that divide the numbers
+ * @param taken the hosts of the groups that have open deliveries
+ * @param runs the number of open runs with failing webhooks, which divide the numbers
  */
 export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries">>(
   fresh: readonly T[],
@@ -218,7 +196,7 @@ export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries
   const own = free(1, OWN_GROUPS);
   const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
   const groupOf = new Map<string, number>();
-  for (const [group, host] of taken) if (group > OWN_GROUPS) groupOf.set(host, group);
+  for (const [group, host] of taken) if (group > OWN_GROUPS && group < REST) groupOf.set(host, group);
   const sorted = fresh.toSorted((one, other) => other.deliveries - one.deliveries);
   const others = sorted.splice(own.length);
   const hosts = [...Map.groupBy(others, ({ host }) => host)].toSorted(
