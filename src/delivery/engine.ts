@@ -194,7 +194,7 @@ export function createDeliveryEngine(options: {
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
   /** Rows that were claimed once too often have ended instead. */
-  const counted = <T extends Pick<ClaimResult, "touched" | "deliveries">>(claim: T): T => {
+  const counted = <T extends ClaimResult>(claim: T): T => {
     countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
     return claim;
   };

@@ -50,16 +50,16 @@ export interface ClaimedDelivery {
 }
 
 /** The result of a claim. */
-export interface ClaimResult {
-  deliveries: ClaimedDelivery[];
+export interface ClaimResult<D extends ClaimedDelivery = ClaimedDelivery> {
+  deliveries: D[];
   /** The number of rows claimed; 0 if none was available. */
   touched: number;
-  /** Whether some deliveries wait for their webhook's rate limit and can be claimed soon. */
-  limited: boolean;
 }
 
 /** The result of a claim of first attempts. */
 export interface PendingClaim extends ClaimResult {
+  /** Whether some deliveries wait for their webhook's rate limit and can be claimed soon. */
+  limited: boolean;
   /** The webhook id after which to continue; null if the last webhook was visited. */
   next: bigint | null;
   /** The number of workers that claim, at least one. */
@@ -156,8 +156,7 @@ const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:
 export interface ClaimedRetry extends ClaimedDelivery, GroupKey {}
 
 /** The result of a claim of retries. */
-export interface RetryClaim extends Omit<ClaimResult, "limited"> {
-  deliveries: ClaimedRetry[];
+export interface RetryClaim extends ClaimResult<ClaimedRetry> {
   /** The groups of which some due retries wait for their webhook's rate limit. */
   limited: GroupKey[];
 }
@@ -372,7 +371,7 @@ async function toResult(
   workerId: number,
   table: ClaimToken["table"],
   found: readonly FoundRow[],
-): Promise<Omit<ClaimResult, "limited">> {
+): Promise<ClaimResult> {
   const taken = found.filter((row): row is FoundRow & { id: string } => row.id !== null);
   const interrupted = taken.filter(({ claims }) => claims > MAX_CLAIMS).map(({ id }) => id);
   if (interrupted.length > 0) await endInterrupted(db, table, workerId, interrupted);
