@@ -107,25 +107,14 @@ export async function closeRun(db: Db, runId: number, abandon = false): Promise<
  * Closes runs with an expired lease, for example after a loss of Temporal's state, at most 20. Other runs adopt their retries. Returns
  * the number of runs.
  */
-export async function closeExpiredRuns(db: Db): Promise<number> {
-  const expired = await rows<{ id: number }>(
-    db,
-    "select id from runs where closed is null and lease_until < now() order by id limit 20",
-  );
-  let closed = 0;
-  for (const { id } of expired) {
-    closed += await count(
-      db,
-      // Another process may be closing it, or the run may have renewed its lease.
-      `with expired as (
-          update runs set closed = now() where id = (
-            select id from runs where id = :id::int and closed is null and lease_until < now() for update skip locked
-          ) returning id
-        ),
-        put_back as (update retries set run_id = null where run_id = :id::int and exists (select from expired))
-        select from expired`,
-      { id },
+export function closeExpiredRuns(db: Db): Promise<number> {
+  return db.transaction(async (trx) => {
+    // Not those that another process is closing, or that have renewed their lease.
+    const expired = await rows<{ id: number }>(
+      trx,
+      "select id from runs where closed is null and lease_until < now() order by id limit 20 for update skip locked",
     );
-  }
-  return closed;
+    for (const { id } of expired) await closeRun(trx, id, true);
+    return expired.length;
+  });
 }

@@ -158,9 +158,7 @@ export class WorkerLease {
     this.#end.abort();
     await this.#renewing;
     await this.#adding?.catch(() => {});
-    const ids = new Set(this.#claims.keys());
-    if (this.#current !== undefined) ids.add(this.#current);
-    await Promise.allSettled([...ids].map((id) => this.#parts.remove(id)));
+    await Promise.allSettled(this.ids.map((id) => this.#parts.remove(id)));
   }
 
   async #add(): Promise<number> {
