@@ -17,8 +17,6 @@ const WHEN = {
 const READ_AGAIN = { durationFactor: 10, minMs: 1_000 };
 /** The timeout of a read, in milliseconds. */
 const READ_TIMEOUT_MS = 10_000;
-/** The time after a failed read in which claims read the dead rows instead, in milliseconds. */
-const AFTER_FAILURE_MS = 300_000;
 
 /**
  * Claims first attempts, also beside many dead rows. While a transaction keeps a snapshot open, PostgreSQL cannot remove
@@ -33,7 +31,7 @@ export class PendingClaims {
   readonly #when: typeof WHEN;
   /**
    * Where claims start: a delivery of each webhook, by webhook id. Each read replaces the map, each claim advances it. Undefined
-   * after a failed read.
+   * after a failed read, so that claims read the dead rows until the next one.
    */
   #oldest: Map<bigint, string> | undefined;
   /** The time until which claims use it; undefined if they do not. */
@@ -84,10 +82,7 @@ export class PendingClaims {
     const began = performance.now();
     this.#oldest = await readOldestPending(this.#db).catch(() => undefined);
     const ended = performance.now();
-    const pauseMs = this.#oldest
-      ? Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor)
-      : AFTER_FAILURE_MS;
-    this.#readAgainAt = ended + pauseMs;
+    this.#readAgainAt = ended + Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor);
   }
 }
 
