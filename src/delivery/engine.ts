@@ -24,7 +24,7 @@ import {
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { type Clock, systemClock as clock } from "../process/clock.ts";
-import { UnsentClaims } from "./claims/unsent-claims.ts";
+import { createUnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { EventContents } from "./event-contents.ts";
@@ -34,7 +34,7 @@ import { Pacer } from "./http/pacer.ts";
 import { Bottlenecks } from "./limits/bottlenecks.ts";
 import { FailingShare } from "./limits/failing-share.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
-import { createMaintenance } from "./maintenance.ts";
+import { startMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
 import { fetchToken } from "./oauth2/token-request.ts";
 import { OutboundProxy } from "./proxy/outbound-proxy.ts";
@@ -134,14 +134,6 @@ export function createDeliveryEngine(options: {
     renew: (id, leaseMs) => renewWorker(db, id, leaseMs, bottlenecks.current),
     remove: (id) => removeWorker(db, id),
   });
-  const maintenance = createMaintenance(
-    db,
-    lease,
-    log,
-    instruments,
-    delivery.maxPendingPerWebhook,
-    dispatch.retentionDays,
-  );
   /** Statements in progress. */
   const noting = new Set<Promise<void>>();
   function isGone({ id, target }: ClaimedWebhook): void {
@@ -155,15 +147,13 @@ export function createDeliveryEngine(options: {
   const watch = new WebhookWatch({
     clock,
     log,
-    openFeed: (on) => openChangeFeed(directUrl, on),
+    openFeed: (queued) => openChangeFeed(directUrl, queued),
     loadStopped: (held) => loadStopped(db, held),
-    listener: {
-      queued: () => pumps.wake(),
-      held: () => sender.held(),
-      stopped: (webhookIds) => sender.stop(webhookIds),
-    },
+    queued: () => pumps.wake(),
+    held: () => sender.held(),
+    stopped: (webhookIds) => sender.stop(webhookIds),
   });
-  const unsent = new UnsentClaims({
+  const unsent = createUnsentClaims({
     log,
     lease,
     release: (workerId, some) => release(db, workerId, some),
@@ -208,7 +198,7 @@ export function createDeliveryEngine(options: {
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
   /** Rows that were claimed once too often have ended instead. */
-  const counted = <T extends Pick<ClaimResult, "touched" | "deliveries">>(claim: T): T => {
+  const counted = <T extends ClaimResult>(claim: T): T => {
     countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
     return claim;
   };
@@ -233,7 +223,14 @@ export function createDeliveryEngine(options: {
     sender,
     clock,
   });
-  maintenance.start();
+  const stopMaintenance = startMaintenance(
+    db,
+    lease,
+    log,
+    instruments,
+    delivery.maxPendingPerWebhook,
+    dispatch.retentionDays,
+  );
   watch.start();
   return {
     db,
@@ -257,9 +254,9 @@ export function createDeliveryEngine(options: {
     async close() {
       resolver.close();
       sender.close();
-      await unsent.close();
+      await unsent.ended();
       await Promise.all(noting);
-      await Promise.all([client.destroy(), maintenance.close(), watch.close(), lease.close()]);
+      await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
     },
   };
 }

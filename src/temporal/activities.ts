@@ -6,7 +6,7 @@ import type { DispatchConfig } from "../config/config.ts";
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../db/queue/retry-groups.ts";
-import { abandonRun, closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
+import { closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { KeepAlive } from "./keep-alive.ts";
@@ -126,8 +126,7 @@ export function createActivities(
 
     closeRun({ abandon = false, ...key }) {
       return alive.onRun(key, async ({ run: { id } }) => {
-        const close = abandon ? abandonRun : closeRun;
-        const { open: left, ...totals } = await untilAnswered(() => close(db, id));
+        const { open: left, ...totals } = await untilAnswered(() => closeRun(db, id, abandon));
         if (abandon) adopted.at = ADOPT_NEXT;
         if (left === 0 && totals.sent > 0) {
           const { sent, delivered, failed, putBack } = totals;

@@ -19,7 +19,7 @@ import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { adoptRetries, assignGroups, groupStatuses, leavePaused } from "../../src/db/queue/retry-groups.ts";
-import { abandonRun, closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
+import { closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
 import { readOverdueRetries } from "../../src/db/webhooks/overdue-retries.ts";
@@ -187,7 +187,7 @@ describe("no table that grows is read from end to end", () => {
     "leaving what is paused": (trx) => leavePaused(trx, claimant.runId),
     "failing what is beyond a webhook's limit": async (trx) => expect(await endBeyond(trx, 900, 50)).toBe(50),
     "closing a run that has retries left": (trx) => closeRun(trx, claimant.runId),
-    "abandoning a run": (trx) => abandonRun(trx, claimant.runId),
+    "abandoning a run": (trx) => closeRun(trx, claimant.runId, true),
     "looking which webhooks are stopped": (trx) => loadStopped(trx, [{ id: webhookId, revision: 1n }]),
     "closing expired runs": async (trx) => {
       await trx("runs")

@@ -124,7 +124,7 @@ export async function freshRun(db: Db): Promise<number> {
 }
 
 /** Statements, by their beginning. */
-export const FIRST_CLAIM = /^\s*with recursive waiting/;
+export const FIRST_CLAIM = /^\s*with recursive\s+waiting/;
 export const RETRY_CLAIM = /^\s*with asked/;
 export const RELEASE = /^update queue set claims = claims - 1/;
 

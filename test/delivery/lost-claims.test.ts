@@ -23,7 +23,7 @@ const DELIVERIES = 6;
 /** Of a webhook that has at most as many claimed as may be released for want of room. */
 const OF_ONE = 12;
 const WEBHOOKS = /from unnest\(.*\) k\(id, version\)/;
-const CONTENTS = /^select id, user_id, process, test, traceparent, recipients/;
+const CONTENTS = /^select id, user_id as "userId", process, test, traceparent, recipients/;
 
 /** Faults to come for the first engine; others on the same database have none. Each befalls the next statement that it fits. */
 function faultsToCome(): { faults: { next: [RegExp, Fault][] }; options: EngineOptions } {

@@ -7,7 +7,7 @@ import { erasePayloads } from "../../src/db/events/erase.ts";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
-import { createMaintenance } from "../../src/delivery/maintenance.ts";
+import { startMaintenance } from "../../src/delivery/maintenance.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import { SETTINGS } from "../db/circuit-breaker/breakers.ts";
 import {
@@ -41,9 +41,7 @@ function start(processes: number, { on = db, longSnapshotS = 60, mayEndOthers = 
   const instruments = createDeliveryInstruments(createNoopMeter());
   for (let n = 0; n < processes; n += 1) {
     const lease = { ids: [], mayEndOthers };
-    const maintenance = createMaintenance(on, lease, log, instruments, 0, 30, longSnapshotS);
-    onTestFinished(() => maintenance.close());
-    maintenance.start();
+    onTestFinished(startMaintenance(on, lease, log, instruments, 0, 30, longSnapshotS));
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { isFree, ofWebhook } from "../queue/workers.ts";
+import { distinctOf, isFree, ofWebhook } from "../queue/workers.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;
@@ -81,13 +81,7 @@ async function readOldestSendable(
 ): Promise<Pick<Backlog, "oldestSendableS" | "next">> {
   const [found] = await rows<{ age: number | null; next: bigint | null }>(
     db,
-    `with recursive waiting(webhook_id, n) as (
-      (select webhook_id, 1 from queue where webhook_id > :after::bigint order by webhook_id limit 1)
-      union all
-      -- One index probe per webhook, however many rows each has.
-      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1), n + 1
-      from waiting where waiting.webhook_id is not null and n < :most::int
-    ),
+    `with recursive ${distinctOf("waiting", "webhook_id", "queue", { where: "webhook_id > :after::bigint", most: ":most::int" })},
     oldest(created) as (
       select coalesce(free.queued, time_of_id(free.id)) from waiting s cross join lateral (
         select from webhooks w where w.id = s.webhook_id and w.paused is null and w.deleted is null

@@ -9,7 +9,7 @@ const CHANNEL = "webhook_deliveries";
 export interface ChangeFeed {
   /**
    * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets other secrets,
-   * key pairs or request settings.
+   * key pairs or request settings. Rejects once the connection has ended.
    */
   revision(): Promise<bigint>;
   close(): Promise<void>;
@@ -18,13 +18,9 @@ export interface ChangeFeed {
 /**
  * Connects to the database and listens for changes.
  *
- * @param on.queued called whenever deliveries were queued
- * @param on.end called once when the connection has ended
+ * @param queued called whenever deliveries were queued
  */
-export async function openChangeFeed(
-  url: string,
-  on: { queued: () => void; end: () => void },
-): Promise<ChangeFeed> {
+export async function openChangeFeed(url: string, queued: () => void): Promise<ChangeFeed> {
   const client = new pg.Client({
     connectionString: url,
     application_name: "webhook-service-changes",
@@ -33,8 +29,7 @@ export async function openChangeFeed(
     query_timeout: 5_000,
   });
   client.on("error", () => {});
-  client.on("end", on.end);
-  client.on("notification", on.queued);
+  client.on("notification", queued);
   try {
     await client.connect();
     await client.query(`listen ${CHANNEL}`);

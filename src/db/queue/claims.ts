@@ -4,7 +4,7 @@ import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
 import { type GroupKey, HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
-import { isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
+import { distinctOf, isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -50,16 +50,16 @@ export interface ClaimedDelivery {
 }
 
 /** The result of a claim. */
-export interface ClaimResult {
-  deliveries: ClaimedDelivery[];
+export interface ClaimResult<D extends ClaimedDelivery = ClaimedDelivery> {
+  deliveries: D[];
   /** The number of rows claimed; 0 if none was available. */
   touched: number;
-  /** Whether some deliveries wait for their webhook's rate limit and can be claimed soon. */
-  limited: boolean;
 }
 
 /** The result of a claim of first attempts. */
 export interface PendingClaim extends ClaimResult {
+  /** Whether some deliveries wait for their webhook's rate limit and can be claimed soon. */
+  limited: boolean;
   /** The webhook id after which to continue; null if the last webhook was visited. */
   next: bigint | null;
   /** The number of workers that claim, at least one. */
@@ -86,13 +86,12 @@ export async function claimPending(
     limit: number;
     after: bigint;
     excluded: readonly bigint[];
-    webhooks?: number;
     oldest?: ReadonlyMap<bigint, string>;
   },
   known = new ClaimedWebhooks(),
 ): Promise<PendingClaim> {
   const { limit, after, excluded, oldest } = options;
-  const webhooks = Math.min(limit, options.webhooks ?? MAX_WEBHOOKS_PER_CLAIM);
+  const webhooks = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
   const found = await rows<FoundRow & { next: bigint | null; workers: number; limited: boolean }>(
     db,
@@ -100,7 +99,7 @@ export async function claimPending(
     eligible as materialized (
       select s.webhook_id, w.first_id, w.last_id, w.rate_limit, w.endpoint_id from waiting s cross join lateral (
         -- Of a paused webhook, the test delivery alone.
-        select case when w.paused is null then s.first_id else w.test_delivery end as first_id,
+        select case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
           case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
         from (
           -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
@@ -115,7 +114,7 @@ export async function claimPending(
           select from queue q where ${ofWebhook("q", "s.webhook_id", "w.first_id", "w.last_id")}
             and ${isFree("q")} order by q.webhook_id, q.id limit 1
         ) free
-    ), ${allowances("eligible", leftToRetries)},
+    ), ${allowances("eligible", LEFT_TO_RETRIES)},
     chosen as (
       select d.place from allowed s cross join lateral (
         select ctid as place from queue q
@@ -144,24 +143,20 @@ export async function claimPending(
   return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limited, next, workers };
 }
 
-/** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */
-const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
-      (select webhook_id, '${NIL_ID}'::uuid, 1 from queue where webhook_id > ${unplanned(":after::bigint")} order by webhook_id limit 1)
-      union all
-      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1),
-        first_id, n + 1
-      from waiting where waiting.webhook_id is not null and n < ${unplanned(":webhooks::int")}
-    )`;
+/** SQL for the webhooks with rows in `queue`. */
+const WAITING_WEBHOOKS = distinctOf("waiting", "webhook_id", "queue", {
+  where: `webhook_id > ${unplanned(":after::bigint")}`,
+  most: unplanned(":webhooks::int"),
+});
 
-/** The same for webhooks that the caller knows. */
+/** SQL for the webhooks that the caller knows, and the first id to claim. */
 const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
 /** A claimed retry, with its group. */
 export interface ClaimedRetry extends ClaimedDelivery, GroupKey {}
 
 /** The result of a claim of retries. */
-export interface RetryClaim extends Omit<ClaimResult, "limited"> {
-  deliveries: ClaimedRetry[];
+export interface RetryClaim extends ClaimResult<ClaimedRetry> {
   /** The groups of which some due retries wait for their webhook's rate limit. */
   limited: GroupKey[];
 }
@@ -211,29 +206,27 @@ export async function claimDue(
     ),
     failing as materialized (
       -- Once, however many runs retry it: its rate limit holds for all of them.
-      select m.webhook_id, w.rate_limit, w.endpoint_id, m.run_ids, m.group_numbers from (
+      select m.*, w.* from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
         ) m
         cross join lateral (
           -- By its id alone, as in a claim of first attempts.
-          select w.paused, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
+          select w.paused, w.test_delivery, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
           where w.id = m.webhook_id offset 0
         ) w
       where w.deleted is null and ${HAS_RETRIES}
-    ), ${allowances("failing")},
+    ), ${allowances("failing", "0")},
     chosen as (
       -- In random order: if the limit is smaller than the number of webhooks, all have the same chance.
       select c.* from (
         select *, least(most, greatest(1, :limit::int / greatest(1, (select count(*)::int from failing)))) as share
         from allowed order by random()
-      ) s cross join lateral (
-        select w.paused, w.test_delivery, w.probe_attempts from webhooks w where w.id = s.webhook_id offset 0
       ) w cross join lateral (
-        select t.*, r.group_number from unnest(s.run_ids, s.group_numbers) r(run_id, group_number) cross join lateral (
-          select t.ctid as place, t.id ${dueOf("r.run_id", "s.webhook_id")} and ${MAY_RETRY}
-          ${earliest("s.share")} for update skip locked
-        ) t limit s.share
+        select t.*, r.group_number from unnest(w.run_ids, w.group_numbers) r(run_id, group_number) cross join lateral (
+          select t.ctid as place, t.id ${dueOf("r.run_id", "w.webhook_id")} and ${MAY_RETRY}
+          ${earliest("w.share")} for update skip locked
+        ) t limit w.share
       ) c limit ${unplanned(":limit::int")}
     ), ${claimed("retries", "run_id")}, ${SPEND_ALLOWANCES}
     select c.*, v.limited from (
@@ -295,81 +288,72 @@ const hasRetries = (webhookId: string) =>
 /**
  * SQL for the tokens that first attempts leave to retries: in one second of five, those that have come in since its beginning.
  * Claims of first attempts are more frequent, and would take nearly all. Unused tokens stay in the bucket, which holds those of one second.
- *
- * @param retried SQL for whether the bucket has retries
  */
-const leftToRetries = (limit: string, retried: string) => `
-  case when floor(extract(epoch from now()))::int8 % ${RETRY_PERIOD_S} = 0 and ${retried}
-    then ${limit} * (extract(epoch from now()) % 1)::float8 else 0 end`;
+const LEFT_TO_RETRIES = `
+  case when floor(extract(epoch from now()))::int8 % ${RETRY_PERIOD_S} = 0 and case
+      when b.alone is not null then ${hasRetries("b.alone")}
+      else (select true from webhooks o where o.endpoint_id = b.endpoint_id and ${hasRetries("o.id")} limit 1) end
+    then b.rate_limit * (extract(epoch from now()) % 1)::float8 else 0 end`;
 
 /**
  * SQL for the number of deliveries that each webhook of `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no
- * limit. The webhooks of an endpoint divide its tokens evenly. Tokens that are left over by the division go to the webhooks
- * after the last one that got such a token. Skips webhooks whose bucket is locked by another claim, so that the rate limit holds
- * over all workers.
+ * limit. A bucket of tokens belongs to an endpoint or to a webhook alone. The webhooks of an endpoint divide its tokens evenly. Tokens
+ * that are left over by the division go to the webhooks after the last one that got such a token. Skips webhooks whose bucket is locked
+ * by another claim, so that the rate limit holds over all workers.
  *
  * One index probe per bucket: with joins, the planner would read all webhooks for each of them as long as it takes the
  * table for small.
  *
- * @param left SQL for the tokens that a claim leaves in a bucket. Defaults to none
+ * @param left SQL for the tokens that a claim leaves in bucket `b`
  */
-const allowances = (source: string, left: typeof leftToRetries = () => "0") => `
-  shared as (
-    select e.* from (select distinct endpoint_id from ${source} where rate_limit is not null and endpoint_id is not null) s
-      cross join lateral (
-        select e.id, e.rate_tokens, e.rate_at, e.served from endpoints e where e.id = s.endpoint_id for update skip locked
-      ) e
-  ),
+const allowances = (source: string, left: string) => `
   divided as (
-    select s.webhook_id, s.endpoint_id, s.tokens, s.whole, s.members, s.place,
-      (s.whole + s.members - s.place) / s.members as most
+    select d.*, (d.whole + d.members - d.place) / d.members as most
     from (
-      select s.webhook_id, s.endpoint_id, t.tokens, greatest(0, floor(t.tokens - t.kept))::int as whole,
-        (count(*) over (partition by s.endpoint_id))::int as members,
-        (row_number() over (partition by s.endpoint_id
-          order by s.webhook_id <= coalesce(e.served, 0), s.webhook_id))::int as place
-      from ${source} s join shared e on e.id = s.endpoint_id
+      select b.*, s.webhook_id, t.tokens, greatest(0, floor(t.tokens - ${left}))::int as whole,
+        cardinality(b.webhook_ids) as members,
+        (row_number() over (partition by b.alone, b.endpoint_id
+          order by s.webhook_id <= coalesce(t.served, 0), s.webhook_id))::int as place
+      from (
+        select case when endpoint_id is null then webhook_id end as alone, endpoint_id, max(rate_limit) as rate_limit,
+          array_agg(webhook_id) as webhook_ids
+        from ${source} where rate_limit is not null group by 1, 2
+      ) b
         cross join lateral (
-          select ${tokensOf("e", "s.rate_limit")} as tokens, ${left(
-            "s.rate_limit",
-            `(select true from webhooks o where o.endpoint_id = e.id and ${hasRetries("o.id")} limit 1)`,
-          )} as kept
-          offset 0
+          select ${tokensOf("r", "b.rate_limit")} as tokens, r.served from (
+            select * from (
+              select w.rate_tokens, w.rate_at, null::bigint as served from webhooks w where w.id = b.alone for update skip locked
+            ) w
+            union all
+            select * from (
+              select e.rate_tokens, e.rate_at, e.served from endpoints e where e.id = b.endpoint_id for update skip locked
+            ) e
+          ) r
         ) t
-      where s.rate_limit is not null
-    ) s
+        cross join lateral unnest(b.webhook_ids) s(webhook_id)
+    ) d
   ),
   allowed as materialized (
-    select s.*, m.tokens, case when s.rate_limit is not null
-        then coalesce(d.most, greatest(0, floor(m.tokens - m.kept))::int, 0) end as most
-    from ${source} s
-      left join lateral (
-        select ${tokensOf("w", "w.rate_limit")} as tokens, ${left("w.rate_limit", hasRetries("w.id"))} as kept
-        from webhooks w
-        where w.id = s.webhook_id and w.rate_limit is not null and s.rate_limit is not null and s.endpoint_id is null
-        for update skip locked
-      ) m on true
-      left join divided d on d.webhook_id = s.webhook_id
+    select s.*, case when s.rate_limit is not null then coalesce(d.most, 0) end as most
+    from ${source} s left join divided d on d.webhook_id = s.webhook_id
   )`;
 
 /** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks and endpoints. */
 const SPEND_ALLOWANCES = `
-  claimed_by_webhook as (select webhook_id, count(*)::int as n from claimed group by 1),
+  spending as (
+    select d.alone, d.endpoint_id, d.tokens - sum(coalesce(c.n, 0)) as tokens,
+      (array_agg(d.webhook_id order by d.place))[d.whole % d.members] as served
+    from divided d
+      left join (select webhook_id, count(*)::int as n from claimed group by 1) c on c.webhook_id = d.webhook_id
+    group by d.alone, d.endpoint_id, d.tokens, d.whole, d.members
+  ),
   spent as (
-    update webhooks w set rate_at = ${refilledAt("w")}, rate_tokens = m.tokens - coalesce(c.n, 0)
-    from allowed m left join claimed_by_webhook c on c.webhook_id = m.webhook_id
-    where w.id = any(array(select webhook_id from allowed where tokens is not null)) and w.id = m.webhook_id
-      and m.tokens is not null
+    update webhooks w set rate_at = ${refilledAt("w")}, rate_tokens = s.tokens
+    from spending s where w.id = any(array(select alone from spending)) and w.id = s.alone
   ),
   spent_shared as (
-    update endpoints e set rate_at = ${refilledAt("e")}, rate_tokens = d.tokens - d.claimed,
-      served = coalesce(d.in_turn[d.whole % d.members], e.served)
-    from (
-      select d.endpoint_id, d.tokens, d.whole, d.members, sum(coalesce(c.n, 0)) as claimed,
-        array_agg(d.webhook_id order by d.place) as in_turn
-      from divided d left join claimed_by_webhook c on c.webhook_id = d.webhook_id group by 1, 2, 3, 4
-    ) d
-    where e.id = d.endpoint_id
+    update endpoints e set rate_at = ${refilledAt("e")}, rate_tokens = s.tokens, served = coalesce(s.served, e.served)
+    from spending s where e.id = s.endpoint_id
   )`;
 
 /** A row of a claim statement; these columns are null if nothing was claimed. */
@@ -387,7 +371,7 @@ async function toResult(
   workerId: number,
   table: ClaimToken["table"],
   found: readonly FoundRow[],
-): Promise<Omit<ClaimResult, "limited">> {
+): Promise<ClaimResult> {
   const taken = found.filter((row): row is FoundRow & { id: string } => row.id !== null);
   const interrupted = taken.filter(({ claims }) => claims > MAX_CLAIMS).map(({ id }) => id);
   if (interrupted.length > 0) await endInterrupted(db, table, workerId, interrupted);

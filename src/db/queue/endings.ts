@@ -2,13 +2,7 @@ import type { Bindings, Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
-import { isFree, ofWebhook } from "./workers.ts";
-
-/** The final state of a delivery that ends without an attempt. */
-interface Ending {
-  outcome: "failed" | "cancelled" | "filtered";
-  reason: string;
-}
+import { distinctOf, isFree, ofWebhook } from "./workers.ts";
 
 /**
  * Moves deliveries to the log without another attempt.
@@ -19,7 +13,8 @@ interface Ending {
 async function end(
   db: Db,
   choose: (table: "queue" | "retries") => string,
-  { outcome, reason }: Ending,
+  outcome: "failed" | "cancelled" | "filtered",
+  reason: string,
   bindings: Bindings,
   tables: readonly ("queue" | "retries")[] = ["queue", "retries"],
 ): Promise<number> {
@@ -57,8 +52,7 @@ export async function endInterrupted(
   workerId: number,
   ids: readonly string[],
 ): Promise<number> {
-  const endClaimed = () =>
-    end(db, claimed, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
+  const endClaimed = () => end(db, claimed, "failed", "interrupted", { ids, workerId }, [table]);
   const ended = await endClaimed();
   // The statement skips a claimed retry that leaves its run at the same time.
   return ended === ids.length ? ended : ended + (await endClaimed());
@@ -74,7 +68,7 @@ export async function endFiltered(
   deliveries: readonly { id: string; webhook: { id: bigint } }[],
 ): Promise<void> {
   const ids = deliveries.map(({ id }) => id);
-  await end(db, claimed, { outcome: "filtered", reason: "filter not matched" }, { ids, workerId }, ["queue"]);
+  await end(db, claimed, "filtered", "filter not matched", { ids, workerId }, ["queue"]);
   await count(
     db,
     `with let_go as (
@@ -100,7 +94,7 @@ export async function cancelOfWebhooks(
     select t.ctid from unnest(:webhookIds::bigint[]) w(id) cross join lateral (
       select ctid from ${table} q where q.webhook_id = w.id and ${isFree("q")} limit :limit::int for update skip locked
     ) t limit :limit::int`;
-  return end(db, choose, { outcome: "cancelled", reason: "webhook deleted" }, { webhookIds, limit });
+  return end(db, choose, "cancelled", "webhook deleted", { webhookIds, limit });
 }
 
 /** Cancels unclaimed open deliveries of events whose payload was erased. Requires a transaction. */
@@ -110,7 +104,7 @@ export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Prom
       select ctid from ${table} q where ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id and ${isFree("q")}
       for update skip locked
     ) t`;
-  return end(trx, choose, { outcome: "cancelled", reason: "payload erased" }, { eventIds });
+  return end(trx, choose, "cancelled", "payload erased", { eventIds });
 }
 
 /** Fails unclaimed open deliveries with an id smaller than `before`, at most `limit` per table. */
@@ -118,7 +112,7 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
   const choose = (table: string) =>
     `select ctid from ${table} q where id < :before::uuid and ${isFree("q")} order by id limit :limit::int
       for update skip locked`;
-  return end(db, choose, { outcome: "failed", reason: "expired" }, { before, limit });
+  return end(db, choose, "failed", "expired", { before, limit });
 }
 
 /**
@@ -128,12 +122,7 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
  */
 export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
   const choose = () => `
-    with recursive waiting(webhook_id) as (
-      (select webhook_id from queue order by webhook_id limit 1)
-      union all
-      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1)
-      from waiting where waiting.webhook_id is not null
-    )
+    with recursive ${distinctOf("waiting", "webhook_id", "queue", {})}
     select t.ctid from waiting w
       cross join lateral (
         select id from queue q where ${ofWebhook("q", "w.webhook_id")} order by q.webhook_id, q.id offset :max::int limit 1
@@ -143,5 +132,5 @@ export async function endBeyond(db: Db, max: number, limit: number): Promise<num
           and q.id is distinct from (select h.test_delivery from webhooks h where h.id = w.webhook_id)
         order by q.webhook_id desc, q.id desc limit :limit::int for update skip locked
       ) t limit :limit::int`;
-  return end(db, choose, { outcome: "failed", reason: "queue full" }, { max, limit }, ["queue"]);
+  return end(db, choose, "failed", "queue full", { max, limit }, ["queue"]);
 }

@@ -32,19 +32,10 @@ export async function loadContents(
   options: { maxBytes: number; alone: boolean },
 ): Promise<Map<string, EventContent>> {
   const asked = [...new Set(eventIds)];
-  const found = await rows<{
-    id: string;
-    payload: string | null;
-    user_id: string;
-    process: number;
-    test: boolean;
-    traceparent: string | null;
-    recipients: number;
-    fits: boolean;
-  }>(
+  const found = await rows<EventContent & { id: string; fits: boolean }>(
     db,
     // PostgreSQL knows the length of a payload without reading it.
-    `select id, user_id, process, test, traceparent, recipients, fits, case when fits then payload end as payload from (
+    `select id, user_id as "userId", process, test, traceparent, recipients, fits, case when fits then payload end as payload from (
         select e.id, e.user_id, e.process, e.test, e.traceparent, e.recipients, e.payload,
           coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
@@ -57,8 +48,8 @@ export async function loadContents(
     { prepare: "load_contents" },
   );
   const contents = new Map<string, EventContent>(asked.map((id) => [id, { payload: null, userId: "" }]));
-  for (const { id, user_id, fits, ...content } of found) {
-    if (fits) contents.set(id, { ...content, userId: user_id });
+  for (const { id, fits, ...content } of found) {
+    if (fits) contents.set(id, content);
     else contents.delete(id);
   }
   return contents;

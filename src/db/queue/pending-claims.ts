@@ -8,17 +8,15 @@ const WHEN = {
   slowClaimMs: 100,
   /** The number of dead rows from which they explain a slow claim, if there are fewer live ones. */
   minDeadRows: 100_000,
-  /** The number from which claims go on to start there, without another slow claim that shows whether they have to. */
+  /** The number from which claims continue to start there, without another slow claim. */
   manyDeadRows: 1_000_000,
-  /** The time for which claims start there: a multiple of the slow claim's duration, within limits in milliseconds. */
-  kept: { durationFactor: 20, minMs: 30_000, maxMs: 120_000 },
+  /** The time for which claims start there, in milliseconds. */
+  keptMs: 60_000,
 };
 /** The interval between two reads of them: a multiple of a read's duration, and at least this. */
 const READ_AGAIN = { durationFactor: 10, minMs: 1_000 };
 /** The timeout of a read, in milliseconds. */
 const READ_TIMEOUT_MS = 10_000;
-/** The time after a failed read in which nothing is read, in milliseconds. */
-const AFTER_FAILURE_MS = 300_000;
 
 /**
  * Claims first attempts, also beside many dead rows. While a transaction keeps a snapshot open, PostgreSQL cannot remove
@@ -31,15 +29,15 @@ export class PendingClaims {
   readonly #db: Db;
   readonly #webhooks: ClaimedWebhooks;
   readonly #when: typeof WHEN;
-  /** Where claims start: a delivery of each webhook, by webhook id. Each read replaces the map, each claim advances it. */
-  #oldest = new Map<bigint, string>();
-  /** The time until which claims use it, and the time from which it is read again. */
-  #until = Number.NEGATIVE_INFINITY;
+  /**
+   * Where claims start: a delivery of each webhook, by webhook id. Each read replaces the map, each claim advances it. Undefined
+   * after a failed read, so that claims read the dead rows until the next one.
+   */
+  #oldest: Map<bigint, string> | undefined;
+  /** The time until which claims use it; undefined if they do not. */
+  #until: number | undefined;
+  /** The time from which it is read again. */
   #readAgainAt = Number.NEGATIVE_INFINITY;
-  /** The time until which nothing is read, after a failure. */
-  #pausedUntil = Number.NEGATIVE_INFINITY;
-  /** Ends when it is known why the last claim was slow. Never rejects. */
-  #deciding: Promise<void> | undefined;
 
   constructor(db: Db, webhooks: ClaimedWebhooks, when = WHEN) {
     this.#db = db;
@@ -52,48 +50,39 @@ export class PendingClaims {
     claimant: Claimant,
     options: Omit<Parameters<typeof claimPending>[2], "oldest">,
   ): Promise<PendingClaim> {
-    await this.#deciding;
-    if (this.#until > 0 && performance.now() >= this.#until) await this.#endOrExtend();
-    const isNew = performance.now() >= this.#readAgainAt;
-    const oldest = performance.now() < this.#until && (isNew ? await this.#read() : this.#oldest);
+    if (this.#until !== undefined && performance.now() >= this.#until)
+      await this.#startAtOldest(this.#when.manyDeadRows);
+    const isNew = this.#until !== undefined && performance.now() >= this.#readAgainAt;
+    if (isNew) await this.#read();
+    const oldest = this.#until === undefined ? undefined : this.#oldest;
     const began = performance.now();
-    if (oldest) {
-      const claim = await claimPending(this.#db, claimant, { ...options, oldest }, this.#webhooks);
-      // Not the map of a read that began after this claim: it may have found deliveries that came back.
-      for (const { id, webhook } of claim.deliveries) oldest.set(webhook.id, id);
-      return isNew || claim.touched > 0 ? claim : { ...claim, limited: true };
+    const claim = await claimPending(
+      this.#db,
+      claimant,
+      oldest ? { ...options, oldest } : options,
+      this.#webhooks,
+    );
+    if (!oldest) {
+      if (performance.now() - began >= this.#when.slowClaimMs)
+        await this.#startAtOldest(this.#when.minDeadRows);
+      return claim;
     }
-    const claim = await claimPending(this.#db, claimant, options, this.#webhooks);
-    const tookMs = performance.now() - began;
-    if (tookMs >= this.#when.slowClaimMs) this.#deciding = this.#decide(tookMs);
-    return claim;
+    // Not the map of a read that began after this claim: it may have found deliveries that came back.
+    for (const { id, webhook } of claim.deliveries) oldest.set(webhook.id, id);
+    return isNew || claim.touched > 0 ? claim : { ...claim, limited: true };
   }
 
-  async #decide(tookMs: number): Promise<void> {
-    const isBecauseOfDeadRows = await hasDeadRows(this.#db, this.#when.minDeadRows).catch(() => false);
-    if (!isBecauseOfDeadRows || performance.now() < this.#pausedUntil) return;
-    const { durationFactor, minMs, maxMs } = this.#when.kept;
-    this.#until = performance.now() + Math.min(maxMs, Math.max(minMs, tookMs * durationFactor));
+  /** Lets claims start at the oldest deliveries for a time, if there are so many dead rows. Never rejects. */
+  async #startAtOldest(minDeadRows: number): Promise<void> {
+    const areMany = await hasDeadRows(this.#db, minDeadRows).catch(() => false);
+    this.#until = areMany ? performance.now() + this.#when.keptMs : undefined;
   }
 
-  async #endOrExtend(): Promise<void> {
-    const areMany = await hasDeadRows(this.#db, this.#when.manyDeadRows).catch(() => false);
-    this.#until = areMany ? performance.now() + this.#when.kept.maxMs : Number.NEGATIVE_INFINITY;
-  }
-
-  /** Returns undefined if the read failed, so that claims read the dead rows instead. */
-  async #read(): Promise<Map<bigint, string> | undefined> {
+  async #read(): Promise<void> {
     const began = performance.now();
-    try {
-      this.#oldest = await readOldestPending(this.#db);
-    } catch {
-      this.#until = Number.NEGATIVE_INFINITY;
-      this.#pausedUntil = performance.now() + AFTER_FAILURE_MS;
-      return undefined;
-    }
+    this.#oldest = await readOldestPending(this.#db).catch(() => undefined);
     const ended = performance.now();
     this.#readAgainAt = ended + Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor);
-    return this.#oldest;
   }
 }
 

@@ -85,8 +85,7 @@ async function recordOnce(
     responseHeaders: textArray(results.map((r) => r.responseHeaders)),
     retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
     perRound: ATTEMPTS_PER_ROUND,
-    initialDelay: spacing.initialDelayMs,
-    coefficient: spacing.coefficient,
+    ...spacing,
   };
   // Separate statements, so that first attempts do not search the retries table.
   const onlyFirst = results.every(({ token }) => token.table === "queue");
@@ -132,6 +131,9 @@ const found = (table: "queue" | "retries") => `
     returning id
   )`;
 
+/** The columns that the tables of attempts and of ended deliveries share. */
+const ATTEMPT = "status, duration_ms, started, error, response_start, signature, response_headers";
+
 const record = (tables: readonly ("queue" | "retries")[]) => `
   with result as materialized (
     select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :runs::int[], :delivered::bool[],
@@ -156,23 +158,21 @@ const record = (tables: readonly ("queue" | "retries")[]) => `
       .join(" union all ")}
   ),
   logged as (
-    insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, status, duration_ms,
-      started, finished, reason, error, response_start, signature, response_headers)
-    select id, event_id, webhook_id, run_id, state::outcome, number, round_start, status, duration_ms, started, now(),
-      case when state = 'cancelled' then 'webhook deleted' end, error, response_start, signature, response_headers
+    insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, finished, reason, ${ATTEMPT})
+    select id, event_id, webhook_id, run_id, state::outcome, number, round_start, now(),
+      case when state = 'cancelled' then 'webhook deleted' end, ${ATTEMPT}
     from moved where state <> 'retrying' order by id
   ),
   waiting as (
     insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
     select id, event_id, webhook_id, run_id, number, round_start,
       now() + interval '1 millisecond' * greatest(
-        :initialDelay::float8 * power(:coefficient::float8, attempts - round_start), coalesce(retry_after, 0))
+        :initialDelayMs::float8 * power(:coefficient::float8, attempts - round_start), coalesce(retry_after, 0))
     from moved where state = 'retrying'
   ),
   tried as (
-    insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start, signature,
-      response_headers)
-    select id, number, started, duration_ms, status, error, response_start, signature, response_headers from moved where state = 'retrying'
+    insert into attempts (delivery_id, number, ${ATTEMPT})
+    select id, number, ${ATTEMPT} from moved where state = 'retrying'
   ),
   ${deltaOf(`select id, webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
     when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change

@@ -1,6 +1,7 @@
 import { plainArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { distinctOf } from "./workers.ts";
 
 /**
  * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
@@ -20,6 +21,8 @@ export const MAX_GROUPS = REST;
  * expired.
  */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
+/** SQL for the milliseconds until a time; 0 for one that has passed, and for null. */
+const untilDue = (due: string) => `ceil(greatest(0, extract(epoch from ${due} - now()) * 1000))::float8`;
 /**
  * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
  * circuit breaker. `probe_attempts` lets it through for one attempt only. With "or", the planner would take the condition for a rare
@@ -65,33 +68,17 @@ const adoptable = (ofRun: string) => `
 export async function adoptRetries(db: Db, runId: number): Promise<number> {
   return count(
     db,
-    `with recursive known(run_id) as (
-        (select run_id from retries where run_id is not null order by run_id limit 1)
-        union all
-        select (select t.run_id from retries t where t.run_id > known.run_id order by t.run_id limit 1)
-        from known where known.run_id is not null
-      ),
+    `with recursive ${distinctOf("known", "run_id", "retries", { where: "run_id is not null" })},
       closed as (
         -- The account of a run may be deleted by now.
         select known.run_id from known left join runs r on r.id = known.run_id
         where known.run_id is not null and (r.id is null or r.closed is not null)
       ),
       -- One index probe per webhook, so that the many retries of paused webhooks are not visited.
-      lost(webhook_id) as (
-        (select webhook_id from retries where run_id is null order by run_id, webhook_id limit 1)
-        union all
-        select (
-          select t.webhook_id from retries t where t.run_id is null and t.webhook_id > lost.webhook_id
-          order by t.run_id, t.webhook_id limit 1
-        ) from lost where lost.webhook_id is not null
-      ),
+      ${distinctOf("lost", "webhook_id", "retries", { where: "run_id is null", order: "run_id, webhook_id" })},
       orphans as (
         select t.place from lost join webhooks w on w.id = lost.webhook_id and ${HAS_RETRIES} and w.deleted is null
-          cross join lateral (
-            select t.ctid as place from retries t
-            where t.run_id is null and t.webhook_id = lost.webhook_id and ${MAY_RETRY} and t.due < now() + interval '1 minute'
-            limit :most::int for update of t skip locked
-          ) t
+          cross join lateral (${adoptable("t.run_id is null and t.webhook_id = lost.webhook_id")}) t
         limit :most::int
       ),
       left_over as (
@@ -114,90 +101,88 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
 }
 
 /**
- * The webhooks with open deliveries in the run, and the group of each. Groups are assigned once and stored, so
+ * The webhooks with open deliveries in the run, in the order of their groups. Groups are assigned once and stored, so
  * repeated calls return the same.
  */
 export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
   const failing = await listFailing(db, runId);
   const fresh = failing.filter(({ group }) => group === null);
-  let chosen: ReadonlyMap<Listed, number> = new Map();
-  if (fresh.length > 0) {
-    chosen = chooseGroups(fresh, await listTaken(db, runId), await countRuns(db, runId));
-    const inserted = await count(
-      db,
-      `insert into run_groups (run_id, webhook_id, group_number)
-        select :runId::int, webhook_id, group_number
-        from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
-        on conflict do nothing`,
-      {
-        runId,
-        webhookIds: plainArray([...chosen.keys()].map(({ webhookId }) => webhookId)),
-        groups: plainArray([...chosen.values()]),
-      },
-    );
-    // Another process has assigned some.
-    if (inserted < fresh.length) return assignGroups(db, runId);
-  }
-  const assigned = failing
-    .map(
-      (webhook): FailingWebhook => ({ ...webhook, group: webhook.group ?? (chosen.get(webhook) as number) }),
-    )
-    .sort((one, other) => one.group - other.group);
-  await addLastErrors(db, runId, assigned);
-  return assigned;
-}
-
-type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
-
-async function listFailing(db: Db, runId: number): Promise<Listed[]> {
-  const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
-    db,
-    `select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
-        ceil(greatest(0, extract(epoch from o.due - now()) * 1000))::float8 as "delayMs", w.paused is not null as "isProbe"
-      from (
-        select webhook_id, count(*)::int as open, min(${DUE}) as due
-        from retries t where run_id = :runId::int group by webhook_id
-      ) o
-      left join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
-      join webhooks w on w.id = o.webhook_id and ${HAS_RETRIES} and w.deleted is null
-      order by o.webhook_id`,
-    { runId },
-  );
-  return found.map(({ targetUrl, ...webhook }) => ({ ...webhook, host: new URL(targetUrl).host }));
-}
-
-/** The host of a webhook of each group of the run that may get others. */
-async function listTaken(db: Db, runId: number): Promise<Map<number, string>> {
-  const taken = await rows<{ group: number; targetUrl: string }>(
-    db,
-    `select n as group, w.target_url as "targetUrl"
-      from generate_series(1, :last::int) n
-        cross join lateral (
-          select g.webhook_id from run_groups g where g.run_id = :runId::int and g.group_number = n limit 1
-        ) g
-        join webhooks w on w.id = g.webhook_id`,
-    { runId, last: OWN_GROUPS + HOST_GROUPS },
-  );
-  return new Map(taken.map(({ group, targetUrl }) => [group, new URL(targetUrl).host]));
-}
-
-/** The number of open runs with failing webhooks, this one included. */
-async function countRuns(db: Db, runId: number): Promise<number> {
-  const open = await rows(
+  if (fresh.length === 0) return failing as FailingWebhook[];
+  const hosts = failing.flatMap(({ group, host }) => (group === null ? [] : [[group, host] as const]));
+  const otherRuns = await count(
     db,
     `select from runs r where r.closed is null and r.id <> :runId::int
       and exists (select from run_groups g where g.run_id = r.id)`,
     { runId },
   );
-  return open.length + 1;
+  const chosen = chooseGroups(fresh, new Map(hosts), otherRuns + 1);
+  await count(
+    db,
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select :runId::int, webhook_id, group_number
+      from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
+      on conflict do nothing`,
+    {
+      runId,
+      webhookIds: plainArray([...chosen.keys()].map(({ webhookId }) => webhookId)),
+      groups: plainArray([...chosen.values()]),
+    },
+  );
+  // Another process may have assigned some.
+  return assignGroups(db, runId);
+}
+
+type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
+
+/** The webhooks with open deliveries in the run, and the last error of the one with most of each group. */
+async function listFailing(db: Db, runId: number): Promise<Listed[]> {
+  const found = await rows<
+    Omit<Listed, "host" | "lastError"> & {
+      targetUrl: string;
+      status: number | null;
+      error: string | null;
+    }
+  >(
+    db,
+    `select o.*, a.status, a.error from (
+        select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
+          ${untilDue("o.due")} as "delayMs", w.paused is not null as "isProbe",
+          row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
+        from (
+          select webhook_id, count(*)::int as open, min(${DUE}) as due
+          from retries t where run_id = :runId::int group by webhook_id
+        ) o
+        left join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
+        join webhooks w on w.id = o.webhook_id and ${HAS_RETRIES} and w.deleted is null
+      ) o
+      left join lateral (
+        select a.status, a.error from (
+            select t.id, t.attempts from retries t
+            where (t.run_id, t.webhook_id, t.due) >= (:runId::int, o."webhookId", '-infinity'::timestamptz)
+              and (t.run_id, t.webhook_id, t.due) <= (:runId::int, o."webhookId", 'infinity'::timestamptz)
+            order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
+          ) t
+          cross join lateral (
+            select a.status, a.error from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
+          ) a
+        where o.place = 1
+      ) a on true
+      order by o.group, o."webhookId"`,
+    { runId },
+  );
+  return found.map(({ webhookId, group, targetUrl, deliveries, delayMs, isProbe, ...failure }) => {
+    const lastError = failureInWords(failure);
+    const { host } = new URL(targetUrl);
+    return { webhookId, group, host, deliveries, delayMs, isProbe, ...(lastError ? { lastError } : {}) };
+  });
 }
 
 /**
  * Chooses groups for webhooks without one: an own one for those with the most deliveries, one per host for the others, as long as there
  * are numbers left, and the last one for the rest.
  *
- * @param taken the hosts of the groups that have webhooks
- * @param runs the number of runs that divide the numbers
+ * @param taken the hosts of the groups that have open deliveries
+ * @param runs the number of open runs with failing webhooks, which divide the numbers
  */
 export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries">>(
   fresh: readonly T[],
@@ -210,52 +195,22 @@ export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries
     );
   const own = free(1, OWN_GROUPS);
   const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
-  const byHost = new Map<string, number>();
-  for (const [group, host] of taken) if (group > OWN_GROUPS) byHost.set(host, group);
+  const groupOf = new Map<string, number>();
+  for (const [group, host] of taken) if (group > OWN_GROUPS && group < REST) groupOf.set(host, group);
   const sorted = fresh.toSorted((one, other) => other.deliveries - one.deliveries);
-  const chosen = new Map(sorted.slice(0, own.length).map((webhook, n) => [webhook, own[n] as number]));
-  const hosts = [...Map.groupBy(sorted.slice(own.length), ({ host }) => host)]
-    .map(([host, webhooks]) => ({ host, webhooks, deliveries: sumOf(webhooks) }))
-    .sort((one, other) => other.deliveries - one.deliveries);
-  for (const { host, webhooks } of hosts) {
-    const group = byHost.get(host) ?? shared.shift() ?? REST;
-    for (const webhook of webhooks) chosen.set(webhook, group);
-  }
-  return chosen;
+  const others = sorted.splice(own.length);
+  const hosts = [...Map.groupBy(others, ({ host }) => host)].toSorted(
+    ([, one], [, other]) => sumOf(other) - sumOf(one),
+  );
+  for (const [host] of hosts) if (!groupOf.has(host)) groupOf.set(host, shared.shift() ?? REST);
+  return new Map([
+    ...sorted.map((webhook, n): [T, number] => [webhook, own[n] as number]),
+    ...others.map((webhook): [T, number] => [webhook, groupOf.get(webhook.host) as number]),
+  ]);
 }
 
 const sumOf = (webhooks: readonly { deliveries: number }[]) =>
   webhooks.reduce((sum, { deliveries }) => sum + deliveries, 0);
-
-/** Sets the last error of the webhook with the most deliveries of each group. */
-async function addLastErrors(db: Db, runId: number, failing: readonly FailingWebhook[]): Promise<void> {
-  const largest = new Map<number, FailingWebhook>();
-  for (const webhook of failing)
-    if (webhook.deliveries > (largest.get(webhook.group)?.deliveries ?? 0))
-      largest.set(webhook.group, webhook);
-  if (largest.size === 0) return;
-  const found = await rows<{ group: number; status: number | null; error: string | null }>(
-    db,
-    `select q.group_number as group, a.status, a.error
-      from unnest(:groups::int[], :webhookIds::bigint[]) q(group_number, webhook_id)
-        cross join lateral (
-          select t.id, t.attempts from retries t
-          where (t.run_id, t.webhook_id, t.due) >= (:runId::int, q.webhook_id, '-infinity'::timestamptz)
-            and (t.run_id, t.webhook_id, t.due) <= (:runId::int, q.webhook_id, 'infinity'::timestamptz)
-          order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
-        ) t
-        cross join lateral (
-          select a.status, a.error from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
-        ) a`,
-    {
-      runId,
-      groups: plainArray([...largest.keys()]),
-      webhookIds: plainArray([...largest.values()].map(({ webhookId }) => webhookId)),
-    },
-  );
-  for (const { group, ...failure } of found)
-    (largest.get(group) as FailingWebhook).lastError = failureInWords(failure);
-}
 
 /** A retry group of a run. */
 export interface GroupKey {
@@ -274,20 +229,20 @@ export interface GroupStatus {
 }
 
 /** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. */
-export async function groupStatuses(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
-  const found = await rows<{ open: number; delay: number | null; paused: boolean }>(
+export function groupStatuses(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
+  return rows(
     db,
-    `select s.open, s.delay, exists (
+    `select s.*, exists (
         select from run_groups g cross join lateral (
           select w.paused, w.deleted from webhooks w where w.id = g.webhook_id offset 0
         ) w cross join lateral (
           select from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id limit 1
         ) t
         where g.run_id = q.run_id and g.group_number = q.group_number and (w.paused is not null or w.deleted is not null)
-      ) as paused
+      ) as "hasPaused"
       from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
       cross join lateral (
-        select count(*)::int as open, (extract(epoch from min(d.due) - now()) * 1000)::float8 as delay
+        select count(*)::int as open, ${untilDue("min(d.due)")} as "delayMs"
         from run_groups g cross join lateral (
           -- By its id alone: with the conditions, the planner may read the whole of a partial index.
           select w.paused, w.test_delivery, w.probe_attempts, w.deleted from webhooks w
@@ -301,9 +256,4 @@ export async function groupStatuses(db: Db, groups: readonly GroupKey[]): Promis
       ) s order by q.place`,
     { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );
-  return found.map(({ open, delay, paused }) => ({
-    open,
-    delayMs: Math.max(0, Math.ceil(delay ?? 0)),
-    hasPaused: paused,
-  }));
 }

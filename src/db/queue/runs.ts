@@ -15,34 +15,30 @@ export interface RunWish extends RunKey {
 
 /** The ids of runs, in the order of the wishes. Inserts missing rows. */
 export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<number[]> {
-  const opened = await rows<{ id: number; workflow_id: string; first_run_id: string }>(
+  const opened = await rows<RunKey & { id: number }>(
     db,
     `insert into runs (workflow_id, first_run_id, lease_until)
-      select workflow_id, first_run_id, now() + interval '1 millisecond' * max(lease_ms)
-        from unnest(:workflowIds::text[], :firstRunIds::text[], :leases::float8[]) as w(workflow_id, first_run_id, lease_ms)
+      select "workflowId", "firstRunId", now() + interval '1 millisecond' * max("leaseMs")
+        from json_to_recordset(:wishes::json) as w("workflowId" text, "firstRunId" text, "leaseMs" float8)
         group by 1, 2 order by 1, 2
       on conflict (workflow_id, first_run_id) do update set lease_until = greatest(runs.lease_until, excluded.lease_until)
-      returning id, workflow_id, first_run_id`,
-    {
-      workflowIds: wishes.map(({ workflowId }) => workflowId),
-      firstRunIds: wishes.map(({ firstRunId }) => firstRunId),
-      leases: wishes.map(({ leaseMs }) => leaseMs),
-    },
+      returning id, workflow_id as "workflowId", first_run_id as "firstRunId"`,
+    { wishes: JSON.stringify(wishes) },
   );
   return wishes.map(({ workflowId, firstRunId }) => {
-    const row = opened.find((run) => run.workflow_id === workflowId && run.first_run_id === firstRunId);
+    const row = opened.find((run) => run.workflowId === workflowId && run.firstRunId === firstRunId);
     return (row as { id: number }).id;
   });
 }
 
 /** Whether a run has begun less than `ms` milliseconds ago. */
 export async function isYoungerThan(db: Db, runId: number, ms: number): Promise<boolean> {
-  const found = await rows(
+  const found = await count(
     db,
     "select from runs where id = :runId::int and started > now() - interval '1 millisecond' * :ms::float8",
     { runId, ms },
   );
-  return found.length > 0;
+  return found > 0;
 }
 
 /** The totals of a run's activities. */
@@ -67,20 +63,14 @@ export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise
     `update runs r set lease_until = greatest(lease_until, now() + interval '1 millisecond' * n.lease_ms),
         sent = r.sent + n.sent, delivered = r.delivered + n.delivered, failed = r.failed + n.failed
       from (
-        select run_id, max(lease_ms) as lease_ms, sum(sent)::int as sent, sum(delivered)::int as delivered,
-          sum(failed)::int as failed
-        from unnest(:runIds::int[], :leases::float8[], :sent::int[], :delivered::int[], :failed::int[])
-          as n(run_id, lease_ms, sent, delivered, failed)
+        select "runId" as run_id, max("leaseMs") as lease_ms, coalesce(sum(sent), 0)::int as sent,
+          coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(failed), 0)::int as failed
+        from json_to_recordset(:renewals::json)
+          as n("runId" int, "leaseMs" float8, sent int, delivered int, failed int)
         group by 1
       ) n
       where r.id = n.run_id and closed is null`,
-    {
-      runIds: renewals.map(({ runId }) => runId),
-      leases: renewals.map(({ leaseMs }) => leaseMs),
-      sent: renewals.map(({ more }) => more?.sent ?? 0),
-      delivered: renewals.map(({ more }) => more?.delivered ?? 0),
-      failed: renewals.map(({ more }) => more?.failed ?? 0),
-    },
+    { renewals: JSON.stringify(renewals.map(({ more, ...lease }) => ({ ...lease, ...more }))) },
   );
 }
 
@@ -92,57 +82,39 @@ export interface RunEnd extends RunTotals {
   putBack: number;
 }
 
-/** Closes a run without open retries. Otherwise the run continues. */
-export async function closeRun(db: Db, runId: number): Promise<RunEnd> {
-  const [run] = await rows<RunTotals & { open: number }>(
+/**
+ * Closes a run without open retries. Otherwise the run continues.
+ *
+ * @param abandon whether to close a run with open retries too, which other runs adopt
+ */
+export async function closeRun(db: Db, runId: number, abandon = false): Promise<RunEnd> {
+  const [end] = await rows<RunEnd>(
     db,
-    `update runs set closed = coalesce(closed,
-        case when not exists (select from retries where run_id = :runId::int) then now() end)
-      where id = :runId::int returning sent, delivered, failed,
-        case when closed is null then (select count(*)::int from retries where run_id = :runId::int) else 0 end as open`,
-    { runId },
+    `with put_back as (
+        update retries set run_id = null where run_id = :runId::int and :abandon::bool returning id
+      )
+      update runs set closed = coalesce(closed,
+          case when :abandon::bool or not exists (select from retries where run_id = :runId::int) then now() end)
+        where id = :runId::int returning sent, delivered, failed,
+          case when closed is null then (select count(*)::int from retries where run_id = :runId::int) else 0 end as open,
+          (select count(*)::int from put_back) as "putBack"`,
+    { runId, abandon },
   );
-  return { ...(run as RunTotals & { open: number }), putBack: 0 };
+  return end as RunEnd;
 }
 
-/** Closes a cancelled run. Other runs adopt its retries. */
-export async function abandonRun(db: Db, runId: number): Promise<RunEnd> {
+/**
+ * Closes runs with an expired lease, for example after a loss of Temporal's state, at most 20. Other runs adopt their retries. Returns
+ * the number of runs.
+ */
+export function closeExpiredRuns(db: Db): Promise<number> {
   return db.transaction(async (trx) => {
-    const [totals] = await rows<RunTotals>(
+    // Not those that another process is closing, or that have renewed their lease.
+    const expired = await rows<{ id: number }>(
       trx,
-      `update runs set closed = coalesce(closed, now()) where id = :runId::int returning sent, delivered, failed`,
-      { runId },
+      "select id from runs where closed is null and lease_until < now() order by id limit 20 for update skip locked",
     );
-    return { ...(totals as RunTotals), open: 0, putBack: await giveBack(trx, runId) };
+    for (const { id } of expired) await closeRun(trx, id, true);
+    return expired.length;
   });
-}
-
-/** Closes all runs with an expired lease, for example after a loss of Temporal's state. Returns their number. */
-export async function closeExpiredRuns(db: Db): Promise<number> {
-  const expired = await rows<{ id: number }>(
-    db,
-    "select id from runs where closed is null and lease_until < now() order by id limit 20",
-  );
-  let ended = 0;
-  for (const { id } of expired) {
-    await db.transaction(async (trx) => {
-      // Another process may be closing it, or the run may have renewed its lease.
-      const closed = await rows(
-        trx,
-        `update runs set closed = now() where id = (
-          select id from runs where id = :id::int and closed is null and lease_until < now() for update skip locked)
-          returning id`,
-        { id },
-      );
-      if (closed.length === 0) return;
-      await giveBack(trx, id);
-      ended += 1;
-    });
-  }
-  return ended;
-}
-
-/** Releases the retries of a closed run for adoption by other runs. */
-async function giveBack(db: Db, runId: number): Promise<number> {
-  return count(db, "update retries set run_id = null where run_id = :runId::int", { runId });
 }

@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { plainArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
 import {
@@ -38,14 +39,14 @@ export interface ClaimedWebhook {
   secrets: readonly SealedSecret[];
   /** Set if the webhook belongs to an installed app. */
   installedAppId: string | null;
-  /** The endpoint with which it shares a limit of requests in flight. Undefined for none. */
-  endpointId?: string;
-  /** Sealed custom headers and credentials. Undefined for none. */
-  requestSettings?: Buffer;
-  /** The filter of its events. Undefined for none. */
-  filter?: string;
-  /** Whether the response 410 Gone disables the webhook. Undefined if not. */
-  disableOnGone?: true;
+  /** The endpoint with which it shares a limit of requests in flight, if any. */
+  endpointId?: string | null;
+  /** Sealed custom headers and credentials, if any. */
+  requestSettings?: Buffer | null;
+  /** The filter of its events, if any. */
+  filter?: string | null;
+  /** Whether the response 410 Gone disables the webhook. Defaults to false. */
+  disableOnGone?: boolean;
 }
 
 /** A cached row of a webhook. Each change of the row changes its version. */
@@ -54,7 +55,7 @@ interface KnownWebhook {
   webhook: ClaimedWebhook;
 }
 
-/** The default maximum number of cached webhooks. The least recently loaded are evicted first. */
+/** The default maximum number of cached webhooks. */
 const MAX_CACHED_WEBHOOKS = 10_000;
 
 /**
@@ -62,31 +63,21 @@ const MAX_CACHED_WEBHOOKS = 10_000;
  * few change, so unchanged rows are not transferred again. Rows of webhooks are never deleted.
  */
 export class ClaimedWebhooks {
-  readonly #known = new Map<bigint, KnownWebhook>();
-  readonly #max: number;
+  readonly #known: LRUCache<bigint, KnownWebhook>;
 
   /** @param max the maximum number of cached webhooks */
   constructor(max = MAX_CACHED_WEBHOOKS) {
-    this.#max = max;
+    this.#known = new LRUCache({ max });
   }
 
   /** The webhooks in their current state. Returns the same object as the last call unless the row has changed. */
   async load(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
     if (ids.size === 0) return new Map();
-    const known = this.#known;
     const asked = [...ids];
     // Read before the query: concurrent loads may evict them meanwhile.
-    const cached = asked.map((id) => known.get(id));
+    const cached = asked.map((id) => this.#known.get(id));
     const changed = await rows<
-      Pick<ClaimedWebhook, "id" | "revision" | "process" | "installedAppId"> &
-        SecretsRow & {
-          targetUrl: string;
-          version: string;
-          endpointId: string | null;
-          requestSettings: Buffer | null;
-          filter: string | null;
-          disableOnGone: boolean;
-        }
+      Omit<ClaimedWebhook, "target" | "secrets"> & SecretsRow & { targetUrl: string; version: string }
     >(
       db,
       // A row's xmin is the id of the transaction that wrote it.
@@ -102,29 +93,13 @@ export class ClaimedWebhooks {
     );
     const found = new Map<bigint, ClaimedWebhook>();
     for (const each of cached) if (each) found.set(each.webhook.id, each.webhook);
-    for (const row of changed) {
-      const { id, revision, process, targetUrl, installedAppId, endpointId, version } = row;
-      const { requestSettings, filter, disableOnGone } = row;
-      const secrets = sealedSecretsOf(id, row);
-      const webhook: ClaimedWebhook = {
-        id,
-        revision,
-        process,
-        target: parseTarget(targetUrl),
-        installedAppId,
-        secrets,
-      };
-      if (endpointId !== null) webhook.endpointId = endpointId;
-      if (requestSettings !== null) webhook.requestSettings = requestSettings;
-      if (filter !== null) webhook.filter = filter;
-      if (disableOnGone) webhook.disableOnGone = true;
+    for (const { version, targetUrl, ...row } of changed) {
+      // They are in `secrets`.
+      const { secret, oldSecrets, oldSecretsExpire, keyPairs, keyPairsExpire, ...attributes } = row;
+      const { id } = row;
+      const webhook = { ...attributes, target: parseTarget(targetUrl), secrets: sealedSecretsOf(id, row) };
       found.set(id, webhook);
-      known.delete(id);
-      known.set(id, { version, webhook });
-    }
-    for (const id of known.keys()) {
-      if (known.size <= this.#max) break;
-      known.delete(id);
+      this.#known.set(id, { version, webhook });
     }
     return found;
   }

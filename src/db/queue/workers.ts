@@ -24,6 +24,27 @@ export const MAX_ID = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
 export const ofWebhook = (table: string, webhookId: string, first = `'${NIL_ID}'::uuid`, last = MAX_ID) =>
   `(${table}.webhook_id, ${table}.id) >= (${webhookId}, ${first}) and (${table}.webhook_id, ${table}.id) <= (${webhookId}, ${last})`;
 
+/**
+ * SQL of a recursive query `name(column, n)`: the distinct values of a column of a table, in order, numbered from 1, and perhaps null at
+ * the end. One index probe for each, however many rows each has.
+ *
+ * @param options.where SQL for the rows to read. Defaults to all
+ * @param options.most SQL for the maximum number of values. Defaults to no limit
+ * @param options.order SQL for the columns of the index. Defaults to the column
+ */
+export const distinctOf = (
+  name: string,
+  column: string,
+  table: "queue" | "retries",
+  { where = "true", most = "null", order = column },
+) => `
+  ${name}(${column}, n) as (
+    (select ${column}, 1 from ${table} where ${where} order by ${order} limit 1)
+    union all
+    select (select t.${column} from ${table} t where ${where} and t.${column} > ${name}.${column} order by ${order} limit 1), n + 1
+    from ${name} where ${name}.${column} is not null and (n < ${most}) is not false
+  )`;
+
 /** The number of pending deliveries of a webhook, at most `limit`, in SQL. Both parameters are SQL. */
 export const pendingUpTo = (webhookId: string, limit: string) =>
   `(select count(*)::int from (

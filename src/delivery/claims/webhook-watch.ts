@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { isTransient, untilAnswered } from "../../db/faults.ts";
-import type { ChangeFeed, HeldWebhook, openChangeFeed } from "../../db/queue/changes.ts";
+import type { ChangeFeed, HeldWebhook } from "../../db/queue/changes.ts";
 import { type Clock, currentMoment, LONG_AGO } from "../../process/clock.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
@@ -10,25 +10,20 @@ const MAX_AGE_MS = 1_000;
 /** The delay between connection attempts, in milliseconds. */
 const RECONNECT_DELAY_MS = 500;
 
-/** Receives notifications of changes. */
-export interface WatchListener {
+/** Dependencies of a watch. */
+export interface WatchParts {
+  clock: Clock;
+  log: Logger;
+  /** Connects directly to the database; connections of a pooler cannot listen. */
+  openFeed: (queued: () => void) => Promise<ChangeFeed>;
+  /** Returns which of the webhooks are paused, deleted or changed. */
+  loadStopped: (held: readonly HeldWebhook[]) => Promise<bigint[]>;
   /** Called when deliveries were queued, by any process. */
   queued(): void;
   /** Returns the webhooks of the deliveries that this process holds. */
   held(): HeldWebhook[];
   /** Called with webhooks that were paused, deleted or changed. */
   stopped(webhookIds: ReadonlySet<bigint>): void;
-}
-
-/** Dependencies of a watch. */
-export interface WatchParts {
-  clock: Clock;
-  log: Logger;
-  /** Connects directly to the database; connections of a pooler cannot listen. */
-  openFeed: (on: Parameters<typeof openChangeFeed>[1]) => Promise<ChangeFeed>;
-  /** Returns which of the webhooks are paused, deleted or changed. */
-  loadStopped: (held: readonly HeldWebhook[]) => Promise<bigint[]>;
-  listener: WatchListener;
 }
 
 /**
@@ -88,29 +83,21 @@ export class WebhookWatch {
   }
 
   async #run(): Promise<void> {
+    const { clock, openFeed, queued } = this.#parts;
     const { signal } = this.#end;
-    while (!signal.aborted) {
-      let ended = false;
+    for (; !signal.aborted; await clock.wait(RECONNECT_DELAY_MS, { signal, ref: false })) {
       let feed: ChangeFeed | undefined;
       try {
-        feed = await this.#parts.openFeed({
-          queued: () => this.#parts.listener.queued(),
-          end: () => {
-            ended = true;
-          },
-        });
+        feed = await openFeed(queued);
         // Notifications may have been missed while disconnected.
-        this.#parts.listener.queued();
-        while (!signal.aborted && !ended) {
+        queued();
+        for (; !signal.aborted; await clock.wait(READ_INTERVAL_MS, { signal, ref: false }))
           await this.#read(feed);
-          await this.#parts.clock.wait(READ_INTERVAL_MS, { signal, ref: false });
-        }
       } catch (err) {
         if (!signal.aborted) this.#tellAway(err);
       } finally {
         await feed?.close();
       }
-      await this.#parts.clock.wait(RECONNECT_DELAY_MS, { signal, ref: false });
     }
   }
 
@@ -121,8 +108,8 @@ export class WebhookWatch {
     // one.
     this.#revision = revision;
     if (revision !== this.#applied) {
-      const stopped = await this.#parts.loadStopped(this.#parts.listener.held());
-      if (stopped.length > 0) this.#parts.listener.stopped(new Set(stopped));
+      const stopped = await this.#parts.loadStopped(this.#parts.held());
+      if (stopped.length > 0) this.#parts.stopped(new Set(stopped));
       this.#applied = revision;
     }
     this.#readAt = sent;
@@ -133,7 +120,7 @@ export class WebhookWatch {
   #tellAway(err: unknown): void {
     if (this.#isAway) return;
     this.#isAway = true;
-    if (isTransient(err)) this.#parts.log.warn({ err }, "reading webhook changes failed; deliveries paused");
-    else this.#parts.log.error({ err }, "reading webhook changes failed; deliveries paused");
+    const level = isTransient(err) ? "warn" : "error";
+    this.#parts.log[level]({ err }, "reading webhook changes failed; deliveries paused");
   }
 }

@@ -33,7 +33,6 @@ export interface WorkerLeaseParts {
  */
 export class WorkerLease {
   readonly #parts: WorkerLeaseParts;
-  readonly #leaseMs: number;
   readonly #end = new AbortController();
   /** The number of unsettled claims by worker id, including retired ids. */
   readonly #claims = new Map<number, number>();
@@ -49,7 +48,6 @@ export class WorkerLease {
 
   constructor(parts: WorkerLeaseParts) {
     this.#parts = parts;
-    this.#leaseMs = parts.leaseMs;
   }
 
   /**
@@ -62,37 +60,26 @@ export class WorkerLease {
     stop: AbortSignal,
   ): Promise<T> {
     let claimed: T | undefined;
+    const claim = async () => {
+      const id = await this.start();
+      this.settle(id, -1);
+      try {
+        claimed = await work(id);
+        this.settle(id, -claimed.deliveries.length);
+      } catch (error) {
+        this.retire(id);
+        throw error;
+      } finally {
+        this.settle(id);
+      }
+    };
     try {
-      await untilAnswered(
-        async () => {
-          claimed = await this.#claim(work);
-        },
-        { signal: stop },
-      );
+      await untilAnswered(claim, { signal: stop });
     } catch (error) {
       // Deliveries claimed while stopping must still be returned.
       if (!claimed) throw error;
     }
     return claimed as T;
-  }
-
-  async #claim<T extends { deliveries: readonly ClaimedDelivery[] }>(
-    work: (workerId: number) => Promise<T>,
-  ): Promise<T> {
-    const id = this.#current ?? (await this.#add());
-    this.#claims.set(id, (this.#claims.get(id) ?? 0) + 1);
-    try {
-      const claimed = await work(id);
-      // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
-      const known = this.#claims.get(id);
-      if (known !== undefined) this.#claims.set(id, known + claimed.deliveries.length);
-      return claimed;
-    } catch (error) {
-      this.retire(id);
-      throw error;
-    } finally {
-      this.settle(id);
-    }
   }
 
   /**
@@ -103,9 +90,10 @@ export class WorkerLease {
     if (this.#current === id) this.#current = undefined;
   }
 
-  /** Records that claims were recorded, released or lost. */
+  /** Records that claims were recorded, released or lost; that they were made, if the number is negative. */
   settle(id: number, claims = 1): void {
     const known = this.#claims.get(id);
+    // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
     if (known === undefined) return;
     const left = known - claims;
     this.#claims.set(id, left);
@@ -115,15 +103,22 @@ export class WorkerLease {
     this.#parts.remove(id).catch(() => {});
   }
 
-  /** Adds the process's row, so that runs assign pumps to it. Retries until the database is available or the process stops. */
-  async start(): Promise<void> {
-    if (this.#current === undefined) await this.#add();
+  /**
+   * Adds the process's row unless it has one, so that runs assign pumps to it. Retries until the database is available or the process
+   * stops. Returns the worker id.
+   */
+  async start(): Promise<number> {
+    if (this.#current !== undefined) return this.#current;
+    this.#adding ??= this.#add().finally(() => {
+      this.#adding = undefined;
+    });
+    return this.#adding;
   }
 
   /** Blocks sending until the lease is renewed, for example when a result matched no claim. */
   verify(): void {
     this.#renewedAt = LONG_AGO;
-    void this.#renewOrWarn();
+    void this.#renew();
   }
 
   /**
@@ -131,9 +126,10 @@ export class WorkerLease {
    * wall clock says that it has ended.
    */
   isValid(): boolean {
-    const { now, wall } = currentMoment(this.#parts.clock);
-    if (now - this.#renewedAt.now >= this.#leaseMs) return false;
-    if (wall - this.#renewedAt.wall < this.#leaseMs) return true;
+    const { clock, leaseMs } = this.#parts;
+    const { now, wall } = currentMoment(clock);
+    if (now - this.#renewedAt.now >= leaseMs) return false;
+    if (wall - this.#renewedAt.wall < leaseMs) return true;
     this.verify();
     return false;
   }
@@ -143,8 +139,8 @@ export class WorkerLease {
    * the database, all leases have expired, and others renew theirs within that time.
    */
   mayEndOthers(): boolean {
-    const { clock } = this.#parts;
-    return this.isValid() && clock.now() - this.#validSince >= this.#leaseMs / 2;
+    const { clock, leaseMs } = this.#parts;
+    return this.isValid() && clock.now() - this.#validSince >= leaseMs / 2;
   }
 
   /** The worker ids that this process renews. */
@@ -162,23 +158,13 @@ export class WorkerLease {
     this.#end.abort();
     await this.#renewing;
     await this.#adding?.catch(() => {});
-    const ids = new Set(this.#claims.keys());
-    if (this.#current !== undefined) ids.add(this.#current);
-    await Promise.allSettled([...ids].map((id) => this.#parts.remove(id)));
+    await Promise.allSettled(this.ids.map((id) => this.#parts.remove(id)));
   }
 
-  #add(): Promise<number> {
-    this.#adding ??= this.#addOne().finally(() => {
-      this.#adding = undefined;
-    });
-    return this.#adding;
-  }
-
-  async #addOne(): Promise<number> {
-    const { add, clock, stopping } = this.#parts;
+  async #add(): Promise<number> {
+    const { add, clock, leaseMs, stopping } = this.#parts;
     const sent = currentMoment(clock);
-    const name = `${hostname()}/${process.pid}`;
-    const worker = { name, taskQueue: this.taskQueue, leaseMs: this.#leaseMs };
+    const worker = { name: `${hostname()}/${process.pid}`, taskQueue: this.taskQueue, leaseMs };
     const signal = AbortSignal.any([this.#end.signal, stopping]);
     const id = await untilAnswered(() => add(worker), { signal });
     this.#current = id;
@@ -189,37 +175,33 @@ export class WorkerLease {
   }
 
   async #renewAgainAndAgain(): Promise<void> {
+    const { clock, leaseMs } = this.#parts;
     const { signal } = this.#end;
     while (!signal.aborted) {
-      await this.#parts.clock.wait(this.#leaseMs / RENEWALS_PER_LEASE, { signal, ref: false });
-      if (signal.aborted) return;
-      await this.#renewOrWarn();
+      await clock.wait(leaseMs / RENEWALS_PER_LEASE, { signal, ref: false });
+      if (!signal.aborted) await this.#renew();
     }
   }
 
-  async #renewOrWarn(): Promise<void> {
-    try {
-      await this.#renew();
-    } catch (err) {
-      this.#parts.log.warn({ err }, "renewing the worker lease failed");
-    }
-  }
-
+  /** Never rejects. */
   async #renew(): Promise<void> {
-    const { clock, log, renew, stopping } = this.#parts;
+    const { clock, leaseMs, log, renew, stopping } = this.#parts;
     const sent = currentMoment(clock);
-    for (const id of this.#claims.keys()) {
-      if (await renew(id, this.#leaseMs)) continue;
-      if (!this.#claims.delete(id)) continue;
-      if (this.#current === id) this.#current = undefined;
-      log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
+    try {
+      for (const id of this.#claims.keys()) {
+        if ((await renew(id, leaseMs)) || !this.#claims.delete(id)) continue;
+        this.retire(id);
+        log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
+      }
+      this.#renewed(sent);
+      if (!stopping.aborted) await this.start();
+    } catch (err) {
+      log.warn({ err }, "renewing the worker lease failed");
     }
-    this.#renewed(sent);
-    if (this.#current === undefined && !stopping.aborted) await this.#add();
   }
 
   #renewed(sent: Moment): void {
-    if (sent.now - this.#renewedAt.now >= this.#leaseMs) this.#validSince = sent.now;
+    if (sent.now - this.#renewedAt.now >= this.#parts.leaseMs) this.#validSince = sent.now;
     this.#renewedAt = sent;
   }
 }

@@ -37,7 +37,7 @@ export class Filters {
     contentOf: (delivery: ClaimedDelivery) => EventContent,
   ): Promise<ReadonlySet<ClaimedDelivery>> {
     // Webhooks without a filter pay nothing.
-    if (!deliveries.some(({ webhook }) => webhook.filter !== undefined)) return NONE;
+    if (!deliveries.some(({ webhook }) => webhook.filter)) return NONE;
     const unmatched = new Set<ClaimedDelivery>();
     let sliceEnd = this.#clock.now() + SLICE_MS;
     for (const delivery of deliveries) {
@@ -62,7 +62,7 @@ export class Filters {
   }
 
   #filterOf(webhook: ClaimedWebhook): Filter | null {
-    if (webhook.filter === undefined) return null;
+    if (!webhook.filter) return null;
     const known = this.#filters.get(webhook);
     if (known !== undefined) return known;
     let filter: Filter | null = null;

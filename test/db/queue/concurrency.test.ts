@@ -4,7 +4,7 @@ import { type Claimant, type ClaimedDelivery, claimPending } from "../../../src/
 import { endBeyond, endInterrupted } from "../../../src/db/queue/endings.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { adoptRetries, leavePaused } from "../../../src/db/queue/retry-groups.ts";
-import { abandonRun, closeExpiredRuns } from "../../../src/db/queue/runs.ts";
+import { closeExpiredRuns, closeRun } from "../../../src/db/queue/runs.ts";
 import { endExpiredWorkers, removeWorker, renewWorker } from "../../../src/db/queue/workers.ts";
 import { PATIENCE_MS } from "../../support/patience.ts";
 import {
@@ -155,14 +155,14 @@ describe("of several processes that find the same to do", () => {
   test("one adopts each retry", async () => {
     await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 20, events: 5 });
     const { runId } = await failFirst(db);
-    await abandonRun(db, runId);
+    await closeRun(db, runId, true);
     const claimants = await freshClaimants(4);
     expect(sum(await atOnce(4, (n) => adoptRetries(db, claimants[n]?.runId as number)))).toBe(100);
     expect(await db("retries").whereNull("run_id").pluck("id")).toEqual([]);
   });
 
   test.each([
-    ["was cancelled", abandonRun],
+    ["was cancelled", (_: unknown, id: number) => closeRun(db, id, true)],
     ["is gone with its account", (_: unknown, id: number) => db("runs").where({ id }).delete()],
   ])("one adopts the retries of a run that %s, and no other waits for it", async (_what, end) => {
     await queue(db, 2);

@@ -14,7 +14,7 @@ const ALWAYS = {
   slowClaimMs: 0,
   minDeadRows: 0,
   manyDeadRows: Number.POSITIVE_INFINITY,
-  kept: { durationFactor: 0, minMs: 30_000, maxMs: 30_000 },
+  keptMs: 30_000,
 };
 /** The time after which the oldest deliveries are read again, in milliseconds. */
 const READ_AGAIN_MS = 1_000;
@@ -93,7 +93,7 @@ test("after a slow claim beside an open snapshot, claims read few of the dead ro
 });
 
 test("while there are many dead rows, no further slow claim is needed", async () => {
-  const claim = claiming({ manyDeadRows: DEAD_ROWS, kept: { ...ALWAYS.kept, minMs: 1 } });
+  const claim = claiming({ manyDeadRows: DEAD_ROWS, keptMs: 1 });
   const slow = await pagesOf(claim);
   vi.advanceTimersByTime(1);
   // The oldest deliveries are read for the first time.

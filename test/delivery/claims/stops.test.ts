@@ -92,7 +92,9 @@ async function tell(told: Partial<Story>) {
     log,
     openFeed: async () => ({ revision: () => answer(() => BigInt(changes.length)), close: async () => {} }),
     loadStopped: (some) => answer(() => some.filter(isStopped).map(({ id }) => id), false),
-    listener: { queued: () => {}, held: () => sender.held(), stopped: (ids) => sender.stop(ids) },
+    queued: () => {},
+    held: () => sender.held(),
+    stopped: (ids) => sender.stop(ids),
   });
   const starts: Start[] = [];
   const sender = startSender(clock, {

@@ -1,6 +1,6 @@
 import pino from "pino";
 import { expect, test } from "vitest";
-import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
+import { createUnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
 import { claimsOf } from "../sender-parts.ts";
 
 test.each([
@@ -18,7 +18,7 @@ test.each([
     };
     const fail = () => Promise.reject(new Error(message));
     const owner = { returned: () => void told.push("returned") };
-    const unsent = new UnsentClaims({ log, lease, release: fail, endFiltered: fail });
+    const unsent = createUnsentClaims({ log, lease, release: fail, endFiltered: fail });
     await unsent.release(claimsOf(1, 2, { workerId: 7 }).map((delivery) => ({ delivery, owner })));
     expect(told).toEqual(["retire 7", "settle 7 2", "returned", "returned"]);
     expect(lines).toEqual(logged);

@@ -1,4 +1,4 @@
-import type { Claimant, ClaimedRetry, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
+import type { Claimant, ClaimedRetry, ClaimToken, PendingClaim } from "../../../src/db/queue/claims.ts";
 import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
 import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
@@ -133,7 +133,7 @@ export class QueueTable {
   claim(
     claimant: Claimant,
     options: { limit: number; after: bigint; excluded: readonly bigint[] },
-  ): Promise<ClaimResult & { next: bigint | null }> {
+  ): Promise<Omit<PendingClaim, "workers">> {
     const { limit } = options;
     const excluded = new Set(options.excluded.map((id) => Number(id) - 1));
     const eligible: number[] = [];

@@ -1,7 +1,7 @@
 import pino from "pino";
 import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
-import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
+import { createUnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
 import { Bottlenecks } from "../../../src/delivery/limits/bottlenecks.ts";
 import { FailingShare } from "../../../src/delivery/limits/failing-share.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
@@ -86,7 +86,7 @@ export class SimulatedWorker {
       retire: () => {},
       verify: () => {},
     };
-    const unsent = new UnsentClaims({
+    const unsent = createUnsentClaims({
       log,
       lease,
       endFiltered: async () => {},

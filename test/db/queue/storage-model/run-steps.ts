@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { decideBreakers } from "../../../../src/db/circuit-breaker/decide.ts";
 import { type Db, rows } from "../../../../src/db/database.ts";
 import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
-import { abandonRun, closeExpiredRuns, closeRun } from "../../../../src/db/queue/runs.ts";
+import { closeExpiredRuns, closeRun } from "../../../../src/db/queue/runs.ts";
 import { startsRound } from "./ending-steps.ts";
 import { expectStatistics } from "./invariants.ts";
 import { NO_EFFECT, type StorageModel } from "./model.ts";
@@ -32,7 +32,7 @@ const abandon = steps(
     const { db, runId } = model;
     const isExpired = n % 2 === 0;
     const putBack = await retriesOfRun(model);
-    const end = (on: Db): Promise<unknown> => (isExpired ? closeExpiredRuns(on) : abandonRun(on, runId));
+    const end = (on: Db): Promise<unknown> => (isExpired ? closeExpiredRuns(on) : closeRun(on, runId, true));
     expect(await closeExpiredRuns(db), "runs whose lease holds are closed").toBe(0);
     if (isExpired) await db.raw("update runs set lease_until = now() where id = ?", [runId]);
     const { heard, answer } = await model.call(fault, end);
