@@ -1,5 +1,4 @@
 import type { Logger } from "pino";
-import type { AttemptCounts } from "../../workflows/activities.ts";
 import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import {
@@ -118,13 +117,4 @@ export class Recorder {
     }
     return states;
   }
-}
-
-export const noCounts = (): AttemptCounts => ({ sent: 0, delivered: 0, retrying: 0, failed: 0 });
-
-/** Counts a recorded attempt. Does nothing if its claim was lost. */
-export function countIn(counts: AttemptCounts, state: RecordedState | undefined): void {
-  if (state === undefined) return;
-  counts.sent += 1;
-  if (state !== "cancelled") counts[state] += 1;
 }

@@ -6,7 +6,7 @@ import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { gathering } from "../db/gathering.ts";
 import { openRuns, type Renewal, type RunTotals, type RunWish, renewLeases } from "../db/queue/runs.ts";
-import { noCounts } from "../delivery/recorder.ts";
+import { noCounts } from "../delivery/claim-owner.ts";
 
 /** Batch limits. One statement of each kind runs at a time: statements of one run lock the same row. */
 const BATCH = { most: 500, atOnce: 1 };
