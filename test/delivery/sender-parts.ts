@@ -43,7 +43,6 @@ export function startSender(
       hold: async () => [],
       of: () => ({ payload: "{}", userId: "" }),
       release: () => {},
-      dropUnused: () => {},
     },
     share: { hasRoom: true, spend: () => {}, sample: () => {} },
     handshakes: { backlogMs: 0 },

@@ -149,7 +149,6 @@ export class SimulatedWorker {
       release() {
         worker.held -= 1;
       },
-      dropUnused() {},
     };
   }
 
