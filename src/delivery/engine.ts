@@ -55,30 +55,14 @@ const GONE = 410;
 const IDLE_CONNECTIONS = 1_000;
 
 /** The delivery engine of one process: claims, sends and records deliveries. */
-export interface DeliveryEngine {
-  db: Db;
-  /** Direct connections to PostgreSQL that keep their session settings. Retention uses them. */
-  directDb: Db;
-  log: Logger;
-  pumps: Pumps;
-  retries: RetryPasses;
-  lease: WorkerLease;
-  timeoutMs: number;
-  /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
-  maxPending: number;
-  /** The known revision of the webhooks, which each change by a user raises. */
-  revision(): bigint;
-  /** Aborted on shutdown: from then on nothing is claimed or sent. */
-  stopping: AbortSignal;
-  instruments: DeliveryInstruments;
-  close(): Promise<void>;
-}
+export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
 
 /**
  * Builds the delivery engine of a process.
  *
- * @param options.directDb connections to PostgreSQL itself; `db` when no pooler is in between
+ * @param options.directDb connections to PostgreSQL itself, which keep their session settings; `db` when no pooler is in between
  * @param options.directUrl the address for a connection outside the pools that receives changes
+ * @param options.stopping aborted on shutdown: from then on nothing is claimed or sent
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
  * @param options.instruments what it measures with; nothing unless given
@@ -101,7 +85,7 @@ export function createDeliveryEngine(options: {
   tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
   handshakes?: Pacer;
-}): DeliveryEngine {
+}) {
   const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracing } = options;
   const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
@@ -138,15 +122,10 @@ export function createDeliveryEngine(options: {
     delivery.maxPendingPerWebhook,
     dispatch.retentionDays,
   );
-  /** Statements in progress. */
-  const noting = new Set<Promise<void>>();
   function isGone({ id, target }: ClaimedWebhook): void {
-    const noted: Promise<void> = untilAnswered(() => noteGone(db, id, target.url), { signal: stopping })
-      .catch((err) => {
-        if (!stopping.aborted) log.error({ err, webhookId: String(id) }, "disabling a webhook failed");
-      })
-      .finally(() => noting.delete(noted));
-    noting.add(noted);
+    untilAnswered(() => noteGone(db, id, target.url), { signal: stopping }).catch((err) => {
+      if (!stopping.aborted) log.error({ err, webhookId: String(id) }, "disabling a webhook failed");
+    });
   }
   const watch = new WebhookWatch({
     clock,
@@ -187,9 +166,12 @@ export function createDeliveryEngine(options: {
       },
       sign: createSigner(options.secrets),
       additions: createAdditions(options.secrets, tokens),
-      recorder: new Recorder(db, spacing, log, {
-        lost: (workerId) => lease.retire(workerId),
-        recorded: (results, states) => countAttempts(instruments, results, states),
+      recorder: new Recorder({
+        db,
+        spacing,
+        log,
+        onLost: (workerId) => lease.retire(workerId),
+        onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
       filters: new Filters(clock, log),
       unsent,
@@ -242,7 +224,9 @@ export function createDeliveryEngine(options: {
     }),
     lease,
     timeoutMs,
+    /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
     maxPending: delivery.maxPendingPerWebhook,
+    /** The known revision of the webhooks, which each change by a user raises. */
     revision: () => watch.revision,
     stopping,
     instruments,
@@ -251,7 +235,6 @@ export function createDeliveryEngine(options: {
       outbound?.close();
       sender.close();
       await unsent.close();
-      await Promise.all(noting);
       await Promise.all([client.destroy(), maintenance.close(), watch.close(), lease.close()]);
     },
   };
