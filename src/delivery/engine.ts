@@ -1,4 +1,3 @@
-import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
 import { areDeliveriesExpected } from "../db/circuit-breaker/expected.ts";
@@ -18,7 +17,6 @@ import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import {
   countAttempts,
   countFailed,
-  createDeliveryInstruments,
   type DeliveryInstruments,
   recordRequest,
 } from "../metrics/instruments.ts";
@@ -65,10 +63,8 @@ export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
  * @param options.stopping aborted on shutdown: from then on nothing is claimed or sent
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
- * @param options.instruments what it measures with; nothing unless given
  * @param options.tracing traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
- * @param options.handshakes paces new connections. Defaults to HANDSHAKES
  */
 export function createDeliveryEngine(options: {
   db: Db;
@@ -81,16 +77,15 @@ export function createDeliveryEngine(options: {
   stopping: AbortSignal;
   reservedFiles?: number;
   sharedBy?: number;
-  instruments?: DeliveryInstruments;
+  instruments: DeliveryInstruments;
   tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
-  handshakes?: Pacer;
 }) {
-  const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracing } = options;
-  const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
+  const { db, directDb, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
-  const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
+  const { resolver = new NameResolver({ timeoutMs }) } = options;
+  const handshakes = new Pacer(HANDSHAKES, clock);
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,

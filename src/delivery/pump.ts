@@ -90,25 +90,18 @@ export class Pumps {
     report(pump.counts);
     this.#current = pump;
     if (before) this.#handOver(before);
+    let end: PumpResult["end"] = "stopped";
     try {
-      for (;;) {
-        pump.hasReturned = false;
-        const end = await this.#claimUntil(pump, lingers, until, stop);
-        if (end !== "done" && end !== "superseded") this.#withdraw(pump);
-        await pump.ended();
-        // What was released meanwhile, for example because the webhook was changed, is claimed again.
-        if (end !== "done" || !pump.hasReturned || stop.aborted) return { ...pump.counts, end };
-      }
+      end = await this.#claimUntil(pump, lingers, until, stop);
     } catch (error) {
-      this.#withdraw(pump);
-      await pump.ended();
       // An interrupted claim claimed nothing.
       if (!stop.aborted) throw error;
-      return { ...pump.counts, end: "stopped" };
     } finally {
-      if (this.#current === pump) this.#current = undefined;
+      if (end !== "superseded") this.#withdraw(pump);
+      await pump.ended();
       stop.removeEventListener("abort", onStop);
     }
+    return { ...pump.counts, end };
   }
 
   /** Transfers the queued deliveries of an earlier pump to the current one. If that has ended, the earlier one sends them. */
@@ -163,9 +156,13 @@ export class Pumps {
       } else if (hasLater) {
         await clock.wait(blockedMs, { signal });
         blockedMs = Math.min(BLOCKED_PAUSE_MS.max, 2 * blockedMs);
-      } else {
-        if (!lingers && !(await queue.expectsMore(stop))) return "done";
+      } else if (lingers || (await queue.expectsMore(stop))) {
         await clock.wait(POLL_MS, { signal });
+      } else {
+        await pump.ended();
+        if (!pump.hasReturned) return "done";
+        // What was released, for example because its webhook was changed, is claimed again.
+        pump.hasReturned = false;
       }
     }
   }

@@ -1,6 +1,6 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
-import type { ClaimedRetry, claimDue, RetryClaim } from "../db/queue/claims.ts";
+import type { claimDue, RetryClaim } from "../db/queue/claims.ts";
 import { failureInWords, type GroupKey, type GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import { ClaimOwner } from "./claim-owner.ts";
@@ -132,13 +132,19 @@ export class RetryPasses {
       }
       const next = Math.max(this.#nextClaim, Math.min(...claiming.map(({ claimAt }) => claimAt)));
       if (left.length > 0) {
-        await this.#end(left);
+        await this.#end(left).catch((error) => this.#fail(left, error));
       } else if (now < next) {
         await this.#rest(Math.min(next - now, this.#claimAtOpen < 0 ? PAUSE_MS.max : CHECK_MS));
       } else if (sender.room === 0 || sender.hasWaiting("retry", MAX_QUEUED)) {
         await this.#rest(CHECK_MS);
       } else {
-        await this.#claim(claiming.filter(({ claimAt }) => claimAt <= now));
+        const due = claiming.filter(({ claimAt }) => claimAt <= now);
+        this.#claiming = new AbortController();
+        const { signal } = this.#claiming;
+        await this.#claim(due, signal).catch((error) => {
+          // An interrupted claim claimed nothing.
+          if (!signal.aborted) this.#fail(due, error);
+        });
       }
     }
     this.#isRunning = false;
@@ -152,7 +158,7 @@ export class RetryPasses {
   }
 
   /** Claims for some passes, and passes what they get to the sender. */
-  async #claim(passes: readonly Pass[]): Promise<void> {
+  async #claim(passes: readonly Pass[], signal: AbortSignal): Promise<void> {
     const { sender, lease, claim, clock } = this.#parts;
     const { revision } = sender;
     const excluded = sender.skipped("retry");
@@ -161,19 +167,12 @@ export class RetryPasses {
     const byGroup = new Map(passes.map((pass) => [nameOf(pass.key), pass]));
     const groups = [...byGroup.values()].map(({ key }) => key);
     const began = clock.now();
-    this.#claiming = new AbortController();
-    const { signal } = this.#claiming;
-    let claimed: RetryClaim;
-    try {
-      claimed = await lease.claim((workerId) => claim(workerId, { groups, limit, excluded }), signal);
-    } catch (error) {
-      // An interrupted claim claimed nothing.
-      if (!signal.aborted) this.#fail(passes, error);
-      return;
-    }
-    const { touched, deliveries } = claimed;
+    const { touched, deliveries, ...found } = await lease.claim(
+      (workerId) => claim(workerId, { groups, limit, excluded }),
+      signal,
+    );
     const isFull = touched === limit;
-    const limited = new Set(claimed.limited.map(nameOf));
+    const limited = new Set(found.limited.map(nameOf));
     const now = clock.now();
     for (const pass of passes) pass.mayFindMore = isFull;
     if (!isFull) {
@@ -184,7 +183,10 @@ export class RetryPasses {
       this.#nextClaim = now + Math.max(costMs, Math.min(...pauses));
     }
     const taken = Map.groupBy(deliveries, (delivery) => byGroup.get(nameOf(delivery)) as Pass);
-    await Promise.all([...taken].map(([pass, own]) => this.#take(pass, own, revision)));
+    for (const [pass, own] of taken) pass.add(own.length);
+    await Promise.all([...taken].map(([pass, own]) => sender.take(own, "retry", pass, revision)));
+    // Some were stopped during the claim.
+    for (const pass of passes) if (pass.hasLeft) this.#stop(pass);
     if (touched > 0) this.#isBusy = touched >= MIN_BUSY;
     this.#claimAtOpen = this.#isBusy && this.#open > 0 ? this.#open >> 1 : -1;
     if (isFull || now < this.#nextStatus) return;
@@ -195,42 +197,32 @@ export class RetryPasses {
     if (idle.length > 0) await this.#end(idle);
   }
 
-  async #take(pass: Pass, deliveries: readonly ClaimedRetry[], revision: bigint): Promise<void> {
-    pass.add(deliveries.length);
-    try {
-      await this.#parts.sender.take(deliveries, "retry", pass, revision);
-    } catch (error) {
-      this.#fail([pass], error);
-    }
-    if (pass.hasLeft) this.#stop(pass);
-  }
-
   /** Reads the status of passes that hold nothing. Ends those that were stopped, or have nothing due within their horizon. */
   async #end(passes: readonly Pass[]): Promise<void> {
     const { clock, statuses, leavePaused } = this.#parts;
-    const read = () => untilAnswered(() => statuses(passes.map(({ key }) => key)));
-    const hasEnded = (pass: Pass, { open, delayMs }: GroupStatus) =>
-      pass.hasLeft || open === 0 || clock.now() + delayMs > pass.horizon;
-    try {
-      const began = clock.now();
-      let found = await read();
-      this.#nextStatus = clock.now() + pauseAfter(clock.now() - began);
-      // Another run retries them once they are resumed: this one may ask for its retries much later.
-      const leaving = passes.filter((pass, n) => {
+    const read = async () => {
+      const found = await untilAnswered(() => statuses(passes.map(({ key }) => key)));
+      return passes.map((pass, n) => {
         const status = found[n] as GroupStatus;
-        return status.hasPaused && hasEnded(pass, status);
+        const dueAt = clock.now() + status.delayMs;
+        const hasEnded = pass.hasLeft || status.open === 0 || dueAt > pass.horizon;
+        return { pass, status, dueAt, hasEnded };
       });
-      for (const runId of new Set(leaving.map(({ runId }) => runId)))
-        await untilAnswered(() => leavePaused(runId));
-      // One may have been resumed just before.
-      if (leaving.length > 0) found = await read();
-      for (const [n, pass] of passes.entries()) {
-        const status = found[n] as GroupStatus;
-        pass.claimAt = clock.now() + status.delayMs;
-        if (hasEnded(pass, status) && this.#passes.delete(pass)) pass.end.resolve(status);
-      }
-    } catch (error) {
-      this.#fail(passes, error);
+    };
+    const began = clock.now();
+    let found = await read();
+    this.#nextStatus = clock.now() + pauseAfter(clock.now() - began);
+    // Another run retries them once they are resumed: this one may ask for its retries much later.
+    const leaving = found.filter(({ status, hasEnded }) => status.hasPaused && hasEnded);
+    for (const runId of new Set(leaving.map(({ pass }) => pass.runId)))
+      await untilAnswered(() => leavePaused(runId));
+    // One may have been resumed just before.
+    if (leaving.length > 0) found = await read();
+    for (const { pass, status, dueAt, hasEnded } of found) {
+      pass.claimAt = dueAt;
+      if (!hasEnded) continue;
+      this.#passes.delete(pass);
+      pass.end.resolve(status);
     }
   }
 

@@ -1,9 +1,11 @@
+import { createNoopMeter } from "@opentelemetry/api";
 import { ScheduleClient } from "@temporalio/client";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import pino from "pino";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { MAX_GROUPS } from "../../src/db/queue/retry-groups.ts";
+import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { startDelivery } from "../../src/worker/delivery.ts";
 import { part } from "../support/parts.ts";
@@ -89,6 +91,7 @@ test("the engine is closed, also if its worker cannot be stopped", async () => {
     target: temporalTarget({ TEMPORAL_ADDRESS: (await part("temporal")).address }),
     workflowBundle: { code: "not JavaScript" },
     log: Object.assign(pino({ level: "silent" }), { error }),
+    instruments: createDeliveryInstruments(createNoopMeter()),
     stopping: stopping.signal,
     resolver: { resolve: async () => [], close },
   });
