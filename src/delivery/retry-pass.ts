@@ -74,10 +74,8 @@ export class RetryPasses {
   /** The earliest times of the next claim and query of the status. */
   #nextClaim = Number.NEGATIVE_INFINITY;
   #nextStatus = Number.NEGATIVE_INFINITY;
-  /** Whether the last claim that found retries found many. */
-  #isBusy = false;
-  /** The number of claimed retries of all passes at which the next claim follows at once; -1 for none. */
-  #claimAtOpen = -1;
+  /** The number of claimed retries of all passes at which the next claim follows at once; 0 for none. */
+  #claimAtOpen = 0;
 
   constructor(parts: RetryPassesParts) {
     this.#parts = parts;
@@ -126,15 +124,13 @@ export class RetryPasses {
       const left = [...this.#passes].filter(({ hasLeft, open }) => hasLeft && open === 0);
       const claiming = [...this.#passes].filter(({ hasLeft }) => !hasLeft);
       // If a webhook had none queued until the end of a pause, its first attempts would take the turns of due retries.
-      if (this.#open <= this.#claimAtOpen) {
-        this.#nextClaim = now;
-        this.#claimAtOpen = -1;
-      }
-      const next = Math.max(this.#nextClaim, Math.min(...claiming.map(({ claimAt }) => claimAt)));
+      const isHalf = this.#claimAtOpen > 0 && this.#open <= this.#claimAtOpen;
+      const paused = isHalf ? now : this.#nextClaim;
+      const next = Math.max(paused, Math.min(...claiming.map(({ claimAt }) => claimAt)));
       if (left.length > 0) {
         await this.#end(left).catch((error) => this.#fail(left, error));
       } else if (now < next) {
-        await this.#rest(Math.min(next - now, this.#claimAtOpen < 0 ? PAUSE_MS.max : CHECK_MS));
+        await this.#rest(Math.min(next - now, this.#claimAtOpen > 0 ? CHECK_MS : PAUSE_MS.max));
       } else if (sender.room === 0 || sender.hasWaiting("retry", MAX_QUEUED)) {
         await this.#rest(CHECK_MS);
       } else {
@@ -187,8 +183,9 @@ export class RetryPasses {
     await Promise.all([...taken].map(([pass, own]) => sender.take(own, "retry", pass, revision)));
     // Some were stopped during the claim.
     for (const pass of passes) if (pass.hasLeft) this.#stop(pass);
-    if (touched > 0) this.#isBusy = touched >= MIN_BUSY;
-    this.#claimAtOpen = this.#isBusy && this.#open > 0 ? this.#open >> 1 : -1;
+    // A claim that finds nothing, because receivers have enough queued, changes nothing.
+    const isBusy = touched >= MIN_BUSY || (touched === 0 && this.#claimAtOpen > 0);
+    this.#claimAtOpen = isBusy ? this.#open >> 1 : 0;
     if (isFull || now < this.#nextStatus) return;
     // With a rate limit, some are due.
     const idle = passes.filter(
