@@ -52,7 +52,7 @@ const GONE = 410;
 /** Idle connections kept open in addition to the limit of requests in flight. */
 const IDLE_CONNECTIONS = 1_000;
 
-/** The delivery engine of one process: claims, sends and records deliveries. */
+/** The delivery engine of one process, with what it was made from: claims, sends and records deliveries. */
 export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
 
 /**
@@ -81,7 +81,7 @@ export function createDeliveryEngine(options: {
   tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
 }) {
-  const { db, directDb, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
+  const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }) } = options;
@@ -205,9 +205,7 @@ export function createDeliveryEngine(options: {
   maintenance.start();
   watch.start();
   return {
-    db,
-    directDb,
-    log,
+    ...options,
     pumps,
     retries: new RetryPasses({
       clock,
@@ -223,8 +221,6 @@ export function createDeliveryEngine(options: {
     maxPending: delivery.maxPendingPerWebhook,
     /** The known revision of the webhooks, which each change by a user raises. */
     revision: () => watch.revision,
-    stopping,
-    instruments,
     async close() {
       resolver.close();
       outbound?.close();
