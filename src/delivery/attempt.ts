@@ -42,56 +42,40 @@ export type Attempt = (delivery: ClaimedDelivery, gate: AttemptGate) => void;
  * request cannot be built fails, so that its delivery does not stay pending forever.
  */
 export function createAttempt({ clock, log, post, sign, additions, contents }: AttemptParts): Attempt {
-  function failed(delivery: ClaimedDelivery, gate: AttemptGate, error: unknown, started: Date): void {
-    if (!(error instanceof TokenError))
-      log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
-    clock.soon(() => gate.ended(notBuilt(error, started), null));
-  }
-
-  function send(delivery: ClaimedDelivery, gate: AttemptGate, added: Additions): void {
-    let request: SignedRequest;
-    try {
-      request = buildRequest(delivery, contents.of(delivery), sign, added);
-    } catch (error) {
-      // For example, a secret cannot be opened.
-      failed(delivery, gate, error, new Date());
-      return;
-    }
-    const outcome = (known: Outcome) => {
-      if (known.status === 401) request.onUnauthorized?.();
-      gate.ended(known, request.signature);
-    };
-    post(request, outcome, gate, delivery);
-  }
-
   return (delivery, gate) => {
     const { id, requestSettings } = delivery.webhook;
-    if (!requestSettings) {
-      send(delivery, gate, NO_ADDITIONS);
-      return;
-    }
     const started = new Date();
-    let added: Additions | Promise<Additions>;
+    const build = (added: Additions) => buildRequest(delivery, contents.of(delivery), sign, added);
+    const failed = (error: unknown) => {
+      if (!(error instanceof TokenError))
+        log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
+      clock.soon(() => gate.ended(notBuilt(error, started), null));
+    };
+    const send = (request: SignedRequest) => {
+      const ended = (outcome: Outcome) => {
+        if (outcome.status === 401) request.onUnauthorized?.();
+        gate.ended(outcome, request.signature);
+      };
+      post(request, ended, gate, delivery);
+    };
+
+    let request: SignedRequest | Promise<SignedRequest>;
     try {
-      added = additions(id, requestSettings);
+      const added = requestSettings ? additions(id, requestSettings) : NO_ADDITIONS;
+      request = added instanceof Promise ? added.then(build) : build(added);
     } catch (error) {
-      failed(delivery, gate, error, started);
+      // For example, a secret cannot be opened.
+      failed(error);
       return;
     }
-    if (!(added instanceof Promise)) {
-      send(delivery, gate, added);
+    if (!(request instanceof Promise)) {
+      send(request);
       return;
     }
     // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
-    added.then(
-      (known) => {
-        if (gate.maySend()) send(delivery, gate, known);
-        else gate.withdrawn();
-      },
-      (error) => {
-        if (error instanceof ProxyUnavailableError) gate.withdrawn();
-        else failed(delivery, gate, error, started);
-      },
+    request.then(
+      (built) => (gate.maySend() ? send(built) : gate.withdrawn()),
+      (error) => (error instanceof ProxyUnavailableError ? gate.withdrawn() : failed(error)),
     );
   };
 }

@@ -1,4 +1,3 @@
-import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
 import { areDeliveriesExpected } from "../db/circuit-breaker/expected.ts";
@@ -18,7 +17,6 @@ import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import {
   countAttempts,
   countFailed,
-  createDeliveryInstruments,
   type DeliveryInstruments,
   recordRequest,
 } from "../metrics/instruments.ts";
@@ -55,34 +53,17 @@ const GONE = 410;
 /** Idle connections kept open in addition to the limit of requests in flight. */
 const IDLE_CONNECTIONS = 1_000;
 
-/** The delivery engine of one process: claims, sends and records deliveries. */
-export interface DeliveryEngine {
-  db: Db;
-  /** Direct connections to PostgreSQL that keep their session settings. Retention uses them. */
-  directDb: Db;
-  log: Logger;
-  pumps: Pumps;
-  retries: RetryPasses;
-  lease: WorkerLease;
-  timeoutMs: number;
-  /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
-  maxPending: number;
-  /** The known revision of the webhooks, which each change by a user raises. */
-  revision(): bigint;
-  /** Aborted on shutdown: from then on nothing is claimed or sent. */
-  stopping: AbortSignal;
-  instruments: DeliveryInstruments;
-  close(): Promise<void>;
-}
+/** The delivery engine of one process, with what it was made from: claims, sends and records deliveries. */
+export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
 
 /**
  * Builds the delivery engine of a process.
  *
- * @param options.directDb connections to PostgreSQL itself; `db` when no pooler is in between
+ * @param options.directDb connections to PostgreSQL itself, which keep their session settings; `db` when no pooler is in between
  * @param options.directUrl the address for a connection outside the pools that receives changes
+ * @param options.stopping aborted on shutdown: from then on nothing is claimed or sent
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
- * @param options.instruments what it measures with; nothing unless given
  * @param options.tracing traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
@@ -99,14 +80,13 @@ export function createDeliveryEngine(options: {
   stopping: AbortSignal;
   reservedFiles?: number;
   sharedBy?: number;
-  instruments?: DeliveryInstruments;
+  instruments: DeliveryInstruments;
   tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
   handshakes?: Pacer;
   now?: Clock["now"];
-}): DeliveryEngine {
-  const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracing } = options;
-  const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
+}) {
+  const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
@@ -134,15 +114,10 @@ export function createDeliveryEngine(options: {
     renew: (id, leaseMs) => renewWorker(db, id, leaseMs, bottlenecks.current),
     remove: (id) => removeWorker(db, id),
   });
-  /** Statements in progress. */
-  const noting = new Set<Promise<void>>();
   function isGone({ id, target }: ClaimedWebhook): void {
-    const noted: Promise<void> = untilAnswered(() => noteGone(db, id, target.url), { signal: stopping })
-      .catch((err) => {
-        if (!stopping.aborted) log.error({ err, webhookId: String(id) }, "disabling a webhook failed");
-      })
-      .finally(() => noting.delete(noted));
-    noting.add(noted);
+    untilAnswered(() => noteGone(db, id, target.url), { signal: stopping }).catch((err) => {
+      if (!stopping.aborted) log.error({ err, webhookId: String(id) }, "disabling a webhook failed");
+    });
   }
   const watch = new WebhookWatch({
     clock,
@@ -180,9 +155,12 @@ export function createDeliveryEngine(options: {
       },
       sign: createSigner(options.secrets),
       additions: createAdditions(options.secrets, tokens),
-      recorder: new Recorder(db, spacing, log, {
-        lost: (workerId) => lease.retire(workerId),
-        recorded: (results, states) => countAttempts(instruments, results, states),
+      recorder: new Recorder({
+        db,
+        spacing,
+        log,
+        onLost: (workerId) => lease.retire(workerId),
+        onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
       filters: new Filters(clock, log),
       unsent,
@@ -233,9 +211,7 @@ export function createDeliveryEngine(options: {
   );
   watch.start();
   return {
-    db,
-    directDb,
-    log,
+    ...options,
     pumps,
     retries: new RetryPasses({
       clock,
@@ -247,15 +223,14 @@ export function createDeliveryEngine(options: {
     }),
     lease,
     timeoutMs,
+    /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
     maxPending: delivery.maxPendingPerWebhook,
+    /** The known revision of the webhooks, which each change by a user raises. */
     revision: () => watch.revision,
-    stopping,
-    instruments,
     async close() {
       resolver.close();
       sender.close();
       await unsent.ended();
-      await Promise.all(noting);
       await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
     },
   };

@@ -1,5 +1,4 @@
 import type { Logger } from "pino";
-import type { AttemptCounts } from "../../workflows/activities.ts";
 import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import {
@@ -24,35 +23,29 @@ type OnRecorded = (results: readonly AttemptResult[], states: ReadonlyMap<string
 /** Receives the delivery's new state; undefined if another worker had claimed it. */
 export type Recorded = (state: RecordedState | undefined) => void;
 
+/** Dependencies of a recorder. */
+export interface RecorderParts {
+  db: Db;
+  spacing: RetrySpacing;
+  log: Logger;
+  /** Told whose claim a result was made under that cannot be recorded. */
+  onLost: (workerId: number) => void;
+  /** Told of each group that was recorded. */
+  onRecorded: OnRecorded;
+}
+
 /**
  * Writes attempt results in batches: while one batch is being written, the next one fills. The sender limits the
  * number of unrecorded results.
  */
 export class Recorder {
-  readonly #db: Db;
-  readonly #spacing: RetrySpacing;
-  readonly #log: Logger;
-  readonly #onLost: (workerId: number) => void;
-  readonly #onRecorded: OnRecorded;
+  readonly #parts: RecorderParts;
   #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
   #writers = 0;
   #writing = 0;
 
-  /**
-   * @param on.lost told whose claim a result was made under that cannot be recorded
-   * @param on.recorded told of each group that was recorded
-   */
-  constructor(
-    db: Db,
-    spacing: RetrySpacing,
-    log: Logger,
-    on: { lost: (workerId: number) => void; recorded: OnRecorded },
-  ) {
-    this.#db = db;
-    this.#spacing = spacing;
-    this.#log = log;
-    this.#onLost = on.lost;
-    this.#onRecorded = on.recorded;
+  constructor(parts: RecorderParts) {
+    this.#parts = parts;
   }
 
   /** The number of results that are not stored yet. */
@@ -79,52 +72,35 @@ export class Recorder {
       this.#writing += batch.length;
       const results = batch.map(({ result }) => result);
       const states = await this.#store(results);
-      this.#onRecorded(results, states);
+      this.#parts.onRecorded(results, states);
       this.#writing -= batch.length;
       for (const { result, recorded } of batch) {
         const state = states.get(result.deliveryId);
-        if (state === undefined) this.#onLost(result.token.workerId);
+        if (state === undefined) this.#parts.onLost(result.token.workerId);
         recorded(state);
       }
     }
     this.#writers -= 1;
   }
 
-  /** Retries until the database is available: the results exist nowhere else. */
-  async #store(results: AttemptResult[]): Promise<Map<string, RecordedState>> {
-    try {
-      return await untilAnswered(() => recordAttempts(this.#db, results, this.#spacing), {
-        onFirstFault: (error) =>
-          this.#log.warn({ err: error }, "recording results delayed: the database is unavailable"),
-      });
-    } catch (error) {
-      return this.#storeSingly(results, error);
-    }
-  }
-
   /**
-   * Stores results one by one, so that one that cannot be stored does not affect the others. Its delivery is claimed
-   * again later.
+   * Retries until the database is available: the results exist nowhere else. If some cannot be stored, stores each by itself, so that
+   * they do not affect the others. Their deliveries are claimed again later.
    */
-  async #storeSingly(results: AttemptResult[], error: unknown): Promise<Map<string, RecordedState>> {
-    const [first, ...others] = results;
-    if (first && others.length === 0) {
-      this.#log.error({ err: error, deliveryId: first.deliveryId }, "recording an attempt failed");
-      return new Map();
+  async #store(results: AttemptResult[]): Promise<Map<string, RecordedState>> {
+    const { db, spacing, log } = this.#parts;
+    try {
+      return await untilAnswered(() => recordAttempts(db, results, spacing), {
+        onFirstFault: (err) => log.warn({ err }, "recording results delayed: the database is unavailable"),
+      });
+    } catch (err) {
+      if (results.length === 1) {
+        log.error({ err, deliveryId: results[0]?.deliveryId }, "recording an attempt failed");
+        return new Map();
+      }
+      const states: [string, RecordedState][] = [];
+      for (const result of results) states.push(...(await this.#store([result])));
+      return new Map(states);
     }
-    const states = new Map<string, RecordedState>();
-    for (const result of results) {
-      for (const [id, state] of await this.#store([result])) states.set(id, state);
-    }
-    return states;
   }
-}
-
-export const noCounts = (): AttemptCounts => ({ sent: 0, delivered: 0, retrying: 0, failed: 0 });
-
-/** Counts a recorded attempt. Does nothing if its claim was lost. */
-export function countIn(counts: AttemptCounts, state: RecordedState | undefined): void {
-  if (state === undefined) return;
-  counts.sent += 1;
-  if (state !== "cancelled") counts[state] += 1;
 }

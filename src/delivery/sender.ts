@@ -7,7 +7,7 @@ import { type Attempt, type AttemptParts, createAttempt } from "./attempt.ts";
 import type { UnsentClaims } from "./claims/unsent-claims.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
-import { type EventContents, KEPT_MS } from "./event-contents.ts";
+import type { EventContents } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
 import type { Bottlenecks } from "./limits/bottlenecks.ts";
 import { CONNECTION_COST, type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
@@ -38,7 +38,7 @@ export interface SenderParts extends AttemptParts {
   unsent: Pick<UnsentClaims, "release" | "endFiltered">;
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
-  contents: Pick<EventContents, "room" | "hold" | "of" | "release" | "dropUnused">;
+  contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   /** The share of the thread's time for receivers that fail. */
   share: Pick<FailingShare, "hasRoom" | "spend" | "sample" | "utilization">;
   bottlenecks: Pick<Bottlenecks, "waitFor" | "sample">;
@@ -83,7 +83,7 @@ export class Sender {
   readonly #attempt: Attempt;
   readonly #scheduler: Scheduler<Sending>;
   readonly #skipped: SkippedWebhooks<Sending>;
-  readonly #endTimers: readonly (() => void)[];
+  readonly #endTimer: () => void;
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
@@ -103,16 +103,13 @@ export class Sender {
     this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler);
-    this.#endTimers = [
-      parts.clock.every(SAMPLE_MS, () => {
-        parts.share.sample();
-        const isWaiting = this.hasWaiting("first", 0) || this.hasWaiting("retry", 0);
-        const { utilization } = parts.share;
-        parts.bottlenecks.sample({ isWaiting, heldBy: this.#heldBy, utilization });
-        this.#plan();
-      }),
-      parts.clock.every(KEPT_MS, () => parts.contents.dropUnused()),
-    ];
+    this.#endTimer = parts.clock.every(SAMPLE_MS, () => {
+      parts.share.sample();
+      const isWaiting = this.hasWaiting("first", 0) || this.hasWaiting("retry", 0);
+      const { utilization } = parts.share;
+      parts.bottlenecks.sample({ isWaiting, heldBy: this.#heldBy, utilization });
+      this.#plan();
+    });
   }
 
   /**
@@ -238,9 +235,9 @@ export class Sender {
     this.#skipped.forget(webhookIds);
   }
 
-  /** Stops the timers. */
+  /** Stops the timer. */
   close(): void {
-    for (const end of this.#endTimers) end();
+    this.#endTimer();
   }
 
   /**

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { createNoopMeter } from "@opentelemetry/api";
 import type { Knex } from "knex";
 import pino from "pino";
 import { onTestFinished } from "vitest";
@@ -10,6 +11,7 @@ import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/s
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import type { PassResult } from "../../src/delivery/retry-pass.ts";
+import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import type { PumpResult } from "../../workflows/activities.ts";
 import { queueMany } from "../db/queue/queue.ts";
 import { useDatabase } from "../support/database.ts";
@@ -52,6 +54,7 @@ export async function startEngine(
       directUrl: connectionString,
       secrets,
       log: pino({ level: "silent" }),
+      instruments: createDeliveryInstruments(createNoopMeter()),
       ...config,
       stopping: engines.length === 0 ? stopping : NEVER,
       ...(resolver ? { resolver } : {}),

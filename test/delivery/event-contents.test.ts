@@ -6,6 +6,7 @@ import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { EventContents } from "../../src/delivery/event-contents.ts";
 import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
 import { aReceiver, heldReplies } from "../support/receivers.ts";
+import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { until } from "../support/wait.ts";
 import { claimed, freshRun, passDue, pump, queueFor, states, useEngine } from "./engine-parts.ts";
 
@@ -97,14 +98,15 @@ async function bytesFor(contents: EventContents, delivery?: ClaimedDelivery): Pr
 const withToken = (delivery: ClaimedDelivery | undefined, token: object) =>
   ({ ...delivery, token: { ...delivery?.token, ...token } }) as ClaimedDelivery;
 
-test("a released payload stays while other webhooks are to get the event, one to two intervals since the last use", async () => {
-  const contents = new EventContents(db, 10_000);
+test("a released payload stays for five seconds since the last use while other webhooks are to get the event", async () => {
+  const time = new SimulatedTime();
+  const contents = new EventContents(db, 10_000, time.clock);
   const [second, third] = await released(contents, 4);
-  expect(await bytesFor(contents, second)).toBe(400);
-  contents.dropUnused();
-  expect(await bytesFor(contents, third)).toBe(400);
-  contents.dropUnused();
-  contents.dropUnused();
+  for (const delivery of [second, third]) {
+    await time.run(time.now + 5_000);
+    expect(await bytesFor(contents, delivery)).toBe(400);
+  }
+  await time.run(time.now + 5_001);
   expect(await bytesFor(contents, third)).toBe(300);
 });
 
@@ -141,7 +143,7 @@ test("released payloads make room for others, and are at most an eighth of all, 
   expect(await small.hold(larger)).toEqual([]);
   for (const each of larger) small.release(each);
   expect(await bytesFor(small, other)).toBe(5_000);
-  // 5,000 of payloads that no delivery holds, 12 of them; the next one replaces two.
+  // 5,000 of payloads that no delivery holds, 12 of them; the next one replaces the first.
   const contents = new EventContents(db, 40_000);
   const all: (ClaimedDelivery | undefined)[] = [];
   for (let n = 0; n < 13; n += 1) all.push((await released(contents, 2))[0]);

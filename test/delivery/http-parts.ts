@@ -79,7 +79,7 @@ export function send(
 
 function requestTo(origin: string, more: Omit<Differences, "tls">, settings: TlsSettings | null) {
   const tls = tlsIdentity(settings);
-  return { origin, path: "/", headers: [], body: "{}", ...more, ...(tls ? { tls } : {}) };
+  return { origin, path: "/", headers: [], body: "{}", signed: new Date(), ...more, ...(tls ? { tls } : {}) };
 }
 
 /** A receiver that notes each client's certificate and port, and the Host header. @param authority of certificates that it demands */

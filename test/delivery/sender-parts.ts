@@ -43,7 +43,6 @@ export function startSender(
       hold: async () => [],
       of: () => ({ payload: "{}", userId: "" }),
       release: () => {},
-      dropUnused: () => {},
     },
     share: { hasRoom: true, spend: () => {}, sample: () => {}, utilization: 0 },
     bottlenecks: { waitFor: (statement) => statement, sample: () => {} },

@@ -1,3 +1,4 @@
+import { createNoopMeter } from "@opentelemetry/api";
 import { ScheduleClient } from "@temporalio/client";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import pino, { type Logger } from "pino";
@@ -5,6 +6,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { STATUS_CODES } from "../../src/contract/errors.ts";
 import { MAX_GROUPS } from "../../src/db/queue/retry-groups.ts";
+import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import { startDelivery } from "../../src/worker/delivery.ts";
 import { anyPort } from "../support/any-port.ts";
 import { part } from "../support/parts.ts";
@@ -89,6 +91,7 @@ async function deliver(
       connectionOptions: { address: parts.address, apiKey: "revoked-key", tls: false },
       namespace: "default",
     },
+    instruments: createDeliveryInstruments(createNoopMeter()),
     stopping: stopping.signal,
     ...parts,
   });

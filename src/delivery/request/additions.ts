@@ -1,8 +1,8 @@
-import type { OAuth2Client } from "../../contract/target-rules.ts";
 import { headersOfSettings, openRequestSettings } from "../../db/webhooks/request-settings.ts";
 import { type SecretBox, UnopenableError } from "../../db/webhooks/secret-box.ts";
 import { type TlsIdentity, tlsIdentity } from "../http/tls-identity.ts";
 import type { AccessTokens } from "../oauth2/access-tokens.ts";
+import { NotBuiltError } from "./not-built.ts";
 
 /** The additions of a webhook's settings to a request. */
 export interface Additions {
@@ -20,34 +20,20 @@ export const NO_ADDITIONS: Additions = { headers: [] };
 /**
  * Reads a webhook's sealed settings. Returns a promise if an access token must be fetched first.
  *
- * @throws UnopenableSettingsError
+ * @throws NotBuiltError if this process cannot decrypt them
  * @throws TokenError by rejecting
  */
 export type ReadAdditions = (webhookId: bigint, sealed: Buffer) => Additions | Promise<Additions>;
-
-/** Thrown for settings that this process cannot decrypt. */
-export class UnopenableSettingsError extends Error {
-  override name = "UnopenableSettingsError";
-}
-
-/** The opened settings of a webhook. */
-interface Opened {
-  additions: Additions;
-  oauth2: OAuth2Client | null;
-}
 
 /**
  * Creates the reader of sealed settings. Deliveries of one claim share a webhook's buffer, so each change of the
  * webhook is decrypted once.
  */
 export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAdditions {
-  const known = new WeakMap<Buffer, Opened>();
+  const known = new WeakMap<Buffer, ReturnType<typeof open>>();
   return (webhookId, sealed) => {
-    let opened = known.get(sealed);
-    if (!opened) {
-      opened = open(box, webhookId, sealed);
-      known.set(sealed, opened);
-    }
+    const opened = known.get(sealed) ?? open(box, webhookId, sealed);
+    known.set(sealed, opened);
     const { additions, oauth2 } = opened;
     if (oauth2 === null) return additions;
     const withToken = (token: string) => ({
@@ -65,18 +51,17 @@ export function bearer(token: string): [string, string] {
   return ["Authorization", `Bearer ${token}`];
 }
 
-function open(box: SecretBox, webhookId: bigint, sealed: Buffer): Opened {
+/** The opened settings of a webhook. */
+function open(box: SecretBox, webhookId: bigint, sealed: Buffer) {
   try {
     const settings = openRequestSettings(box, webhookId, sealed);
     const { authentication } = settings;
     const tls = tlsIdentity(settings.tls);
-    return {
-      additions: { headers: headersOfSettings(settings), ...(tls ? { tls } : {}) },
-      oauth2: authentication?.kind === "oauth2" ? authentication.client : null,
-    };
+    const additions: Additions = { headers: headersOfSettings(settings), ...(tls ? { tls } : {}) };
+    return { additions, oauth2: authentication?.kind === "oauth2" ? authentication.client : null };
   } catch (cause) {
     if (!(cause instanceof UnopenableError)) throw cause;
-    throw new UnopenableSettingsError(
+    throw new NotBuiltError(
       "the webhook's headers and credentials cannot be decrypted: set them again with SetWebhookRequestSettings, or see the service's log",
       { cause },
     );

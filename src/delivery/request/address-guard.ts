@@ -12,21 +12,7 @@ export class AddressRefusedError extends Error {
 }
 
 /** Prevents deliveries to non-public networks (server-side request forgery) and to ports of other protocols. */
-export interface AddressGuard {
-  /** Throws AddressRefusedError if connecting to the literal address is not allowed. */
-  check(address: string): void;
-  /** Throws AddressRefusedError if connecting to the port is not allowed. */
-  checkPort(port: number): void;
-  /**
-   * Resolves a name to its allowed addresses. The caller must connect to these, so that the checked address is the
-   * one used. The error does not contain the resolved addresses: anyone who may register webhooks could read an
-   * internal zone.
-   *
-   * @throws AddressRefusedError if none of the name's addresses is allowed
-   * @throws LookupError
-   */
-  resolve(name: string): Promise<LookupAddress[]>;
-}
+export type AddressGuard = ReturnType<typeof createAddressGuard>;
 
 /** Azure's platform address: in a public range, but serves instance metadata. */
 const PLATFORM_ADDRESSES = new Set(["168.63.129.16"]);
@@ -42,22 +28,19 @@ const LOCAL_NAT64: Network = [ipaddr.IPv6.parse("64:ff9b:1::"), 48];
 export function createAddressGuard(
   allowedNetworks: readonly Network[],
   options: { allowedPorts?: readonly number[]; resolver?: Resolver } = {},
-): AddressGuard {
+) {
   const { allowedPorts = [], resolver = new NameResolver() } = options;
-
-  function forbiddenKind(literal: string): string | undefined {
-    const address = ipaddr.parse(literal);
-    if (allowedNetworks.some((network) => within(address, network))) return undefined;
-    return refusal(address, allowedNetworks);
-  }
+  const kindOf = (literal: string) => refusal(ipaddr.parse(literal), allowedNetworks);
 
   return {
-    check(literal) {
-      const kind = forbiddenKind(literal);
+    /** Throws AddressRefusedError if connecting to the literal address is not allowed. */
+    check(literal: string): void {
+      const kind = kindOf(literal);
       if (kind) throw new AddressRefusedError(`${literal} is ${withArticle(kind)} address; ${REMEDY}`);
     },
 
-    checkPort(port) {
+    /** Throws AddressRefusedError if connecting to the port is not allowed. */
+    checkPort(port: number): void {
       if (!isBlockedPort(port) || (port !== 0 && allowedPorts.includes(port))) return;
       throw new AddressRefusedError(
         port === 0
@@ -66,10 +49,18 @@ export function createAddressGuard(
       );
     },
 
-    async resolve(name) {
+    /**
+     * Resolves a name to its allowed addresses. The caller must connect to these, so that the checked address is the
+     * one used. The error does not contain the resolved addresses: anyone who may register webhooks could read an
+     * internal zone.
+     *
+     * @throws AddressRefusedError if none of the name's addresses is allowed
+     * @throws LookupError
+     */
+    async resolve(name: string): Promise<LookupAddress[]> {
       const found = await resolver.resolve(name);
       if (found.length === 0) throw lookupError(name, "ENODATA");
-      const usable = found.filter(({ address }) => forbiddenKind(address) === undefined);
+      const usable = found.filter(({ address }) => kindOf(address) === undefined);
       if (usable.length === 0)
         throw new AddressRefusedError(`${name} does not resolve to a public address; ${REMEDY}`);
       return usable;
@@ -84,6 +75,7 @@ const withArticle = (kind: string) => `${/^[aeiou]/.test(kind) ? "an" : "a"} ${k
 
 /** The kind of non-public range that contains the address; undefined if the address is allowed. */
 function refusal(address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network[]): string | undefined {
+  if (allowed.some((network) => within(address, network))) return undefined;
   if (address.kind() === "ipv4") {
     if (PLATFORM_ADDRESSES.has(address.toString())) return "platform";
     const range = address.range();
@@ -92,9 +84,7 @@ function refusal(address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network[]
   if (within(address, LOCAL_NAT64)) return "local NAT64";
   if (isIsatap(address as ipaddr.IPv6)) return "tunnel (ISATAP)";
   const inner = embeddedIpv4(address as ipaddr.IPv6);
-  if (inner) {
-    return allowed.some((network) => within(inner, network)) ? undefined : refusal(inner, allowed);
-  }
+  if (inner) return refusal(inner, allowed);
   const range = address.range();
   if (range !== "unicast") return words(range);
   return within(address, GLOBAL_UNICAST) ? undefined : "reserved";

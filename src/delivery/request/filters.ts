@@ -20,7 +20,7 @@ export class Filters {
   readonly #clock: Pick<Clock, "now" | "soon">;
   readonly #log: Logger;
   readonly #patterns = new Patterns();
-  readonly #filters = new WeakMap<ClaimedWebhook, Filter | null>();
+  readonly #filters = new WeakMap<ClaimedWebhook, Filter>();
   readonly #events = new WeakMap<EventContent, FilterEvent>();
 
   constructor(clock: Pick<Clock, "now" | "soon">, log: Logger) {
@@ -50,9 +50,9 @@ export class Filters {
   }
 
   #matches({ id, webhook }: ClaimedDelivery, content: EventContent): boolean {
-    const filter = this.#filterOf(webhook);
-    if (!filter || content.test || content.payload === null) return true;
+    if (!webhook.filter || content.test || content.payload === null) return true;
     try {
+      const filter = this.#filterOf(webhook, webhook.filter);
       return filter.matches(this.#eventOf(webhook.process, content, content.payload));
     } catch (err) {
       if (!(err instanceof FilterError))
@@ -61,14 +61,13 @@ export class Filters {
     }
   }
 
-  #filterOf(webhook: ClaimedWebhook): Filter | null {
-    if (!webhook.filter) return null;
-    const known = this.#filters.get(webhook);
-    if (known !== undefined) return known;
-    let filter: Filter | null = null;
+  #filterOf(webhook: ClaimedWebhook, expression: string): Filter {
+    let filter = this.#filters.get(webhook);
+    if (filter) return filter;
     try {
-      filter = compileFilter(webhook.process, webhook.filter, this.#patterns);
+      filter = compileFilter(webhook.process, expression, this.#patterns);
     } catch (err) {
+      filter = { matches: () => true };
       // For example, a later version has stored it.
       this.#log.error(
         { err, webhookId: String(webhook.id) },

@@ -1,18 +1,20 @@
 import { UnopenableError } from "../../db/webhooks/secret-box.ts";
 import { TokenError } from "../oauth2/token-request.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
-import { UnopenableSettingsError } from "./additions.ts";
 import type { Outcome } from "./outcome.ts";
-import { NoPayloadError } from "./request.ts";
 
-/** Errors whose messages say what is wrong and what to do. */
-const EXPLAINED = [NoPayloadError, UnopenableSettingsError, TokenError, ProxyUnavailableError];
+/** Thrown if a request cannot be built. The message says what is wrong and what to do. */
+export class NotBuiltError extends Error {
+  override name = "NotBuiltError";
+}
 
 function reasonOf(cause: unknown): string {
-  if (EXPLAINED.some((kind) => cause instanceof kind)) return (cause as Error).message;
-  return cause instanceof UnopenableError
-    ? "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret (a key pair with RotateWebhookKeyPair), or see the service's log"
-    : "the request could not be built; see the service's log";
+  if (cause instanceof UnopenableError)
+    return "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret (a key pair with RotateWebhookKeyPair), or see the service's log";
+  const isExplained = [NotBuiltError, TokenError, ProxyUnavailableError].some(
+    (kind) => cause instanceof kind,
+  );
+  return isExplained ? (cause as Error).message : "the request could not be built; see the service's log";
 }
 
 /**

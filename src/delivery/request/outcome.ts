@@ -94,17 +94,11 @@ const FAULTS: Record<string, string> = {
   ETIMEDOUT: "connection timed out",
   EHOSTUNREACH: "host unreachable",
   ENETUNREACH: "network unreachable",
-  CERT_HAS_EXPIRED: "certificate has expired",
   DEPTH_ZERO_SELF_SIGNED_CERT: "certificate is self-signed",
   SELF_SIGNED_CERT_IN_CHAIN: "certificate chain ends in an unknown authority",
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     "certificate is from an unknown authority, or the receiver does not send the intermediate certificates",
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate is from an unknown authority",
-  CERT_SIGNATURE_FAILURE: "certificate has an invalid signature",
-  CERT_NOT_YET_VALID: "certificate is not valid yet",
-  CERT_REVOKED: "certificate is revoked",
-  EE_KEY_TOO_SMALL: "certificate's key is too short",
-  CA_MD_TOO_WEAK: "certificate's signature uses a weak hash",
   ERR_TLS_CERT_ALTNAME_INVALID: "certificate is for another host",
   ERR_SSL_WRONG_VERSION_NUMBER: "this port does not speak TLS; it may speak plain HTTP",
   ERR_SSL_PACKET_LENGTH_TOO_LONG: "this port does not speak TLS; it may speak plain HTTP",
@@ -155,9 +149,13 @@ export function describeFault(error: Error): string {
   const words =
     unrequested ??
     FAULTS[code] ??
-    (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined);
+    (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined) ??
+    (CERTIFICATE_CODE.test(code) ? error.message : undefined);
   return words ? `${words} (${code})` : `request failed (${code})`;
 }
+
+/** Error codes of a certificate that OpenSSL's own words explain, such as `certificate has expired`. */
+const CERTIFICATE_CODE = /^(CERT_|EE_KEY_|CA_MD_)/;
 
 /** The start of Node's message for a connection that ended before TLS was established. */
 const CLOSED_IN_HANDSHAKE = "Client network socket disconnected before secure TLS connection";

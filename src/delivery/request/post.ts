@@ -1,6 +1,4 @@
-import type { Dispatcher } from "undici";
 import type { Connections } from "../http/connections.ts";
-import type { TlsIdentity } from "../http/tls-identity.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import {
   describeFault,
@@ -11,6 +9,7 @@ import {
   type Outcome,
   parseRetryAfter,
 } from "./outcome.ts";
+import type { SignedRequest } from "./request.ts";
 
 /** The size of the response excerpt stored with the attempt, in bytes. */
 const RESPONSE_EXCERPT_BYTES = 1_024;
@@ -36,62 +35,53 @@ export interface Gate {
  * Uses callbacks, here and for the record of a delivery, because a promise costs a tenth of a delivery's processing
  * time.
  *
+ * @param request `signed` is the recorded start of the attempt
  * @param timeoutMs the timeout of the whole attempt: connection, request, response headers and body
  * @param outcome called once, unless the request is withdrawn
- * @param request `signed` is the recorded start of the attempt; now unless given
  * @param gate asked when the connection is established, right before the request is sent
  */
 export function post(
   client: Pick<Connections, "dispatch">,
-  request: {
-    origin: string;
-    path: string;
-    headers: string[];
-    body: string;
-    signed?: Date;
-    tls?: TlsIdentity;
-  },
+  request: Pick<SignedRequest, "origin" | "path" | "headers" | "body" | "signed" | "tls">,
   timeoutMs: number,
   outcome: (outcome: Outcome) => void,
   gate?: Gate,
 ): void {
+  const { origin, path, headers, body, signed, tls } = request;
   const startedAt = performance.now();
-  const state = {
-    started: request.signed ?? new Date(),
-    settled: false,
-    status: null as number | null,
-    headers: null as string | null,
-    retryAfterMs: null as number | null,
-    kept: [] as Buffer[],
-    keptBytes: 0,
-    controller: undefined as Dispatcher.DispatchController | undefined,
-  };
+  let isSettled = false;
+  let wasSent = false;
+  let status: number | null = null;
+  let responseHeaders: string | null = null;
+  let retryAfterMs: number | null = null;
+  let received = 0;
+  const excerpt: Buffer[] = [];
 
   function settle(error: string | null, failure: FailureOf | null): void {
-    if (state.settled) return;
-    state.settled = true;
+    if (isSettled) return;
+    isSettled = true;
     clearTimeout(timer);
     const durationMs = Math.round(performance.now() - startedAt);
     // A request that was sent could be answered meanwhile, but no connection be made.
     const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
     outcome({
-      delivered: state.status !== null && isDelivered(state.status),
-      started: state.started,
+      delivered: status !== null && isDelivered(status),
+      started: signed,
       durationMs,
-      status: state.status,
+      status,
       error,
-      responseStart: state.keptBytes > 0 ? text(state.kept) : null,
-      responseHeaders: state.headers,
-      retryAfterMs: state.retryAfterMs,
+      responseStart: received > 0 ? text(excerpt) : null,
+      responseHeaders,
+      retryAfterMs,
       failure: isOurs ? "ours" : failure,
     });
   }
 
   function expire(): void {
-    if (state.settled) return;
+    if (isSettled) return;
     const inTime = `within ${timeoutMs / 1_000} s`;
-    if (state.status !== null) endBody();
-    else if (state.controller) settle(`no response ${inTime}`, "webhook timeout");
+    if (status !== null) endBody();
+    else if (wasSent) settle(`no response ${inTime}`, "webhook timeout");
     else settle(`no connection ${inTime}, DNS lookup included`, "host timeout");
     giveUp();
   }
@@ -101,66 +91,51 @@ export function post(
 
   /** From the response headers on, the status decides, even if the body is incomplete. */
   function endBody(): void {
-    settle(describeStatus(state.status as number, state.retryAfterMs), null);
+    settle(describeStatus(status as number, retryAfterMs), null);
   }
 
   function withdraw(from: Gate): void {
-    if (state.settled) return;
-    state.settled = true;
+    if (isSettled) return;
+    isSettled = true;
     clearTimeout(timer);
     from.withdrawn();
   }
 
   const giveUp = client.dispatch({
-    options: {
-      origin: request.origin,
-      path: request.path,
-      method: "POST",
-      headers: request.headers,
-      body: request.body,
-    },
-    tls: request.tls,
+    options: { origin, path, method: "POST", headers, body },
+    tls,
     onOpen: () => gate?.opens?.(),
     handler: {
       onRequestStart(controller) {
-        state.controller = controller;
+        wasSent = true;
         // The timeout expired while waiting for a connection: do not send.
-        if (state.settled) controller.abort(new Error("time-out"));
+        if (isSettled) controller.abort(new Error("time-out"));
         else if (gate && !gate.maySend()) {
           withdraw(gate);
           controller.abort(new Error("withdrawn"));
         }
       },
-      onResponseStart(_controller, status, headers) {
-        if (status < 200) return;
-        state.status = status;
-        if (!isDelivered(status)) state.headers = headersText(headers);
-        const retryAfter = headers["retry-after"];
-        state.retryAfterMs = parseRetryAfter(
-          Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-          Date.now(),
-        );
+      onResponseStart(_controller, code, fields) {
+        if (code < 200) return;
+        status = code;
+        if (!isDelivered(code)) responseHeaders = headersText(fields);
+        const retryAfter = fields["retry-after"];
+        retryAfterMs = parseRetryAfter(Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, Date.now());
       },
       onResponseData(_controller, chunk) {
-        if (state.keptBytes < RESPONSE_EXCERPT_BYTES) {
-          const part = Buffer.from(chunk.subarray(0, RESPONSE_EXCERPT_BYTES - state.keptBytes));
-          state.kept.push(part);
-          state.keptBytes += part.length;
-        }
+        if (received < RESPONSE_EXCERPT_BYTES)
+          excerpt.push(Buffer.from(chunk.subarray(0, RESPONSE_EXCERPT_BYTES - received)));
+        received += chunk.length;
       },
       onResponseEnd: endBody,
       onResponseError: (_controller, error) => {
         if (gate && error instanceof ProxyUnavailableError) withdraw(gate);
-        else if (state.status === null)
-          settle(
-            describeFault(error),
-            failureOf(error, state.controller !== undefined, request.tls !== undefined),
-          );
-        else endBody();
+        else if (status !== null) endBody();
+        else settle(describeFault(error), failureOf(error, wasSent, tls !== undefined));
       },
     },
     onAgain() {
-      state.controller = undefined;
+      wasSent = false;
     },
   });
 }

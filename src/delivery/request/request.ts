@@ -1,17 +1,12 @@
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import type { ClaimedDelivery } from "../../db/queue/claims.ts";
 import type { EventContent } from "../../db/queue/event-contents.ts";
-import type { TlsIdentity } from "../http/tls-identity.ts";
 import type { Additions } from "./additions.ts";
+import { NotBuiltError } from "./not-built.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 
-/** Thrown if the delivery has no payload. */
-export class NoPayloadError extends Error {
-  override name = "NoPayloadError";
-}
-
 /** The POST of an attempt. */
-export interface SignedRequest {
+export interface SignedRequest extends Omit<Additions, "headers"> {
   origin: string;
   path: string;
   /** Names and values in turn. */
@@ -23,10 +18,6 @@ export interface SignedRequest {
   signature: string;
   /** The trace that the event belongs to; null without one. */
   traceparent: string | null;
-  /** To be called if the receiver answers 401. */
-  onUnauthorized?: () => void;
-  /** The webhook's own certificates. */
-  tls?: TlsIdentity;
 }
 
 /** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and what the webhook's settings add. */
@@ -34,11 +25,11 @@ export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, damage, userId, process = webhook.process, test, traceparent = null }: EventContent,
   sign: Signer,
-  { headers: added, onUnauthorized, tls }: Additions,
+  { headers: added, ...additions }: Additions,
 ): SignedRequest {
   if (damage)
-    throw new NoPayloadError("PostgreSQL cannot read the event; see the service's log", { cause: damage });
-  if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
+    throw new NotBuiltError("PostgreSQL cannot read the event; see the service's log", { cause: damage });
+  if (body === null) throw new NotBuiltError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
   const signed = new Date();
   const signature = sign(webhook.secrets, id, signed, body);
@@ -53,7 +44,6 @@ export function buildRequest(
     signed,
     signature: signature["webhook-signature"],
     traceparent,
-    ...(onUnauthorized ? { onUnauthorized } : {}),
-    ...(tls ? { tls } : {}),
+    ...additions,
   };
 }

@@ -16,9 +16,6 @@ export type Signer = (
   body: string,
 ) => SignatureHeaders;
 
-/** The maximum number of opened secrets cached in memory. */
-const MAX_CACHED_SECRETS = 10_000;
-
 /**
  * Creates a signer for Standard Webhooks: `v1`, HMAC-SHA256 over id, timestamp and body, and `v1a`, ed25519 over the
  * same, both in base64. The header has one signature per secret, newest first, then one per key pair, separated by
@@ -28,26 +25,17 @@ const MAX_CACHED_SECRETS = 10_000;
  * @param box opens the stored secrets
  */
 export function createSigner(box: SecretBox): Signer {
-  const opened = new Map<string, KeyObject>();
-  /** First-level cache by buffer: deliveries of one claim share a webhook's buffer. */
-  const ofWebhook = new WeakMap<Buffer, KeyObject>();
+  /** By buffer: deliveries share a webhook's buffer until its row changes. */
+  const opened = new WeakMap<Buffer, KeyObject>();
 
   function key({ webhookId, sealed, keyPair }: SealedSecret): KeyObject {
-    const known = ofWebhook.get(sealed);
+    const known = opened.get(sealed);
     if (known) return known;
-    // The webhook id is part of the key, so that a secret never applies to another webhook.
-    // Sealed values differ, so that a secret is never found under the name of a key pair.
-    const name = `${webhookId}:${sealed.toString("latin1")}`;
-    let secret = opened.get(name);
-    if (!secret) {
-      if (opened.size >= MAX_CACHED_SECRETS) opened.clear();
-      // A KeyObject, because Node would create one from raw bytes for each signature, at five times the cost.
-      secret = keyPair
-        ? privateKeyOf(box.open(sealed, keyPairContext(webhookId)))
-        : createSecretKey(box.open(sealed, webhookSecretContext(webhookId)));
-      opened.set(name, secret);
-    }
-    ofWebhook.set(sealed, secret);
+    // A KeyObject, because Node would create one from raw bytes for each signature, at five times the cost.
+    const secret = keyPair
+      ? privateKeyOf(box.open(sealed, keyPairContext(webhookId)))
+      : createSecretKey(box.open(sealed, webhookSecretContext(webhookId)));
+    opened.set(sealed, secret);
     return secret;
   }
 

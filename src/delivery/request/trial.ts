@@ -39,34 +39,30 @@ export function createRequestTrial(options: {
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
 
-  async function attempt(
-    webhook: ClaimedWebhook,
-    payload: string,
-    { headers, oauth2, tls: settings }: Pick<TrialRequest, "headers" | "oauth2" | "tls">,
-  ): Promise<Outcome> {
+  async function attempt(webhook: ClaimedWebhook, given: TrialRequest): Promise<Outcome> {
+    const { payload, oauth2 } = given;
     const started = new Date();
-    const all = [...headers];
+    const headers = [...given.headers];
     try {
       // Not cached: the credentials are tried.
-      if (oauth2) all.push(...bearer((await fetchToken(client, oauth2)).value));
+      if (oauth2) headers.push(...bearer((await fetchToken(client, oauth2)).value));
     } catch (error) {
       if (error instanceof TokenError || error instanceof ProxyUnavailableError)
         return notBuilt(error, started);
       throw error;
     }
-    const tls = tlsIdentity(settings);
+    const tls = tlsIdentity(given.tls);
     const content = { payload, userId: USER_ID, test: true };
-    const request = buildRequest({ id: randomUUID(), webhook }, content, sign, {
-      headers: all,
-      ...(tls ? { tls } : {}),
-    });
+    const additions = { headers, ...(tls ? { tls } : {}) };
+    const request = buildRequest({ id: randomUUID(), webhook }, content, sign, additions);
     return new Promise((resolve) => post(client, request, timeoutMs, resolve));
   }
 
-  const send: RequestTrial = async ({ webhookId, revision, payload, ...settings }) => {
+  const send: RequestTrial = async (given) => {
+    const { webhookId, revision } = given;
     const webhook = (await webhooks.load(db, new Set([webhookId]))).get(webhookId);
     if (webhook?.revision !== revision) return null;
-    const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, payload, settings);
+    const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, given);
     return { accepted: delivered, status, error, responseStart, durationMs };
   };
   return {

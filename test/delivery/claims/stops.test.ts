@@ -132,7 +132,6 @@ async function tell(told: Partial<Story>) {
       release: () => {
         held -= 1;
       },
-      dropUnused: () => {},
     },
   });
   watch.start();

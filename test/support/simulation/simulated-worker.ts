@@ -154,7 +154,6 @@ export class SimulatedWorker {
       release() {
         worker.held -= 1;
       },
-      dropUnused() {},
     };
   }
 
