@@ -4,6 +4,7 @@ import { type Db, rows } from "../../src/db/database.ts";
 import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { EventContents } from "../../src/delivery/event-contents.ts";
+import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
 import { aReceiver, heldReplies } from "../support/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";
@@ -201,7 +202,7 @@ test.each([
     await endExpiredWorkers(parts.db);
   }
   const pumped = pump(parts.engine, await freshRun(parts.db));
-  await until(async () => held.waiting === 4 && (await claimed(parts)) === 4);
+  await until(async () => held.waiting === INITIAL_WINDOW && (await claimed(parts)) === 4);
   held.answer();
   expect(await pumped).toMatchObject({ sent: events, delivered: events, end: "done" });
   expect(await states(parts)).toEqual({ "delivered 1": events });

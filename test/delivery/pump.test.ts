@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { INITIAL_WINDOW as FEW } from "../../src/delivery/limits/windows.ts";
 import { answerOf } from "../support/simulation/receivers.ts";
 import { Scenario } from "../support/simulation/scenario.ts";
 
@@ -8,7 +9,7 @@ const POLL_MS = 250;
 const LATE_MS = 5_000;
 const SETTINGS = { DELIVERY_TIMEOUT: "60s" };
 
-/** One webhook with 50 deliveries, of which the first four start at once. */
+/** One webhook with 50 deliveries, of which a few start at once. */
 function start(status = 200, statementMs = 1): Scenario {
   const scenario = new Scenario(
     { one: { answer: () => answerOf(status, LATE_MS) } },
@@ -23,8 +24,8 @@ test("the pump of a later run takes over what waits, and the earlier one ends wi
   const earlier = scenario.pump(1, { lingers: true });
   await scenario.run(100);
   const later = scenario.pump(2);
-  expect(await scenario.until(earlier)).toMatchObject({ sent: 4, delivered: 4, end: "superseded" });
-  expect(await scenario.until(later)).toMatchObject({ sent: 46, delivered: 46, end: "done" });
+  expect(await scenario.until(earlier)).toMatchObject({ sent: FEW, delivered: FEW, end: "superseded" });
+  expect(await scenario.until(later)).toMatchObject({ sent: 50 - FEW, end: "done" });
 });
 
 test("a delivery that a later pump took over and that fails is retried by the later run", async () => {
@@ -37,11 +38,11 @@ test("a delivery that a later pump took over and that fails is retried by the la
     scenario.retries.assignOneGroup(run);
     return scenario.retries.status(run, 1).open;
   });
-  expect(retries).toEqual([4, 46]);
+  expect(retries).toEqual([FEW, 50 - FEW]);
 });
 
 test.each([
-  ["is taken over by the pump of a later run", false, 0, 4],
+  ["is taken over by the pump of a later run", false, 0, FEW],
   ["is sent by it if the pump of a later run has ended meanwhile", true, 50, 0],
 ])("what an earlier pump is claiming %s, and the earlier one ends", async (_what, hasEnded, own, others) => {
   const scenario = start(200, 1_000);
@@ -82,10 +83,10 @@ test("a pump that is stopped records what is in flight and gives back the rest, 
   await scenario.run(100);
   stop.abort();
   await scenario.run(100);
-  expect(scenario.queue.unclaimed).toBe(46);
-  expect(await scenario.until(stopped)).toMatchObject({ sent: 4, delivered: 4, end: "stopped" });
+  expect(scenario.queue.unclaimed).toBe(50 - FEW);
+  expect(await scenario.until(stopped)).toMatchObject({ sent: FEW, delivered: FEW, end: "stopped" });
   const other = scenario.pump(2, { worker: 1 });
-  expect(await scenario.until(other)).toMatchObject({ delivered: 46, end: "done" });
+  expect(await scenario.until(other)).toMatchObject({ delivered: 50 - FEW, end: "done" });
 });
 
 test("an idle pump sends later deliveries as soon as it is woken, also during a claim, and ends when its time is over", async () => {

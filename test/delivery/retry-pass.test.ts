@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { GroupStatus } from "../../src/db/queue/retry-groups.ts";
+import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import { RetryPasses } from "../../src/delivery/retry-pass.ts";
 import { answerOf } from "../support/simulation/receivers.ts";
 import { type Group, Scenario, type ScenarioOptions } from "../support/simulation/scenario.ts";
@@ -38,7 +39,7 @@ test("a pass leaves what falls due after its horizon, and tells the last failure
 });
 
 test.each([
-  ["records what is in flight and gives back the rest", 1, 4],
+  ["records what is in flight and gives back the rest", 1, INITIAL_WINDOW],
   ["amid its claim gives back what it gets", 100, 0],
 ])("a pass that is stopped %s, which another worker sends", async (_does, statementMs, sent) => {
   const scenario = start({ one: { answer: () => answerOf(200, 100) } }, { workers: 2, statementMs });
@@ -59,7 +60,7 @@ test("a pass claims what has fallen due meanwhile after a tenth of its horizon, 
   const scenario = start({
     slow: { answer: () => answerOf(200, 30_000) },
     late: {},
-    many: { webhooks: 32, hosts: 8, answer: () => answerOf(200, 100) },
+    many: { webhooks: 32, hosts: 16, answer: () => answerOf(200, 100) },
   });
   scenario.addFailed("slow", 1, 1);
   await scenario.run(10);

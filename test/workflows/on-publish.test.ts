@@ -1,10 +1,11 @@
 import { afterEach, expect, onTestFinished, test } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
+import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import { stepsSoFar } from "../support/dispatch-runs.ts";
 import { fileService, startTestService, WOKEN } from "../support/test-service.ts";
 
-/** So many requests go to a receiver of which nothing is known, and as many deliveries wait for it in a worker. */
-const WINDOW = 4;
+/** So many requests go to a receiver of which nothing is known, and with those that wait for it, a worker claims so many deliveries. */
+const [WINDOW, CLAIMED] = [INITIAL_WINDOW, INITIAL_WINDOW + 4];
 
 const service = fileService(WOKEN);
 afterEach(() => service.removeWebhooks());
@@ -35,9 +36,9 @@ test("a worker that starts later joins the current run, and takes what the other
     const claimed = await service.db("queue").whereNotNull("claimed_by").pluck("claimed_by");
     return { claims: claimed.length, workers: new Set(claimed).size };
   };
-  await Promise.all(Array.from({ length: 2 * WINDOW }, () => service.publish()));
-  await expect.poll(claims).toEqual({ claims: 2 * WINDOW, workers: 1 });
-  const later = await Promise.all(Array.from({ length: 2 * WINDOW }, () => service.publish()));
+  await Promise.all(Array.from({ length: CLAIMED }, () => service.publish()));
+  await expect.poll(claims).toEqual({ claims: CLAIMED, workers: 1 });
+  const later = await Promise.all(Array.from({ length: CLAIMED }, () => service.publish()));
   await expect.poll(() => receiver.received.length).toBe(WINDOW);
 
   // Paused, so that the worker's start triggers no run: it is given a pump by the one that goes on.
@@ -47,11 +48,11 @@ test("a worker that starts later joins the current run, and takes what the other
   const worker = await service.startWorker();
   onTestFinished(() => worker.stop());
   await expect.poll(() => receiver.received.length).toBe(2 * WINDOW);
-  expect(await claims()).toEqual({ claims: 4 * WINDOW, workers: 2 });
+  expect(await claims()).toEqual({ claims: 2 * CLAIMED, workers: 2 });
   await onlyRun();
   answer.resolve(200);
   for (const { eventId } of later) await service.untilDelivered(eventId);
-  expect(receiver.received).toHaveLength(4 * WINDOW);
+  expect(receiver.received).toHaveLength(2 * CLAIMED);
 });
 
 test("a pump that fails is started again by its run, long before the next one", async () => {
