@@ -16,11 +16,8 @@ import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 
-/**
- * The pause between two rounds: a multiple of the last one's duration within these limits, in milliseconds. Statistics of many webhooks
- * cost least where many changes are folded at once.
- */
-const PAUSE = { factor: 9, minMs: 1_000, maxMs: 5_000 };
+/** The pause between two rounds, in milliseconds. */
+const PAUSE_BETWEEN_ROUNDS_MS = 1_000;
 /** The interval between warnings about long snapshots, over all processes, in seconds. */
 const WARN_EVERY_S = 600;
 /** The maximum number of deliveries above a webhook's limit that one statement fails. */
@@ -34,7 +31,7 @@ const VACUUM_EVERY_S = 15;
 const MAX_HEALTH_LINES = 50;
 
 /**
- * Starts the maintenance, which every one to five seconds releases the claims of workers with an expired lease, cancels open
+ * Starts the maintenance, which once a second releases the claims of workers with an expired lease, cancels open
  * deliveries of deleted webhooks and erased events, fails deliveries above a webhook's limit, folds statistics, judges the health of
  * webhooks, decides on circuit breakers and vacuums the queue. Safe to run in any number of processes at once.
  *
@@ -146,18 +143,13 @@ export function startMaintenance(
 
   async function run(): Promise<void> {
     for (let rounds = 0; !end.signal.aborted; rounds += 1) {
-      const began = performance.now();
       try {
         for (const [everyRounds, job] of jobs) if (rounds % everyRounds === 0) await job();
       } catch (err) {
         // While the database is unavailable, other parts log it.
         if (!isTransient(err) && !end.signal.aborted) log.error({ err }, "maintenance failed; retrying");
       }
-      const pauseMs = Math.min(
-        PAUSE.maxMs,
-        Math.max(PAUSE.minMs, PAUSE.factor * (performance.now() - began)),
-      );
-      await wait(pauseMs, undefined, { signal: end.signal, ref: false }).catch(() => {});
+      await wait(PAUSE_BETWEEN_ROUNDS_MS, undefined, { signal: end.signal, ref: false }).catch(() => {});
     }
   }
 
