@@ -117,7 +117,7 @@ export class Sender {
    * their receiver do not count: they must not prevent claims for other receivers.
    */
   hasWaiting(kind: Kind, deliveries: number): boolean {
-    return this.#scheduler.hasSendable(kind, deliveries);
+    return this.#scheduler.lanes[kind].hasSendable(deliveries);
   }
 
   /** Deliveries that are being sent, or wait for their connection. */
@@ -224,7 +224,8 @@ export class Sender {
    */
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
-    const waiting = [...this.#scheduler.tasks("first"), ...this.#scheduler.tasks("retry"), ...started];
+    const { first, retry } = this.#scheduler.lanes;
+    const waiting = [...first.tasks(), ...retry.tasks(), ...started];
     return [...heldWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
   }
 
@@ -255,7 +256,8 @@ export class Sender {
 
   #startSome(): void {
     const { clock, lease, proxy, watch } = this.#parts;
-    if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
+    const { first, retry } = this.#scheduler.lanes;
+    if (first.waiting + retry.waiting === 0) return;
     this.#heldBy = lease.isValid() && watch.isFresh() ? undefined : "database";
     if (this.#heldBy || proxy?.mayStart() === false) return;
     for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {

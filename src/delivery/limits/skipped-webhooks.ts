@@ -43,14 +43,16 @@ export class SkippedWebhooks<T extends Sending> {
   /** The webhooks that a claim of a kind skips. */
   of(kind: Kind): bigint[] {
     const skipped: bigint[] = [];
-    const { webhooks } = this.#scheduler;
-    const queues = [...this.#scheduler.queues(kind)];
-    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
-    for (const { webhookId, window, host, waiting } of queues) {
+    const { webhooks, lanes } = this.#scheduler;
+    const queues = [...lanes[kind].windows.values()];
+    const queued = queues.reduce((sum, queue) => sum + queue.webhooks.size, 0);
+    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queued));
+    for (const { window, host, webhooks: sharing } of queues) {
       const { allowed, inFlight, trouble } = webhooks.of(window);
-      const hasRoom = inFlight < allowed && this.#isOpen(host);
+      const hasRoom = inFlight < allowed && this.#isOpen(host.host);
       const enough = Math.max(MIN_QUEUED_PER_WEBHOOK, hasRoom ? most : Math.min(most, allowed));
-      if (waiting >= (trouble === "none" ? enough : 1)) skipped.push(webhookId);
+      for (const [webhookId, { length }] of sharing)
+        if (length >= (trouble === "none" ? enough : 1)) skipped.push(webhookId);
     }
     const crowded = this.#crowded[kind];
     for (const [webhookId, sending] of crowded) {
@@ -62,10 +64,10 @@ export class SkippedWebhooks<T extends Sending> {
 
   /** Whether its webhook stays excluded. Hanging receivers get as few deliveries again when those queued have started. */
   #isBlocked(sending: T): boolean {
-    const { webhooks, hosts } = this.#scheduler;
+    const { webhooks, hosts, lanes } = this.#scheduler;
     const { kind, window, host } = sending;
-    if (webhooks.of(window).trouble === "hangs" && this.#scheduler.waitingOf(sending) > 0) return true;
-    return hosts.isInTrouble(host) ? this.#scheduler.waitingForHost(kind, host) > 0 : !hosts.hasRoom(host);
+    if (webhooks.of(window).trouble === "hangs" && lanes[kind].waitingOf(sending) > 0) return true;
+    return hosts.isInTrouble(host) ? lanes[kind].waitingForHost(host) > 0 : !hosts.hasRoom(host);
   }
 
   /**
@@ -97,12 +99,12 @@ export class SkippedWebhooks<T extends Sending> {
   }
 
   #isFull(sending: T): boolean {
-    const { webhooks, hosts } = this.#scheduler;
+    const { webhooks, hosts, lanes } = this.#scheduler;
     const { kind, window, host } = sending;
     const hangs = webhooks.of(window).trouble === "hangs";
-    if (hangs && this.#scheduler.waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK) return true;
+    if (hangs && lanes[kind].waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK) return true;
     if (this.#isOpen(host)) return false;
-    return this.#scheduler.waitingForHost(kind, host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
+    return lanes[kind].waitingForHost(host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
   }
 
   #isOpen(host: string): boolean {
