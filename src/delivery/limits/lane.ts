@@ -81,9 +81,7 @@ export class Lane<T extends Task> {
 
   /** Adds a task to the queue of its window. */
   add(queue: WindowQueue<T>, task: T): void {
-    const tasks = queue.webhooks.get(task.webhookId);
-    if (tasks) tasks.push(task);
-    else queue.webhooks.set(task.webhookId, [task]);
+    queue.webhooks.getOrInsertComputed(task.webhookId, () => []).push(task);
     this.#count(queue, 1);
   }
 

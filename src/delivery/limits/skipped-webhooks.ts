@@ -1,4 +1,3 @@
-import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
 import type { Scheduler, Verdict } from "./scheduler.ts";
 import type { Kind, Task } from "./task.ts";
 
@@ -22,13 +21,8 @@ const MAX_QUEUED_BEYOND_WINDOW = 8;
 
 const NONE: readonly never[] = [];
 
-/** A delivery to send. */
-interface Sending extends Task {
-  readonly delivery: { readonly webhook: ClaimedWebhook };
-}
-
 /** Decides which webhooks claims skip: enough of their deliveries are queued, or their host has no room. */
-export class SkippedWebhooks<T extends Sending> {
+export class SkippedWebhooks<T extends Task> {
   readonly #scheduler: Scheduler<T>;
   /**
    * Deliveries of webhooks that have enough queued and hang, or whose host has no room or hangs: the webhooks are excluded
@@ -112,10 +106,10 @@ export class SkippedWebhooks<T extends Sending> {
     return hosts.hasRoom(host) && !hosts.isInTrouble(host);
   }
 
-  /** The webhooks that are skipped until their hosts have room, or those queued have started. */
-  crowded(): Set<ClaimedWebhook> {
+  /** Deliveries, not queued, of the webhooks that are skipped until their hosts have room, or those queued have started. */
+  crowded(): T[] {
     const { first, retry } = this.#crowded;
-    return new Set([...first.values(), ...retry.values()].map(({ delivery }) => delivery.webhook));
+    return [...first.values(), ...retry.values()];
   }
 
   /** Stops skipping paused, deleted or changed webhooks: a moved one may have room at its new host. */
