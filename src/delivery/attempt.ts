@@ -34,48 +34,39 @@ export interface AttemptGate extends Gate {
   ended(outcome: Outcome, signature: string | null): void;
 }
 
-/** Makes one attempt of a delivery whose payload is loaded. */
-export type Attempt = (delivery: ClaimedDelivery, gate: AttemptGate) => void;
-
 /**
- * Makes attempts: reads the additions of the webhook's settings, builds and signs the request, and sends it. An attempt whose
- * request cannot be built fails, so that its delivery does not stay pending forever.
+ * Makes one attempt of a delivery whose payload is loaded: reads the additions of the webhook's settings, builds and signs the request,
+ * and sends it. An attempt whose request cannot be built fails, so that its delivery does not stay pending forever.
  */
-export function createAttempt({ clock, log, post, sign, additions, contents }: AttemptParts): Attempt {
-  return (delivery, gate) => {
-    const { id, requestSettings } = delivery.webhook;
-    const started = new Date();
-    const build = (added: Additions) => buildRequest(delivery, contents.of(delivery), sign, added);
-    const failed = (error: unknown) => {
-      if (!(error instanceof TokenError))
-        log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
-      clock.soon(() => gate.ended(notBuilt(error, started), null));
-    };
-    const send = (request: SignedRequest) => {
-      const ended = (outcome: Outcome) => {
-        if (outcome.status === 401) request.onUnauthorized?.();
-        gate.ended(outcome, request.signature);
-      };
-      post(request, ended, gate, delivery);
-    };
-
-    let request: SignedRequest | Promise<SignedRequest>;
-    try {
-      const added = requestSettings ? additions(id, requestSettings) : NO_ADDITIONS;
-      request = added instanceof Promise ? added.then(build) : build(added);
-    } catch (error) {
-      // For example, a secret cannot be opened.
-      failed(error);
-      return;
-    }
-    if (!(request instanceof Promise)) {
-      send(request);
-      return;
-    }
-    // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
-    request.then(
-      (built) => (gate.maySend() ? send(built) : gate.withdrawn()),
-      (error) => (error instanceof ProxyUnavailableError ? gate.withdrawn() : failed(error)),
-    );
+export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate: AttemptGate): void {
+  const { clock, log, post, sign, additions, contents } = parts;
+  const { id, requestSettings } = delivery.webhook;
+  const started = new Date();
+  const build = (added: Additions) => buildRequest(delivery, contents.of(delivery), sign, added);
+  const failed = (error: unknown) => {
+    if (error instanceof ProxyUnavailableError) return gate.withdrawn();
+    if (!(error instanceof TokenError))
+      log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
+    clock.soon(() => gate.ended(notBuilt(error, started), null));
   };
+  const send = (request: SignedRequest) => {
+    const ended = (outcome: Outcome) => {
+      if (outcome.status === 401) request.onUnauthorized?.();
+      gate.ended(outcome, request.signature);
+    };
+    post(request, ended, gate, delivery);
+  };
+
+  let request: SignedRequest | Promise<SignedRequest>;
+  try {
+    const added = requestSettings ? additions(id, requestSettings) : NO_ADDITIONS;
+    request = added instanceof Promise ? added.then(build) : build(added);
+  } catch (error) {
+    // For example, a secret cannot be opened.
+    failed(error);
+    return;
+  }
+  if (!(request instanceof Promise)) send(request);
+  // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
+  else request.then((built) => (gate.maySend() ? send(built) : gate.withdrawn()), failed);
 }

@@ -1,12 +1,21 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
-import type { Owner } from "./sender.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
+import type { RecordedState } from "../db/queue/results.ts";
+import { failureInWords } from "../db/queue/retry-groups.ts";
+import type { Outcome } from "./request/outcome.ts";
 
-export const noCounts = (): AttemptCounts => ({ sent: 0, delivered: 0, retrying: 0, failed: 0 });
-
-/** Counts the claimed deliveries of a run that have not ended, and the attempts of those that have. */
-export class ClaimOwner implements Owner {
+/**
+ * The owner of claimed deliveries of a run, which makes their attempts: counts those that have not ended, and the attempts of those
+ * that have. The sender calls exactly one of `recorded` and `returned` when a delivery ends.
+ */
+export class ClaimOwner {
+  /** A first attempt that fails is retried by this run. */
   readonly runId: number;
-  readonly counts = noCounts();
+  readonly counts: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  /** The last failure, as text for users: `503 from shop.example`. */
+  lastFailure: string | null = null;
+  /** Whether a claim has ended without an attempt. */
+  hasReturned = false;
   #open = 0;
   #ended: PromiseWithResolvers<void> | undefined;
 
@@ -27,13 +36,17 @@ export class ClaimOwner implements Owner {
     this.#ended = undefined;
   }
 
-  recorded(...[, , state]: Parameters<Owner["recorded"]>): void {
+  /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
+  recorded({ webhook }: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void {
+    if (!outcome.delivered) this.lastFailure = `${failureInWords(outcome)} from ${webhook.target.host}`;
     if (state !== undefined) this.counts.sent += 1;
     if (state !== undefined && state !== "cancelled") this.counts[state] += 1;
     this.add(-1);
   }
 
+  /** The delivery was released without an attempt. */
   returned(): void {
+    this.hasReturned = true;
     this.add(-1);
   }
 

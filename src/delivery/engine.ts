@@ -159,7 +159,6 @@ export function createDeliveryEngine(options: {
         db,
         spacing,
         log,
-        onLost: (workerId) => lease.retire(workerId),
         onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
       filters: new Filters(clock, log),

@@ -68,8 +68,8 @@ export class EventContents {
 
   /** The number of further deliveries whose payloads fit, estimated from recent payload sizes. */
   get room(): number {
-    if (this.#bytes === 0) return Math.max(1, Math.floor(this.#maxBytes / this.#averageBytes));
-    return Math.max(0, Math.floor((this.#maxBytes - this.#bytes) / this.#averageBytes));
+    const fitting = Math.floor((this.#maxBytes - this.#bytes) / this.#averageBytes);
+    return Math.max(this.#bytes === 0 ? 1 : 0, fitting);
   }
 
   /**

@@ -1,4 +1,3 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { decideBreakers, MAX_DECIDED } from "../db/circuit-breaker/decide.ts";
 import { findLongSnapshot } from "../db/connections/snapshots.ts";
@@ -14,6 +13,7 @@ import { accountForOverdue } from "../db/webhooks/overdue-retries.ts";
 import { forgetHealthy, type HealthChange } from "../db/webhooks/webhook-health.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
+import { systemClock } from "../process/clock.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 
 /** The pause between two rounds, in milliseconds. */
@@ -65,9 +65,11 @@ export function startMaintenance(
     [1, () => finishErasures(db)],
   ];
 
-  /** Repeats a step that handles at most `most` rows: one that was not full has left only what came meanwhile. */
-  async function whileFull(most: number, step: () => Promise<number>): Promise<void> {
-    for (let done = most; done >= most && !end.signal.aborted; ) done = await step();
+  /** Repeats a step that handles at most `most` rows: one that was not full has left only what came meanwhile. Returns their number. */
+  async function whileFull(most: number, step: () => Promise<number>): Promise<number> {
+    let rows = 0;
+    for (let done = most; done >= most && !end.signal.aborted; rows += done) done = await step();
+    return rows;
   }
 
   /** Dead rows of the queue cannot be vacuumed while a snapshot may see them, and each claim scans them. */
@@ -89,12 +91,8 @@ export function startMaintenance(
 
   async function failBeyondLimit(): Promise<void> {
     if (maxPending === 0) return;
-    let failed = 0;
-    await whileFull(MAX_FAILED_PER_STATEMENT, async () => {
-      const ended = await endBeyond(db, maxPending, MAX_FAILED_PER_STATEMENT);
-      failed += ended;
-      return ended;
-    });
+    const most = MAX_FAILED_PER_STATEMENT;
+    const failed = await whileFull(most, () => endBeyond(db, maxPending, most));
     if (failed === 0) return;
     countFailed(failedDeliveries, failed, "queue_full");
     log.warn(
@@ -149,7 +147,7 @@ export function startMaintenance(
         // While the database is unavailable, other parts log it.
         if (!isTransient(err) && !end.signal.aborted) log.error({ err }, "maintenance failed; retrying");
       }
-      await wait(PAUSE_BETWEEN_ROUNDS_MS, undefined, { signal: end.signal, ref: false }).catch(() => {});
+      await systemClock.wait(PAUSE_BETWEEN_ROUNDS_MS, { signal: end.signal, ref: false });
     }
   }
 

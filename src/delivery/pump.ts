@@ -4,9 +4,9 @@ import type { fanOutStep } from "../db/events/fan-out.ts";
 import { isTransient } from "../db/faults.ts";
 import type { Claimant, claimPending, PendingClaim } from "../db/queue/claims.ts";
 import type { Clock } from "../process/clock.ts";
-import { ClaimOwner, noCounts } from "./claim-owner.ts";
+import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
-import type { Sender } from "./sender.ts";
+import type { ClaimRoom, Sender } from "./sender.ts";
 
 /** The maximum number of deliveries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 1_024;
@@ -28,17 +28,15 @@ const BLOCKED_PAUSE_MS = { min: 50, max: 400 };
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
 const POLL_MS = 250;
 
-/** Database operations used by pumps. */
-export interface PendingQueue {
-  claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): Promise<PendingClaim>;
-  fanOut(): ReturnType<typeof fanOutStep>;
-  /** Whether deliveries are likely to be queued soon, one step after the other: by a replay or a breaker. */
-  expectsMore(stop: AbortSignal): Promise<boolean>;
-}
-
 /** Dependencies of pumps. */
 export interface PumpsParts {
-  queue: PendingQueue;
+  /** Operations of the database. */
+  queue: {
+    claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): Promise<PendingClaim>;
+    fanOut(): ReturnType<typeof fanOutStep>;
+    /** Whether deliveries are likely to be queued soon, one step after the other: by a replay or a breaker. */
+    expectsMore(stop: AbortSignal): Promise<boolean>;
+  };
   log: Logger;
   lease: Pick<WorkerLease, "claim">;
   sender: Sender;
@@ -77,10 +75,10 @@ export class Pumps {
     report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PumpResult> {
     const before = this.#current;
+    const pump = new Pump(runId);
     // A run whose pump was stopped or lost starts another one, also after a later run has started its own. If that one
     // took over, the later run would start no more pumps.
-    if (before && before.runId > runId) return { ...noCounts(), end: "superseded" };
-    const pump = new Pump(runId);
+    if (before && before.runId > runId) return { ...pump.counts, end: "superseded" };
     const until = this.#parts.clock.now() + forMs;
     const onStop = () => {
       this.#withdraw(pump);
@@ -109,9 +107,7 @@ export class Pumps {
     const current = this.#current;
     if (!current || current === earlier) return;
     earlier.alarm.abort();
-    const moved = this.#parts.sender.transfer(earlier, current);
-    earlier.add(-moved);
-    current.add(moved);
+    this.#parts.sender.transfer(earlier, current);
   }
 
   /** Releases the queued deliveries of a pump that ends. From then on, it takes over no more. */
@@ -140,11 +136,12 @@ export class Pumps {
         if (stop.aborted) return "stopped";
         if (this.#current !== pump) return "superseded";
         if (clock.now() > until) return "time";
-        if (sender.hasWaiting("first", MAX_QUEUED) || sender.room === 0) {
+        const room = sender.claimRoom("first", MAX_CLAIMED_PER_STATEMENT, MAX_QUEUED);
+        if (!room) {
           await clock.wait(FULL_QUEUE_PAUSE_MS);
           continue;
         }
-        const claimed = await this.#claim(pump, next, stop);
+        const claimed = await this.#claim(pump, room, next, stop);
         ({ next, workers } = claimed);
         found += claimed.touched;
         hasLater ||= claimed.hasLater;
@@ -152,7 +149,9 @@ export class Pumps {
       const { signal } = pump.alarm;
       if (found > 0 || !isWhole) {
         if (found > 0) blockedMs = BLOCKED_PAUSE_MS.min;
-        if (found < MAX_QUEUED) await clock.wait(roundPauseMs(clock.now() - began, workers));
+        const factor = workers > 1 ? ROUND_PAUSE.sharedFactor : ROUND_PAUSE.aloneFactor;
+        const pauseMs = Math.min(ROUND_PAUSE.maxMs, factor * (clock.now() - began));
+        if (found < MAX_QUEUED) await clock.wait(pauseMs);
       } else if (hasLater) {
         await clock.wait(blockedMs, { signal });
         blockedMs = Math.min(BLOCKED_PAUSE_MS.max, 2 * blockedMs);
@@ -172,47 +171,28 @@ export class Pumps {
    *
    * @returns the claim, and whether it skipped webhooks that may become claimable soon
    */
-  async #claim(pump: Pump, after: bigint, stop: AbortSignal): Promise<PendingClaim & { hasLater: boolean }> {
+  async #claim(pump: Pump, { revision, ...room }: ClaimRoom, after: bigint, stop: AbortSignal) {
     const { sender, queue, lease, log } = this.#parts;
-    const { revision } = sender;
-    const excluded = sender.skipped("first");
-    const limit = Math.min(MAX_CLAIMED_PER_STATEMENT, sender.room);
     const [step, claimed] = await Promise.all([
       // A failed fan-out must not discard the claimed deliveries.
       queue.fanOut().catch((err) => {
         if (!isTransient(err)) log.error({ err }, "fan-out failed; retried with the next claim");
         return null;
       }),
-      lease.claim(
-        (workerId) => queue.claim({ workerId, runId: pump.runId }, { limit, after, excluded }),
-        stop,
-      ),
+      lease.claim((workerId) => queue.claim({ workerId, runId: pump.runId }, { ...room, after }), stop),
     ]);
     if (step && step.missing > 0) log.error({ ...step }, "fan-out found fewer recipients than counted");
     this.#after = claimed.next ?? 0n;
-    pump.add(claimed.deliveries.length);
-    await sender.take(claimed.deliveries, "first", pump, revision);
+    await sender.take(claimed.deliveries, "first", () => pump, revision);
     // While the claim was in progress, this pump was stopped, or that of a later run took over.
     if (stop.aborted) sender.withdraw(pump);
     else this.#handOver(pump);
-    return { ...claimed, hasLater: excluded.length > 0 || claimed.limited || step !== null };
+    return { ...claimed, hasLater: room.excluded.length > 0 || claimed.limited || step !== null };
   }
-}
-
-function roundPauseMs(tookMs: number, workers: number): number {
-  const { aloneFactor, sharedFactor, maxMs } = ROUND_PAUSE;
-  return Math.min(maxMs, tookMs * (workers > 1 ? sharedFactor : aloneFactor));
 }
 
 /** The first attempts of one run in this process. */
 class Pump extends ClaimOwner {
   /** Ends the pause after a round of claims when deliveries are queued during the round or the pause. */
   alarm = new AbortController();
-  /** Whether a claim has ended without an attempt. */
-  hasReturned = false;
-
-  override returned(): void {
-    this.hasReturned = true;
-    super.returned();
-  }
 }

@@ -17,9 +17,6 @@ const MAX_WRITERS = 2;
  */
 const MIN_RESULTS_FOR_SECOND_WRITER = 64;
 
-/** Receives results and the new states of their deliveries, by id. A delivery whose claim was lost has no state. */
-type OnRecorded = (results: readonly AttemptResult[], states: ReadonlyMap<string, RecordedState>) => void;
-
 /** Receives the delivery's new state; undefined if another worker had claimed it. */
 export type Recorded = (state: RecordedState | undefined) => void;
 
@@ -28,10 +25,8 @@ export interface RecorderParts {
   db: Db;
   spacing: RetrySpacing;
   log: Logger;
-  /** Told whose claim a result was made under that cannot be recorded. */
-  onLost: (workerId: number) => void;
-  /** Told of each group that was recorded. */
-  onRecorded: OnRecorded;
+  /** Receives results and the new states of their deliveries, by id. A delivery whose claim was lost has no state. */
+  onRecorded: (results: readonly AttemptResult[], states: ReadonlyMap<string, RecordedState>) => void;
 }
 
 /**
@@ -56,14 +51,11 @@ export class Recorder {
   /** Queues a result and calls `recorded` when it is stored. */
   record(result: AttemptResult, recorded: Recorded): void {
     this.#waiting.push({ result, recorded });
-    if (
-      this.#writers === 0 ||
-      (this.#writers < MAX_WRITERS && this.#waiting.length >= MIN_RESULTS_FOR_SECOND_WRITER)
-    ) {
-      this.#writers += 1;
-      // Results that arrive in the same turn of the event loop join the batch.
-      setImmediate(() => void this.#write());
-    }
+    const maxWriters = this.#waiting.length >= MIN_RESULTS_FOR_SECOND_WRITER ? MAX_WRITERS : 1;
+    if (this.#writers >= maxWriters) return;
+    this.#writers += 1;
+    // Results that arrive in the same turn of the event loop join the batch.
+    setImmediate(() => void this.#write());
   }
 
   async #write(): Promise<void> {
@@ -74,11 +66,7 @@ export class Recorder {
       const states = await this.#store(results);
       this.#parts.onRecorded(results, states);
       this.#writing -= batch.length;
-      for (const { result, recorded } of batch) {
-        const state = states.get(result.deliveryId);
-        if (state === undefined) this.#parts.onLost(result.token.workerId);
-        recorded(state);
-      }
+      for (const { result, recorded } of batch) recorded(states.get(result.deliveryId));
     }
     this.#writers -= 1;
   }

@@ -1,11 +1,11 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { claimDue, RetryClaim } from "../db/queue/claims.ts";
-import { failureInWords, type GroupKey, type GroupStatus } from "../db/queue/retry-groups.ts";
+import type { GroupKey, GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
-import type { Owner, Sender } from "./sender.ts";
+import type { Sender } from "./sender.ts";
 
 /** The maximum number of retries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 256;
@@ -52,7 +52,7 @@ export interface RetryPassesParts {
   /** Claims due retries of groups in the database. */
   claim: (workerId: number, options: Parameters<typeof claimDue>[2]) => Promise<RetryClaim>;
   lease: Pick<WorkerLease, "claim">;
-  sender: Pick<Sender, "take" | "withdraw" | "skipped" | "room" | "revision" | "hasWaiting">;
+  sender: Pick<Sender, "take" | "withdraw" | "claimRoom">;
   /** Reads the status of groups, in order. */
   statuses: (groups: readonly GroupKey[]) => Promise<GroupStatus[]>;
   /** Removes the retries of paused and deleted webhooks from a run. */
@@ -116,7 +116,7 @@ export class RetryPasses {
 
   /** Never rejects. */
   async #loop(): Promise<void> {
-    const { clock, sender } = this.#parts;
+    const { clock } = this.#parts;
     this.#isRunning = true;
     while (this.#passes.size > 0) {
       const now = clock.now();
@@ -131,8 +131,6 @@ export class RetryPasses {
         await this.#end(left).catch((error) => this.#fail(left, error));
       } else if (now < next) {
         await this.#rest(Math.min(next - now, this.#claimAtOpen > 0 ? CHECK_MS : PAUSE_MS.max));
-      } else if (sender.room === 0 || sender.hasWaiting("retry", MAX_QUEUED)) {
-        await this.#rest(CHECK_MS);
       } else {
         const due = claiming.filter(({ claimAt }) => claimAt <= now);
         this.#claiming = new AbortController();
@@ -156,18 +154,18 @@ export class RetryPasses {
   /** Claims for some passes, and passes what they get to the sender. */
   async #claim(passes: readonly Pass[], signal: AbortSignal): Promise<void> {
     const { sender, lease, claim, clock } = this.#parts;
-    const { revision } = sender;
-    const excluded = sender.skipped("retry");
-    const limit = Math.min(MAX_CLAIMED_PER_STATEMENT, sender.room);
+    const free = sender.claimRoom("retry", MAX_CLAIMED_PER_STATEMENT, MAX_QUEUED);
+    if (!free) return this.#rest(CHECK_MS);
+    const { revision, ...room } = free;
     // One pass of a group, if Temporal has started it anew while this process still works on it.
     const byGroup = new Map(passes.map((pass) => [nameOf(pass.key), pass]));
     const groups = [...byGroup.values()].map(({ key }) => key);
     const began = clock.now();
     const { touched, deliveries, ...found } = await lease.claim(
-      (workerId) => claim(workerId, { groups, limit, excluded }),
+      (workerId) => claim(workerId, { groups, ...room }),
       signal,
     );
-    const isFull = touched === limit;
+    const isFull = touched === room.limit;
     const limited = new Set(found.limited.map(nameOf));
     const now = clock.now();
     for (const pass of passes) pass.mayFindMore = isFull;
@@ -178,9 +176,7 @@ export class RetryPasses {
       // Passes that begin later join the next claim.
       this.#nextClaim = now + Math.max(costMs, Math.min(...pauses));
     }
-    const taken = Map.groupBy(deliveries, (delivery) => byGroup.get(nameOf(delivery)) as Pass);
-    for (const [pass, own] of taken) pass.add(own.length);
-    await Promise.all([...taken].map(([pass, own]) => sender.take(own, "retry", pass, revision)));
+    await sender.take(deliveries, "retry", (delivery) => byGroup.get(nameOf(delivery)) as Pass, revision);
     // Some were stopped during the claim.
     for (const pass of passes) if (pass.hasLeft) this.#stop(pass);
     // A claim that finds nothing, because receivers have enough queued, changes nothing.
@@ -201,9 +197,9 @@ export class RetryPasses {
       const found = await untilAnswered(() => statuses(passes.map(({ key }) => key)));
       return passes.map((pass, n) => {
         const status = found[n] as GroupStatus;
-        const dueAt = clock.now() + status.delayMs;
-        const hasEnded = pass.hasLeft || status.open === 0 || dueAt > pass.horizon;
-        return { pass, status, dueAt, hasEnded };
+        pass.claimAt = clock.now() + status.delayMs;
+        const hasEnded = pass.hasLeft || status.open === 0 || pass.claimAt > pass.horizon;
+        return { pass, status, hasEnded };
       });
     };
     const began = clock.now();
@@ -215,8 +211,7 @@ export class RetryPasses {
       await untilAnswered(() => leavePaused(runId));
     // One may have been resumed just before.
     if (leaving.length > 0) found = await read();
-    for (const { pass, status, dueAt, hasEnded } of found) {
-      pass.claimAt = dueAt;
+    for (const { pass, status, hasEnded } of found) {
       if (!hasEnded) continue;
       this.#passes.delete(pass);
       pass.end.resolve(status);
@@ -260,7 +255,6 @@ class Pass extends ClaimOwner {
   /** The time until which deliveries may become due. */
   readonly horizon: number;
   readonly pauseMs: number;
-  lastFailure: string | null = null;
   /** Whether it claims no more. */
   hasLeft = false;
   /** The time from which it takes part in claims. */
@@ -279,13 +273,5 @@ class Pass extends ClaimOwner {
   /** Whether another claim could only find deliveries that are due for the second time. */
   isOverAt(now: number): boolean {
     return !this.hasLeft && now > this.horizon && !this.mayFindMore;
-  }
-
-  override recorded(...given: Parameters<Owner["recorded"]>): void {
-    const [delivery, outcome] = given;
-    if (!outcome.delivered) {
-      this.lastFailure = `${failureInWords(outcome)} from ${delivery.webhook.target.host}`;
-    }
-    super.recorded(...given);
   }
 }

@@ -1,9 +1,9 @@
 import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import type { RecordedState } from "../db/queue/results.ts";
 import type { Clock } from "../process/clock.ts";
-import { type Attempt, type AttemptParts, createAttempt } from "./attempt.ts";
+import { type AttemptParts, makeAttempt } from "./attempt.ts";
+import type { ClaimOwner } from "./claim-owner.ts";
 import type { UnsentClaims } from "./claims/unsent-claims.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
@@ -20,27 +20,17 @@ import type { Recorder } from "./recorder.ts";
 import type { Filters } from "./request/filters.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 
-/** The owner of claimed deliveries: the sender calls exactly one of these methods when a delivery ends. */
-export interface Owner {
-  /** The run that makes the attempts. A first attempt that fails is retried by this run. */
-  readonly runId: number;
-  /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
-  recorded(delivery: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void;
-  /** The delivery was released without an attempt. */
-  returned(): void;
-}
-
 /** Dependencies of a sender. */
 export interface SenderParts extends AttemptParts {
   clock: Clock;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   filters: Pick<Filters, "unmatched">;
   unsent: Pick<UnsentClaims, "release" | "endFiltered">;
-  lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "verify">;
+  lease: Pick<WorkerLease, "isValid" | "hasLost" | "retire" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   /** The share of the thread's time for receivers that fail. */
-  share: Pick<FailingShare, "hasRoom" | "spend" | "sample" | "utilization">;
+  share: Pick<FailingShare, "hasRoom" | "spend" | "sample">;
   bottlenecks: Pick<Bottlenecks, "waitFor" | "sample">;
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
@@ -48,10 +38,13 @@ export interface SenderParts extends AttemptParts {
   proxy?: Pick<OutboundProxy, "mayStart">;
 }
 
+/** What a claim may take. */
+export type ClaimRoom = NonNullable<ReturnType<Sender["claimRoom"]>>;
+
 /** A claimed delivery that is queued or in flight. */
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
-  owner: Owner;
+  owner: ClaimOwner;
   /** Whether the webhook was paused, deleted or changed since the delivery left the queue. */
   isStopped: boolean;
 }
@@ -80,10 +73,10 @@ const MAX_HANDSHAKE_BACKLOG_MS = 250;
  */
 export class Sender {
   readonly #parts: SenderParts;
-  readonly #attempt: Attempt;
   readonly #scheduler: Scheduler<Sending>;
   readonly #skipped: SkippedWebhooks<Sending>;
-  readonly #endTimer: () => void;
+  /** Stops the timer. */
+  readonly close: () => void;
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
@@ -99,25 +92,16 @@ export class Sender {
   /** @param limits the maximum of requests in flight: in total, per host and per webhook */
   constructor(parts: SenderParts, limits: { max: number; perHost: number; perWebhook: number }) {
     this.#parts = parts;
-    this.#attempt = createAttempt(parts);
     this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler);
-    this.#endTimer = parts.clock.every(SAMPLE_MS, () => {
-      parts.share.sample();
-      const isWaiting = this.hasWaiting("first", 0) || this.hasWaiting("retry", 0);
-      const { utilization } = parts.share;
+    this.close = parts.clock.every(SAMPLE_MS, () => {
+      const utilization = parts.share.sample();
+      const { first, retry } = this.#scheduler.lanes;
+      const isWaiting = first.hasSendable(0) || retry.hasSendable(0);
       parts.bottlenecks.sample({ isWaiting, heldBy: this.#heldBy, utilization });
       this.#plan();
     });
-  }
-
-  /**
-   * Whether more than the given number of deliveries of a kind are queued that wait for the thread alone. Those that wait for
-   * their receiver do not count: they must not prevent claims for other receivers.
-   */
-  hasWaiting(kind: Kind, deliveries: number): boolean {
-    return this.#scheduler.hasSendable(kind, deliveries);
   }
 
   /** Deliveries that are being sent, or wait for their connection. */
@@ -125,19 +109,19 @@ export class Sender {
     return this.#scheduler.inFlight;
   }
 
-  /** Deliveries for whose payloads there is room. */
-  get room(): number {
-    return this.#parts.contents.room;
-  }
-
-  /** The current revision of the webhooks. Must be read before a claim. */
-  get revision(): bigint {
-    return this.#parts.watch.revision;
-  }
-
-  /** The webhooks to exclude from claims: enough of their deliveries are queued, or they have no room. */
-  skipped(kind: Kind): readonly bigint[] {
-    return this.#skipped.of(kind);
+  /**
+   * What the next claim of a kind may take: the number of deliveries, limited by the room for payloads, and the webhooks to exclude:
+   * enough of their deliveries are queued, or they have no room. `take` needs the revision of the webhooks from before the claim.
+   *
+   * @param most the maximum number of deliveries
+   * @param maxQueued the number of queued sendable deliveries above which nothing is claimed
+   * @returns undefined if nothing may be claimed now
+   */
+  claimRoom(kind: Kind, most: number, maxQueued: number) {
+    const { contents, watch } = this.#parts;
+    const limit = Math.min(most, contents.room);
+    if (limit === 0 || this.#scheduler.lanes[kind].hasSendable(maxQueued)) return undefined;
+    return { limit, excluded: this.#skipped.of(kind), revision: watch.revision };
   }
 
   /**
@@ -146,41 +130,35 @@ export class Sender {
    *
    * @param revision the revision read before the claim
    */
-  async take(
-    deliveries: readonly ClaimedDelivery[],
+  async take<T extends ClaimedDelivery>(
+    deliveries: readonly T[],
     kind: Kind,
-    owner: Owner,
+    ownerOf: (delivery: T) => ClaimOwner,
     revision: bigint,
   ): Promise<void> {
     if (deliveries.length === 0) return;
-    const { bottlenecks, contents } = this.#parts;
+    const { bottlenecks, contents, filters, unsent, watch } = this.#parts;
+    const sendings = deliveries.map((delivery) => sendingOf(delivery, kind, ownerOf(delivery)));
+    for (const { owner } of sendings) owner.add(1);
     /** Deliveries whose payloads are not loaded. */
     let unheld: ReadonlySet<ClaimedDelivery> = new Set(deliveries);
     let unmatched: ReadonlySet<ClaimedDelivery>;
     let stopped: ReadonlySet<bigint>;
     try {
       unheld = new Set(await bottlenecks.waitFor(contents.hold(deliveries)));
-      unmatched = await this.#unmatched(deliveries, kind, unheld);
-      stopped = await this.#parts.watch.stoppedSince(revision, () => heldWebhooks(deliveries));
+      // Retries are not filtered: the first attempt was made.
+      const first = kind === "first" ? deliveries.filter((delivery) => !unheld.has(delivery)) : [];
+      unmatched = await filters.unmatched(first, (delivery) => contents.of(delivery));
+      stopped = await watch.stoppedSince(revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
-      await this.#parts.unsent.release(deliveries.map((delivery) => ({ delivery, owner })));
+      await unsent.release(sendings);
       throw error;
     }
     const unsendable: Sending[] = [];
-    for (const delivery of deliveries) {
-      if (unheld.has(delivery) || unmatched.has(delivery)) continue;
-      const { id: webhookId, endpointId, target } = delivery.webhook;
-      const sending: Sending = {
-        kind,
-        webhookId,
-        window: endpointId ?? webhookId,
-        host: target.host,
-        delivery,
-        owner,
-        isStopped: false,
-      };
-      if (stopped.has(webhookId)) unsendable.push(sending);
+    for (const sending of sendings) {
+      if (unheld.has(sending.delivery) || unmatched.has(sending.delivery)) continue;
+      if (stopped.has(sending.webhookId)) unsendable.push(sending);
       else unsendable.push(...this.#skipped.queue(sending));
     }
     this.#return(unsendable);
@@ -188,34 +166,23 @@ export class Sender {
     // Concurrently with the next claim, so that it does not delay what was queued meanwhile; but no further ahead.
     await this.#filtered;
     for (const delivery of unmatched) contents.release(delivery);
-    this.#filtered = this.#parts.unsent.endFiltered([...unmatched].map((delivery) => ({ delivery, owner })));
-    await this.#parts.unsent.release([...unheld].map((delivery) => ({ delivery, owner })));
-  }
-
-  /** Retries are not filtered: the first attempt was made. */
-  #unmatched(
-    deliveries: readonly ClaimedDelivery[],
-    kind: Kind,
-    unheld: ReadonlySet<ClaimedDelivery>,
-  ): Promise<ReadonlySet<ClaimedDelivery>> {
-    const { contents, filters } = this.#parts;
-    const first = kind === "first" ? deliveries.filter((delivery) => !unheld.has(delivery)) : [];
-    return filters.unmatched(first, (delivery) => contents.of(delivery));
+    this.#filtered = unsent.endFiltered(sendings.filter(({ delivery }) => unmatched.has(delivery)));
+    await unsent.release(sendings.filter(({ delivery }) => unheld.has(delivery)));
   }
 
   /** Releases the queued deliveries of an owner. */
-  withdraw(owner: Owner): void {
+  withdraw(owner: ClaimOwner): void {
     this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
   }
 
-  /** Transfers the queued deliveries of an owner. Returns their number. */
-  transfer(from: Owner, to: Owner): number {
-    const waiting = this.#scheduler.remove((sending) => sending.owner === from);
-    for (const sending of waiting) {
+  /** Transfers the queued deliveries of an owner. */
+  transfer(from: ClaimOwner, to: ClaimOwner): void {
+    for (const sending of this.#scheduler.remove(({ owner }) => owner === from)) {
+      from.add(-1);
+      to.add(1);
       sending.owner = to;
       this.#return(this.#scheduler.push(sending));
     }
-    return waiting.length;
   }
 
   /**
@@ -224,8 +191,10 @@ export class Sender {
    */
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
-    const waiting = [...this.#scheduler.tasks("first"), ...this.#scheduler.tasks("retry"), ...started];
-    return [...heldWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
+    const { first, retry } = this.#scheduler.lanes;
+    const waiting = [...first.tasks(), ...retry.tasks(), ...started];
+    const crowded = this.#skipped.crowded().map(({ delivery }) => delivery.webhook);
+    return [...heldWebhooks(waiting.map(({ delivery }) => delivery)), ...new Set(crowded)];
   }
 
   /** Releases the queued deliveries of paused, deleted or changed webhooks. */
@@ -233,11 +202,6 @@ export class Sender {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
     for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
     this.#skipped.forget(webhookIds);
-  }
-
-  /** Stops the timer. */
-  close(): void {
-    this.#endTimer();
   }
 
   /**
@@ -255,7 +219,8 @@ export class Sender {
 
   #startSome(): void {
     const { clock, lease, proxy, watch } = this.#parts;
-    if (this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") === 0) return;
+    const { first, retry } = this.#scheduler.lanes;
+    if (first.waiting + retry.waiting === 0) return;
     this.#heldBy = lease.isValid() && watch.isFresh() ? undefined : "database";
     if (this.#heldBy || proxy?.mayStart() === false) return;
     for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {
@@ -263,13 +228,8 @@ export class Sender {
       if (this.#heldBy) return;
       const sending = this.#scheduler.next();
       if (!sending) return;
-      if (lease.hasLost(sending.delivery.token.workerId)) {
-        this.#scheduler.end(sending, NO_VERDICT);
-        this.#parts.contents.release(sending.delivery);
-        sending.owner.returned();
-      } else {
-        this.#send(sending);
-      }
+      if (lease.hasLost(sending.delivery.token.workerId)) this.#withdrawn(sending);
+      else this.#send(sending);
     }
     this.#plan();
   }
@@ -299,7 +259,7 @@ export class Sender {
     const isInTrouble = this.#scheduler.isInTrouble(sending);
     share.spend(1, isInTrouble);
     this.#started.add(sending);
-    this.#attempt(sending.delivery, {
+    makeAttempt(this.#parts, sending.delivery, {
       opens: () => share.spend(CONNECTION_COST, isInTrouble),
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
@@ -334,10 +294,12 @@ export class Sender {
     const { id: deliveryId, token, webhook } = delivery;
     const { runId } = sending.owner;
     const recorded = { deliveryId, webhookId: webhook.id, token, runId, signature, ...result };
-    this.#parts.recorder.record(recorded, (state) => {
-      this.#parts.contents.release(delivery);
-      this.#parts.lease.settle(delivery.token.workerId);
-      if (state === undefined) this.#parts.lease.verify();
+    const { contents, lease, recorder } = this.#parts;
+    recorder.record(recorded, (state) => {
+      contents.release(delivery);
+      if (state === undefined) lease.retire(token.workerId);
+      lease.settle(token.workerId);
+      if (state === undefined) lease.verify();
       sending.owner.recorded(delivery, outcome, state);
       this.#plan();
     });
@@ -347,6 +309,12 @@ export class Sender {
     for (const { delivery } of sendings) this.#parts.contents.release(delivery);
     void this.#parts.unsent.release(sendings);
   }
+}
+
+function sendingOf(delivery: ClaimedDelivery, kind: Kind, owner: ClaimOwner): Sending {
+  const { id: webhookId, endpointId, target } = delivery.webhook;
+  const window = endpointId ?? webhookId;
+  return { kind, webhookId, window, host: target.host, delivery, owner, isStopped: false };
 }
 
 /** The webhooks of deliveries, once per state: before and after a change they are two. */

@@ -8,7 +8,7 @@ const db = await openQueueDatabase();
 test("results count as unrecorded until they are stored, so that the sender can bound them", async () => {
   await queue(db, 250);
   const log = pino({ level: "silent" });
-  const recorder = new Recorder({ db, spacing: SPACING, log, onLost: () => {}, onRecorded: () => {} });
+  const recorder = new Recorder({ db, spacing: SPACING, log, onRecorded: () => {} });
   const stored = (await claim(db)).map(
     (each) => new Promise<Parameters<Recorded>[0]>((done) => recorder.record(result(each, 200), done)),
   );

@@ -1,14 +1,15 @@
 import pino from "pino";
 import { onTestFinished } from "vitest";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
+import { ClaimOwner } from "../../src/delivery/claim-owner.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
-import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
+import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import type { Clock } from "../../src/process/clock.ts";
 import { answerOf, type Host, webhookAt } from "../support/simulation/receivers.ts";
 
 /** What tests of the sender alone give it, without a database or receivers. */
 export const DELIVERED: Outcome = answerOf(200, 1).outcome;
-export const OWNER: Owner = { runId: 1, recorded: () => {}, returned: () => {} };
+export const OWNER = new ClaimOwner(1);
 
 /** Claimed deliveries of the webhook with this id, which has a host of its own. */
 export function claimsOf(
@@ -36,7 +37,13 @@ export function startSender(
     recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
     filters: { unmatched: async () => new Set() },
     unsent: { release: async () => {}, endFiltered: async () => {} },
-    lease: { isValid: () => true, hasLost: () => false, settle: () => {}, verify: () => {} },
+    lease: {
+      isValid: () => true,
+      hasLost: () => false,
+      retire: () => {},
+      settle: () => {},
+      verify: () => {},
+    },
     watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => new Set() },
     contents: {
       room: 1_000,
@@ -44,7 +51,7 @@ export function startSender(
       of: () => ({ payload: "{}", userId: "" }),
       release: () => {},
     },
-    share: { hasRoom: true, spend: () => {}, sample: () => {}, utilization: 0 },
+    share: { hasRoom: true, spend: () => {}, sample: () => 0 },
     bottlenecks: { waitFor: (statement) => statement, sample: () => {} },
     handshakes: { backlogMs: 0 },
   };

@@ -31,7 +31,7 @@ async function startUnanswered(limit: number, deliveries: number) {
   const sender = startSender(time.clock, parts, { max: limit, perHost: 4, perWebhook: 4 });
   // Each delivery goes to a separate host, so that only the limit of all requests counts.
   const claimed = Array.from({ length: deliveries }, (_, n) => claimsOf(n + 1, 1)).flat();
-  await sender.take(claimed, "first", OWNER, 0n);
+  await sender.take(claimed, "first", () => OWNER, 0n);
   const settle = () => time.run(time.now + 1);
   await settle();
   return {
@@ -92,7 +92,7 @@ test("nothing starts while new connections wait for long, or the outbound proxy 
   const proxy = { isThere: false, mayStart: () => proxy.isThere };
   let posted = 0;
   const sender = startSender(time.clock, { post: () => posted++, handshakes, proxy });
-  await sender.take(claimsOf(1, 9), "first", OWNER, 0n);
+  await sender.take(claimsOf(1, 9), "first", () => OWNER, 0n);
   proxy.isThere = true;
   await time.run(1_000);
   handshakes.backlogMs = 0;
@@ -116,9 +116,9 @@ test("once a result matches no claim, nothing starts before the lease has been r
       time.clock.after(1, () => outcome(DELIVERED));
     },
     recorder: { unrecorded: 0, record: (_result, recorded) => time.clock.soon(() => recorded(undefined)) },
-    lease: { isValid: () => isValid, hasLost: () => false, settle: () => {}, verify },
+    lease: { isValid: () => isValid, hasLost: () => false, retire: () => {}, settle: () => {}, verify },
   });
-  await sender.take(claimsOf(1, 20), "first", OWNER, 0n);
+  await sender.take(claimsOf(1, 20), "first", () => OWNER, 0n);
   await time.run(1_000);
   // Some start between the response and its record.
   expect(posted).toBeLessThanOrEqual(2 * INITIAL_WINDOW);
@@ -140,7 +140,7 @@ test.each<[string, Answer, string | null, number]>([
   });
   const [delivery] = claimsOf(1, 1) as [ClaimedDelivery];
   const webhook = { ...delivery.webhook, requestSettings: Buffer.alloc(1) };
-  await sender.take([{ ...delivery, webhook }], "first", OWNER, 0n);
+  await sender.take([{ ...delivery, webhook }], "first", () => OWNER, 0n);
   await time.run(1_000);
   expect([kept, onUnauthorized.mock.calls.length]).toEqual([[signature], refusals]);
 });

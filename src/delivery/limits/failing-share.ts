@@ -54,21 +54,17 @@ export class FailingShare {
     return this.#average < BUSY || this.#failing < this.#share * this.#all + MIN_COST;
   }
 
-  /** The moving average of the thread utilization, 0 to 1. */
-  get utilization(): number {
-    return this.#average;
-  }
-
   /** Counts a request, or with `CONNECTION_COST` its new connection. */
   spend(cost: number, isFailing: boolean): void {
     this.#all += cost;
     if (isFailing) this.#failing += cost;
   }
 
-  /** Must be called every `SAMPLE_MS`. */
-  sample(): void {
+  /** Must be called every `SAMPLE_MS`. @returns the moving average of the thread utilization, 0 to 1 */
+  sample(): number {
     this.#average += (this.#utilization() - this.#average) * SAMPLE_WEIGHT;
     this.#all *= DECAY;
     this.#failing *= DECAY;
+    return this.#average;
   }
 }

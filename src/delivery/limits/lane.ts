@@ -2,20 +2,12 @@ import { LeastLoaded } from "./least-loaded.ts";
 import type { Task, WindowKey } from "./task.ts";
 import type { Window } from "./windows.ts";
 
-/** The queued tasks of one webhook and kind, oldest first. */
-interface WebhookQueue<T> {
-  readonly webhookId: bigint;
-  tasks: T[];
-  /** The index of the first task that has not been taken. */
-  first: number;
-}
-
 /** The queued tasks of one window and kind, all for one host: those of a webhook, or of the webhooks of an endpoint. */
 export interface WindowQueue<T> {
   readonly window: WindowKey;
   readonly host: HostQueue<T>;
-  /** In the order of their turns. */
-  readonly webhooks: Map<bigint, WebhookQueue<T>>;
+  /** The tasks of each webhook, oldest first; the webhooks in the order of their turns. */
+  readonly webhooks: Map<bigint, T[]>;
   /** The number of queued tasks of all these webhooks. */
   waiting: number;
 }
@@ -40,22 +32,38 @@ export class Lane<T extends Task> {
   readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
   /** The same for those that fail. */
   readonly failing = new Set<WindowQueue<T> | HostQueue<T>>();
-  #waiting = 0;
-
   /** The number of queued tasks. */
-  get waiting(): number {
-    return this.#waiting;
-  }
+  waiting = 0;
 
   /** The number of queued tasks of a webhook. */
-  waitingOf({ window, webhookId }: Pick<Task, "window" | "webhookId">): number {
-    const queue = this.windows.get(window)?.webhooks.get(webhookId);
-    return queue ? queue.tasks.length - queue.first : 0;
+  waitingOf({ window, webhookId }: Task): number {
+    return this.windows.get(window)?.webhooks.get(webhookId)?.length ?? 0;
   }
 
-  /** All queued tasks of a window. */
-  *tasksOf({ webhooks }: WindowQueue<T>): Iterable<T> {
-    for (const { tasks, first } of webhooks.values()) yield* tasks.slice(first);
+  /** The number of queued tasks for a host, over all of its webhooks. */
+  waitingForHost(host: string): number {
+    return this.hosts.get(host)?.waiting ?? 0;
+  }
+
+  /**
+   * Whether more than the given number of queued tasks wait for the thread alone: the windows of their receivers have room. Those
+   * that wait for their receiver must not prevent claims for other receivers.
+   */
+  hasSendable(tasks: number): boolean {
+    if (this.waiting <= tasks) return false;
+    let sendable = 0;
+    for (const host of this.ready.items) {
+      for (const { waiting } of host.ready.items) {
+        sendable += waiting;
+        if (sendable > tasks) return true;
+      }
+    }
+    return false;
+  }
+
+  /** All queued tasks. */
+  *tasks(): Iterable<T> {
+    for (const { webhooks } of this.windows.values()) for (const tasks of webhooks.values()) yield* tasks;
   }
 
   /** Adds an empty queue for a task's window, which must not have one. */
@@ -73,10 +81,7 @@ export class Lane<T extends Task> {
 
   /** Adds a task to the queue of its window. */
   add(queue: WindowQueue<T>, task: T): void {
-    const { webhookId } = task;
-    const webhook = queue.webhooks.get(webhookId);
-    if (webhook) webhook.tasks.push(task);
-    else queue.webhooks.set(webhookId, { webhookId, tasks: [task], first: 0 });
+    queue.webhooks.getOrInsertComputed(task.webhookId, () => []).push(task);
     this.#count(queue, 1);
   }
 
@@ -91,35 +96,23 @@ export class Lane<T extends Task> {
   /** Takes the oldest task of the webhook whose turn it is. */
   take(queue: WindowQueue<T>): T {
     const { webhooks } = queue;
-    const webhook = webhooks.values().next().value as WebhookQueue<T>;
-    const task = webhook.tasks[webhook.first] as T;
-    webhook.first += 1;
+    const tasks = webhooks.values().next().value as T[];
+    const task = tasks.shift() as T;
     this.#count(queue, -1);
-    if (webhook.first === webhook.tasks.length) {
-      webhooks.delete(task.webhookId);
-      if (webhooks.size === 0) this.#forget(queue);
-      return task;
-    }
-    if (webhook.first > 256 && webhook.first * 2 > webhook.tasks.length) {
-      webhook.tasks.splice(0, webhook.first);
-      webhook.first = 0;
-    }
-    if (webhooks.size > 1) {
-      webhooks.delete(task.webhookId);
-      webhooks.set(task.webhookId, webhook);
-    }
+    if (tasks.length === 0 || webhooks.size > 1) webhooks.delete(task.webhookId);
+    if (tasks.length > 0) webhooks.set(task.webhookId, tasks);
+    if (webhooks.size === 0) this.#forget(queue);
     return task;
   }
 
   /** Removes and returns the tasks of a window for which `wanted` is true. */
   remove(queue: WindowQueue<T>, wanted: (task: T) => boolean): T[] {
     const removed: T[] = [];
-    for (const webhook of queue.webhooks.values()) {
+    for (const [webhookId, tasks] of queue.webhooks) {
       const kept: T[] = [];
-      for (const task of webhook.tasks.slice(webhook.first)) (wanted(task) ? removed : kept).push(task);
-      webhook.tasks = kept;
-      webhook.first = 0;
-      if (kept.length === 0) queue.webhooks.delete(webhook.webhookId);
+      for (const task of tasks) (wanted(task) ? removed : kept).push(task);
+      if (kept.length > 0) queue.webhooks.set(webhookId, kept);
+      else queue.webhooks.delete(webhookId);
     }
     this.#count(queue, -removed.length);
     if (queue.webhooks.size === 0) this.#forget(queue);
@@ -127,7 +120,7 @@ export class Lane<T extends Task> {
   }
 
   #count(queue: WindowQueue<T>, added: number): void {
-    this.#waiting += added;
+    this.waiting += added;
     queue.waiting += added;
     queue.host.waiting += added;
   }

@@ -23,12 +23,8 @@ export class LeastLoaded<T> {
     if (known === load) return;
     if (known !== undefined) this.#byLoad[known]?.delete(item);
     this.#loads.set(item, load);
-    let same = this.#byLoad[load];
-    if (!same) {
-      same = new Set();
-      this.#byLoad[load] = same;
-    }
-    same.add(item);
+    this.#byLoad[load] ??= new Set();
+    this.#byLoad[load].add(item);
     if (load < this.#least) this.#least = load;
   }
 

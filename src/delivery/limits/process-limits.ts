@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import type { DeliveryConfig } from "../../config/config.ts";
 
 /** Memory that a process needs besides deliveries, in bytes: code, the Temporal SDK, the database pool. */
 export const BASE_MEMORY = 170 * 2 ** 20;
@@ -14,30 +15,17 @@ const RESERVED_FILES = 1_200;
 const MIN_IN_FLIGHT = 16;
 
 /** Limits of a process: requests in flight, and payload memory in bytes. */
-export interface DeliveryLimits {
-  maxInFlight: number;
-  memoryBytes: number;
-}
-
-/** Resources that the system grants the process; undefined if unknown. */
-export interface Granted {
-  /** The limit of open files. */
-  files: number | undefined;
-  /** The share of the container's memory, in bytes. */
-  memory: number | undefined;
-}
+type DeliveryLimits = Pick<DeliveryConfig, "maxInFlight" | "memoryBytes">;
 
 /**
- * Reads the limits granted by the system. Node has already raised the soft file limit to the hard limit.
+ * Reads the limits granted by the system: open files, and the share of the container's memory in bytes; undefined if unknown. Node has
+ * already raised the soft file limit to the hard limit.
  *
  * @param sharedBy the number of processes that share the memory evenly, including this one
  */
-export function readGranted(sharedBy: number): Granted {
+export function readGranted(sharedBy: number) {
   const memory = readMemoryLimit();
-  return {
-    files: readFileLimit(),
-    memory: memory === undefined ? undefined : Math.floor(memory / sharedBy),
-  };
+  return { files: readFileLimit(), memory: memory && Math.floor(memory / sharedBy) };
 }
 
 /** The memory limit of the container, in bytes; undefined without a limit. */
@@ -65,36 +53,36 @@ function readFileLimit(): number | undefined {
  */
 export function clampToGranted(
   wanted: DeliveryLimits,
-  granted: Granted,
+  granted: ReturnType<typeof readGranted>,
   reservedFiles: number,
 ): DeliveryLimits & { warnings: string[] } {
   const warnings: string[] = [];
   let { maxInFlight, memoryBytes } = wanted;
   const { files, memory } = granted;
-  if (files !== undefined && files < maxInFlight + RESERVED_FILES + reservedFiles) {
-    // API connections may never use their reservation, so deliveries always get at least half of all files.
-    const left = Math.max(
-      MIN_IN_FLIGHT,
-      Math.floor(Math.max(files - RESERVED_FILES - reservedFiles, files / 2)),
+  function clamp(fitting: number, reason: string): void {
+    const left = Math.max(MIN_IN_FLIGHT, Math.floor(fitting));
+    if (left >= maxInFlight) return;
+    warnings.push(
+      `DELIVERY_MAX_IN_FLIGHT=${maxInFlight} reduced to ${left}: the process may ${reason}, or lower DELIVERY_MAX_IN_FLIGHT`,
     );
-    if (left < maxInFlight) {
-      warnings.push(
-        `DELIVERY_MAX_IN_FLIGHT=${maxInFlight} reduced to ${left}: the process may open only ${files} files; raise that limit to ${maxInFlight + RESERVED_FILES + reservedFiles} (ulimit -n, LimitNOFILE of systemd, --ulimit nofile of a container), or lower DELIVERY_MAX_IN_FLIGHT`,
-      );
-      maxInFlight = left;
-    }
+    maxInFlight = left;
+  }
+  if (files !== undefined) {
+    const reserved = RESERVED_FILES + reservedFiles;
+    // API connections may never use their reservation, so deliveries always get at least half of all files.
+    clamp(
+      Math.max(files - reserved, files / 2),
+      `open only ${files} files; raise that limit to ${maxInFlight + reserved} (ulimit -n, LimitNOFILE of systemd, --ulimit nofile of a container)`,
+    );
   }
   if (memory !== undefined) {
     const spare = Math.max(0, memory - BASE_MEMORY);
     const payloads = Math.max(2 ** 20, Math.floor(spare / PAYLOAD_MEMORY_DIVISOR));
     memoryBytes = Math.min(memoryBytes, payloads);
-    const left = Math.max(MIN_IN_FLIGHT, Math.floor((spare - PAYLOAD_COPIES * memoryBytes) / MEMORY_EACH));
-    if (left < maxInFlight) {
-      warnings.push(
-        `DELIVERY_MAX_IN_FLIGHT=${maxInFlight} reduced to ${left}: the process may use only ${Math.round(memory / 2 ** 20)} MiB of memory; raise that limit, or lower DELIVERY_MAX_IN_FLIGHT`,
-      );
-      maxInFlight = left;
-    }
+    clamp(
+      (spare - PAYLOAD_COPIES * memoryBytes) / MEMORY_EACH,
+      `use only ${Math.round(memory / 2 ** 20)} MiB of memory; raise that limit`,
+    );
   }
   return { maxInFlight, memoryBytes, warnings };
 }

@@ -8,14 +8,6 @@ export interface Verdict {
   host: Evidence;
 }
 
-/** A webhook with queued tasks. */
-export interface WaitingWebhook {
-  webhookId: bigint;
-  window: WindowKey;
-  host: string;
-  waiting: number;
-}
-
 const NONE: readonly never[] = [];
 
 /** The part of the maximum for requests to receivers that hang. */
@@ -39,7 +31,8 @@ export class Scheduler<T extends Task> {
   readonly hosts: Windows<string>;
   readonly #max: number;
   readonly #mayFail: () => boolean;
-  readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
+  /** The queued tasks. Only the scheduler changes them. */
+  readonly lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
   #inFlight = 0;
   #retries = 0;
   #turn = 0;
@@ -68,55 +61,13 @@ export class Scheduler<T extends Task> {
     return this.#inFlight >= this.#max;
   }
 
-  /** The number of queued tasks of a kind. */
-  waiting(kind: Kind): number {
-    return this.#lanes[kind].waiting;
-  }
-
-  /** The number of queued tasks of a kind and host, over all of its webhooks. */
-  waitingForHost(kind: Kind, host: string): number {
-    return this.#lanes[kind].hosts.get(host)?.waiting ?? 0;
-  }
-
-  /** The number of queued tasks of a webhook and kind. */
-  waitingOf(task: Pick<Task, "kind" | "window" | "webhookId">): number {
-    return this.#lanes[task.kind].waitingOf(task);
-  }
-
-  /** The webhooks with queued tasks of a kind, and the number of these tasks. */
-  *queues(kind: Kind): Iterable<WaitingWebhook> {
-    for (const { window, host, webhooks } of this.#lanes[kind].windows.values())
-      for (const { webhookId, tasks, first } of webhooks.values())
-        yield { webhookId, window, host: host.host, waiting: tasks.length - first };
-  }
-
-  /** Whether more than the given number of queued tasks of a kind could start: the windows of their receivers have room. */
-  hasSendable(kind: Kind, tasks: number): boolean {
-    const lane = this.#lanes[kind];
-    if (lane.waiting <= tasks) return false;
-    let sendable = 0;
-    for (const host of lane.ready.items) {
-      for (const { waiting } of host.ready.items) {
-        sendable += waiting;
-        if (sendable > tasks) return true;
-      }
-    }
-    return false;
-  }
-
-  /** All queued tasks of a kind. */
-  *tasks(kind: Kind): Iterable<T> {
-    const lane = this.#lanes[kind];
-    for (const queue of lane.windows.values()) yield* lane.tasksOf(queue);
-  }
-
   /**
    * Queues a task. Queued tasks of its window for another host, from before the webhooks were moved, are removed.
    *
    * @returns the removed tasks
    */
   push(task: T): readonly T[] {
-    const lane = this.#lanes[task.kind];
+    const lane = this.lanes[task.kind];
     const known = lane.windows.get(task.window);
     if (known && known.host.host !== task.host) {
       const removed = this.#remove(lane, known, () => true);
@@ -132,7 +83,7 @@ export class Scheduler<T extends Task> {
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
     if (this.isFull) return undefined;
-    const { first, retry } = this.#lanes;
+    const { first, retry } = this.lanes;
     return this.#isRetrysTurn()
       ? (this.#take(retry) ?? this.#take(first))
       : (this.#take(first) ?? this.#take(retry));
@@ -162,7 +113,7 @@ export class Scheduler<T extends Task> {
 
   /** Removes and returns the queued tasks for which `wanted` is true, of one host or of all. */
   remove(wanted: (task: T) => boolean, host?: string): T[] {
-    return [this.#lanes.first, this.#lanes.retry].flatMap((lane) => {
+    return [this.lanes.first, this.lanes.retry].flatMap((lane) => {
       const { windows } = host === undefined ? lane : (lane.hosts.get(host) ?? { windows: new Map() });
       return [...windows.values()].flatMap((queue) => this.#remove(lane, queue, wanted));
     });
@@ -209,7 +160,7 @@ export class Scheduler<T extends Task> {
 
   /** Places the queues of the task's window and host after a change of either. @param all whether to place all queues of the host */
   #refresh({ window, host: name }: T, all = false): void {
-    for (const lane of [this.#lanes.first, this.#lanes.retry]) {
+    for (const lane of [this.lanes.first, this.lanes.retry]) {
       const host = lane.hosts.get(name);
       if (!host) continue;
       const queue = host.windows.get(window);

@@ -1,4 +1,3 @@
-import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
 import type { Scheduler, Verdict } from "./scheduler.ts";
 import type { Kind, Task } from "./task.ts";
 
@@ -22,13 +21,8 @@ const MAX_QUEUED_BEYOND_WINDOW = 8;
 
 const NONE: readonly never[] = [];
 
-/** A delivery to send. */
-interface Sending extends Task {
-  readonly delivery: { readonly webhook: ClaimedWebhook };
-}
-
 /** Decides which webhooks claims skip: enough of their deliveries are queued, or their host has no room. */
-export class SkippedWebhooks<T extends Sending> {
+export class SkippedWebhooks<T extends Task> {
   readonly #scheduler: Scheduler<T>;
   /**
    * Deliveries of webhooks that have enough queued and hang, or whose host has no room or hangs: the webhooks are excluded
@@ -43,14 +37,16 @@ export class SkippedWebhooks<T extends Sending> {
   /** The webhooks that a claim of a kind skips. */
   of(kind: Kind): bigint[] {
     const skipped: bigint[] = [];
-    const { webhooks } = this.#scheduler;
-    const queues = [...this.#scheduler.queues(kind)];
-    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
-    for (const { webhookId, window, host, waiting } of queues) {
+    const { webhooks, lanes } = this.#scheduler;
+    const queues = [...lanes[kind].windows.values()];
+    const queued = queues.reduce((sum, queue) => sum + queue.webhooks.size, 0);
+    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queued));
+    for (const { window, host, webhooks: sharing } of queues) {
       const { allowed, inFlight, trouble } = webhooks.of(window);
-      const hasRoom = inFlight < allowed && this.#isOpen(host);
+      const hasRoom = inFlight < allowed && this.#isOpen(host.host);
       const enough = Math.max(MIN_QUEUED_PER_WEBHOOK, hasRoom ? most : Math.min(most, allowed));
-      if (waiting >= (trouble === "none" ? enough : 1)) skipped.push(webhookId);
+      for (const [webhookId, { length }] of sharing)
+        if (length >= (trouble === "none" ? enough : 1)) skipped.push(webhookId);
     }
     const crowded = this.#crowded[kind];
     for (const [webhookId, sending] of crowded) {
@@ -62,10 +58,10 @@ export class SkippedWebhooks<T extends Sending> {
 
   /** Whether its webhook stays excluded. Hanging receivers get as few deliveries again when those queued have started. */
   #isBlocked(sending: T): boolean {
-    const { webhooks, hosts } = this.#scheduler;
+    const { webhooks, hosts, lanes } = this.#scheduler;
     const { kind, window, host } = sending;
-    if (webhooks.of(window).trouble === "hangs" && this.#scheduler.waitingOf(sending) > 0) return true;
-    return hosts.isInTrouble(host) ? this.#scheduler.waitingForHost(kind, host) > 0 : !hosts.hasRoom(host);
+    if (webhooks.of(window).trouble === "hangs" && lanes[kind].waitingOf(sending) > 0) return true;
+    return hosts.isInTrouble(host) ? lanes[kind].waitingForHost(host) > 0 : !hosts.hasRoom(host);
   }
 
   /**
@@ -97,12 +93,12 @@ export class SkippedWebhooks<T extends Sending> {
   }
 
   #isFull(sending: T): boolean {
-    const { webhooks, hosts } = this.#scheduler;
+    const { webhooks, hosts, lanes } = this.#scheduler;
     const { kind, window, host } = sending;
     const hangs = webhooks.of(window).trouble === "hangs";
-    if (hangs && this.#scheduler.waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK) return true;
+    if (hangs && lanes[kind].waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK) return true;
     if (this.#isOpen(host)) return false;
-    return this.#scheduler.waitingForHost(kind, host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
+    return lanes[kind].waitingForHost(host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
   }
 
   #isOpen(host: string): boolean {
@@ -110,10 +106,10 @@ export class SkippedWebhooks<T extends Sending> {
     return hosts.hasRoom(host) && !hosts.isInTrouble(host);
   }
 
-  /** The webhooks that are skipped until their hosts have room, or those queued have started. */
-  crowded(): Set<ClaimedWebhook> {
+  /** Deliveries, not queued, of the webhooks that are skipped until their hosts have room, or those queued have started. */
+  crowded(): T[] {
     const { first, retry } = this.#crowded;
-    return new Set([...first.values(), ...retry.values()].map(({ delivery }) => delivery.webhook));
+    return [...first.values(), ...retry.values()];
   }
 
   /** Stops skipping paused, deleted or changed webhooks: a moved one may have room at its new host. */

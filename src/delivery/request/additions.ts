@@ -32,9 +32,7 @@ export type ReadAdditions = (webhookId: bigint, sealed: Buffer) => Additions | P
 export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAdditions {
   const known = new WeakMap<Buffer, ReturnType<typeof open>>();
   return (webhookId, sealed) => {
-    const opened = known.get(sealed) ?? open(box, webhookId, sealed);
-    known.set(sealed, opened);
-    const { additions, oauth2 } = opened;
+    const { additions, oauth2 } = known.getOrInsertComputed(sealed, () => open(box, webhookId, sealed));
     if (oauth2 === null) return additions;
     const withToken = (token: string) => ({
       ...additions,

@@ -52,8 +52,12 @@ export class Filters {
   #matches({ id, webhook }: ClaimedDelivery, content: EventContent): boolean {
     if (!webhook.filter || content.test || content.payload === null) return true;
     try {
-      const filter = this.#filterOf(webhook, webhook.filter);
-      return filter.matches(this.#eventOf(webhook.process, content, content.payload));
+      const { process, filter: expression } = webhook;
+      const { payload, userId } = content;
+      const filter = this.#filters.getOrInsertComputed(webhook, () => this.#compile(webhook, expression));
+      return filter.matches(
+        this.#events.getOrInsertComputed(content, () => filterEvent(process, payload, userId)),
+      );
     } catch (err) {
       if (!(err instanceof FilterError))
         this.#log.error({ err, deliveryId: id }, "evaluating a filter failed; the event is sent");
@@ -61,29 +65,14 @@ export class Filters {
     }
   }
 
-  #filterOf(webhook: ClaimedWebhook, expression: string): Filter {
-    let filter = this.#filters.get(webhook);
-    if (filter) return filter;
+  #compile({ id, process }: ClaimedWebhook, expression: string): Filter {
     try {
-      filter = compileFilter(webhook.process, expression, this.#patterns);
+      return compileFilter(process, expression, this.#patterns);
     } catch (err) {
-      filter = { matches: () => true };
       // For example, a later version has stored it.
-      this.#log.error(
-        { err, webhookId: String(webhook.id) },
-        "the filter of a webhook is not valid; its events are sent",
-      );
+      const webhookId = String(id);
+      this.#log.error({ err, webhookId }, "the filter of a webhook is not valid; its events are sent");
+      return { matches: () => true };
     }
-    this.#filters.set(webhook, filter);
-    return filter;
-  }
-
-  #eventOf(process: number, content: EventContent, payload: string): FilterEvent {
-    let event = this.#events.get(content);
-    if (!event) {
-      event = filterEvent(process, payload, content.userId);
-      this.#events.set(content, event);
-    }
-    return event;
   }
 }

@@ -1,7 +1,7 @@
 import { UnopenableError } from "../../db/webhooks/secret-box.ts";
 import { TokenError } from "../oauth2/token-request.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
-import type { Outcome } from "./outcome.ts";
+import { NO_RESPONSE, type Outcome } from "./outcome.ts";
 
 /** Thrown if a request cannot be built. The message says what is wrong and what to do. */
 export class NotBuiltError extends Error {
@@ -25,14 +25,10 @@ function reasonOf(cause: unknown): string {
  */
 export function notBuilt(cause: unknown, started = new Date()): Outcome {
   return {
-    delivered: false,
+    ...NO_RESPONSE,
     started,
     durationMs: Date.now() - started.getTime(),
-    status: null,
     error: reasonOf(cause),
-    responseStart: null,
-    responseHeaders: null,
-    retryAfterMs: null,
     failure: cause instanceof TokenError ? "token endpoint" : "ours",
   };
 }

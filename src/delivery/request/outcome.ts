@@ -23,6 +23,15 @@ export interface Outcome {
   failure: FailureOf | null;
 }
 
+/** The outcome of an attempt as long as there is no response. */
+export const NO_RESPONSE = {
+  delivered: false,
+  status: null,
+  responseStart: null,
+  responseHeaders: null,
+  retryAfterMs: null,
+} satisfies Partial<Outcome>;
+
 /**
  * The part that failed without a response: the connection to the host or, once the request was sent, the webhook;
  * each by an error or by a timeout. `tls`: the handshake with the webhook's own certificate or authorities, which says

@@ -6,6 +6,7 @@ import {
   type FailureOf,
   failureOf,
   isDelivered,
+  NO_RESPONSE,
   type Outcome,
   parseRetryAfter,
 } from "./outcome.ts";
@@ -51,36 +52,31 @@ export function post(
   const startedAt = performance.now();
   let isSettled = false;
   let wasSent = false;
-  let status: number | null = null;
-  let responseHeaders: string | null = null;
-  let retryAfterMs: number | null = null;
+  const response: Pick<Outcome, keyof typeof NO_RESPONSE> = { ...NO_RESPONSE };
   let received = 0;
   const excerpt: Buffer[] = [];
 
-  function settle(error: string | null, failure: FailureOf | null): void {
-    if (isSettled) return;
+  /** Ends the attempt. Returns whether it had not ended. */
+  function end(): boolean {
+    const isFirst = !isSettled;
     isSettled = true;
     clearTimeout(timer);
+    return isFirst;
+  }
+
+  function settle(error: string | null, failure: FailureOf | null): void {
+    if (!end()) return;
     const durationMs = Math.round(performance.now() - startedAt);
     // A request that was sent could be answered meanwhile, but no connection be made.
     const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
-    outcome({
-      delivered: status !== null && isDelivered(status),
-      started: signed,
-      durationMs,
-      status,
-      error,
-      responseStart: received > 0 ? text(excerpt) : null,
-      responseHeaders,
-      retryAfterMs,
-      failure: isOurs ? "ours" : failure,
-    });
+    if (received > 0) response.responseStart = text(excerpt);
+    outcome({ ...response, started: signed, durationMs, error, failure: isOurs ? "ours" : failure });
   }
 
   function expire(): void {
     if (isSettled) return;
     const inTime = `within ${timeoutMs / 1_000} s`;
-    if (status !== null) endBody();
+    if (response.status !== null) endBody();
     else if (wasSent) settle(`no response ${inTime}`, "webhook timeout");
     else settle(`no connection ${inTime}, DNS lookup included`, "host timeout");
     giveUp();
@@ -91,14 +87,11 @@ export function post(
 
   /** From the response headers on, the status decides, even if the body is incomplete. */
   function endBody(): void {
-    settle(describeStatus(status as number, retryAfterMs), null);
+    settle(describeStatus(response.status as number, response.retryAfterMs), null);
   }
 
   function withdraw(from: Gate): void {
-    if (isSettled) return;
-    isSettled = true;
-    clearTimeout(timer);
-    from.withdrawn();
+    if (end()) from.withdrawn();
   }
 
   const giveUp = client.dispatch({
@@ -117,10 +110,14 @@ export function post(
       },
       onResponseStart(_controller, code, fields) {
         if (code < 200) return;
-        status = code;
-        if (!isDelivered(code)) responseHeaders = headersText(fields);
+        response.status = code;
+        response.delivered = isDelivered(code);
+        if (!response.delivered) response.responseHeaders = headersText(fields);
         const retryAfter = fields["retry-after"];
-        retryAfterMs = parseRetryAfter(Array.isArray(retryAfter) ? retryAfter[0] : retryAfter, Date.now());
+        response.retryAfterMs = parseRetryAfter(
+          Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+          Date.now(),
+        );
       },
       onResponseData(_controller, chunk) {
         if (received < RESPONSE_EXCERPT_BYTES)
@@ -130,7 +127,7 @@ export function post(
       onResponseEnd: endBody,
       onResponseError: (_controller, error) => {
         if (gate && error instanceof ProxyUnavailableError) withdraw(gate);
-        else if (status !== null) endBody();
+        else if (response.status !== null) endBody();
         else settle(describeFault(error), failureOf(error, wasSent, tls !== undefined));
       },
     },

@@ -28,16 +28,13 @@ export function createSigner(box: SecretBox): Signer {
   /** By buffer: deliveries share a webhook's buffer until its row changes. */
   const opened = new WeakMap<Buffer, KeyObject>();
 
-  function key({ webhookId, sealed, keyPair }: SealedSecret): KeyObject {
-    const known = opened.get(sealed);
-    if (known) return known;
+  const key = ({ webhookId, sealed, keyPair }: SealedSecret) =>
     // A KeyObject, because Node would create one from raw bytes for each signature, at five times the cost.
-    const secret = keyPair
-      ? privateKeyOf(box.open(sealed, keyPairContext(webhookId)))
-      : createSecretKey(box.open(sealed, webhookSecretContext(webhookId)));
-    opened.set(sealed, secret);
-    return secret;
-  }
+    opened.getOrInsertComputed(sealed, () =>
+      keyPair
+        ? privateKeyOf(box.open(sealed, keyPairContext(webhookId)))
+        : createSecretKey(box.open(sealed, webhookSecretContext(webhookId))),
+    );
 
   return (secrets, id, at, body) => {
     const timestamp = String(Math.floor(at.getTime() / 1_000));

@@ -22,43 +22,31 @@ export function bareHost(hostname: string): string {
 export function createTargetRules(guard: AddressGuard): TargetRules {
   return {
     normalise(given) {
-      if (given.length > MAX_URL_LENGTH)
-        throw new InvalidTargetError(
-          `url has ${given.length} characters; at most ${MAX_URL_LENGTH} are allowed`,
-        );
-      if (given !== given.trim())
-        throw new InvalidTargetError("url begins or ends with white space; remove it");
+      const most = `at most ${MAX_URL_LENGTH} are allowed`;
+      if (given.length > MAX_URL_LENGTH) refuse(`has ${given.length} characters; ${most}`);
+      if (given !== given.trim()) refuse("begins or ends with white space; remove it");
       const invisible = invisibleCharacter(given);
-      if (invisible) {
-        throw new InvalidTargetError(
-          `url contains ${invisible}, an invisible control or formatting character; remove it or percent-encode it`,
-        );
-      }
-      if (!URL.canParse(given))
-        throw new InvalidTargetError(
-          "url is not an absolute URL; send one such as https://example.com/hooks",
-        );
-      const url = new URL(given);
-      if (url.protocol !== "https:")
-        throw new InvalidTargetError(`url begins with ${url.protocol}//; only https:// is allowed`);
-      if (url.username || url.password)
-        throw new InvalidTargetError("url contains a user name or password, which is not allowed; remove it");
-      if (url.hash || given.includes("#"))
-        throw new InvalidTargetError("url contains a fragment (#…), which is not allowed; remove it");
+      const control = "an invisible control or formatting character; remove it or percent-encode it";
+      if (invisible) refuse(`contains ${invisible}, ${control}`);
+      const url =
+        URL.parse(given) ?? refuse("is not an absolute URL; send one such as https://example.com/hooks");
+      if (url.protocol !== "https:") refuse(`begins with ${url.protocol}//; only https:// is allowed`);
+      const hasUser = url.username !== "" || url.password !== "";
+      if (hasUser) refuse("contains a user name or password, which is not allowed; remove it");
+      if (given.includes("#")) refuse("contains a fragment (#…), which is not allowed; remove it");
       url.hostname = url.hostname.replace(/\.$/, "");
-      if (url.hostname === "" || url.hostname.endsWith("."))
-        throw new InvalidTargetError(
-          "url has no valid host name; send a URL such as https://example.com/hooks",
-        );
+      const hasHost = url.hostname !== "" && !url.hostname.endsWith(".");
+      if (!hasHost) refuse("has no valid host name; send a URL such as https://example.com/hooks");
       checkDestination(url, guard);
-      if (url.href.length > MAX_URL_LENGTH) {
-        throw new InvalidTargetError(
-          `url has ${url.href.length} characters after percent-encoding; at most ${MAX_URL_LENGTH} are allowed`,
-        );
-      }
+      const { length } = url.href;
+      if (length > MAX_URL_LENGTH) refuse(`has ${length} characters after percent-encoding; ${most}`);
       return url.href;
     },
   };
+}
+
+function refuse(problem: string): never {
+  throw new InvalidTargetError(`url ${problem}`);
 }
 
 function checkDestination(url: URL, guard: AddressGuard): void {

@@ -65,8 +65,5 @@ export function createRequestTrial(options: {
     const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, given);
     return { accepted: delivered, status, error, responseStart, durationMs };
   };
-  return {
-    send,
-    close: () => client.destroy(),
-  };
+  return { send, close: () => client.destroy() };
 }

@@ -144,9 +144,9 @@ async function tell(told: Partial<Story>) {
         return { deliveries: isClaimable ? claimed : [] };
       }, false);
     clock.after(at, async () => {
-      const { revision } = sender;
+      const { revision } = watch;
       const claimed = await lease.claim(claim, never);
-      await sender.take(claimed.deliveries, "first", OWNER, revision);
+      await sender.take(claimed.deliveries, "first", () => OWNER, revision);
     });
   }
   for (const { at, webhook, kind } of story.changes)

@@ -31,7 +31,7 @@ async function start(parts: Partial<SenderParts> = {}, { max = 1, deliveries = 1
     { post: () => {}, bottlenecks, ...parts },
     { max, perHost: 4, perWebhook: 4 },
   );
-  await sender.take(claimsOf(1, deliveries), "first", OWNER, 0n);
+  await sender.take(claimsOf(1, deliveries), "first", () => OWNER, 0n);
   return { bottlenecks, lines, seconds, sender };
 }
 
@@ -39,13 +39,14 @@ const lineOf = (cause: BottleneckCause, percent: number) => {
   const { problem, remedy } = BOTTLENECKS[cause];
   return { level: pino.levels.values.warn, cause, percent, msg: `${problem}. ${remedy}` };
 };
-const share = (utilization: number) => ({
-  hasRoom: true,
-  spend: () => {},
-  sample: () => {},
-  utilization,
-});
-const lease = { isValid: () => false, hasLost: () => false, settle: () => {}, verify: () => {} };
+const share = (utilization: number) => ({ hasRoom: true, spend: () => {}, sample: () => utilization });
+const lease = {
+  isValid: () => false,
+  hasLost: () => false,
+  retire: () => {},
+  settle: () => {},
+  verify: () => {},
+};
 const watch = { isFresh: () => false, revision: 0n, stoppedSince: async () => new Set<bigint>() };
 const recorder = { unrecorded: MAX_UNRECORDED, record: () => {} };
 

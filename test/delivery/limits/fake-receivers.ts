@@ -172,10 +172,10 @@ export class FakeReceivers {
     expect(scheduler.inFlight).toBe(this.#inFlight.size);
     for (const kind of KINDS) {
       const waiting = this.#waiting.filter((task) => task.kind === kind);
-      expect(scheduler.waiting(kind)).toBe(waiting.length);
+      expect(scheduler.lanes[kind].waiting).toBe(waiting.length);
       const sendable = waiting.filter((task) => this.#roleOf(task) === "usual" && this.#hasWindows(task));
-      expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
-      expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
+      expect(scheduler.lanes[kind].hasSendable(sendable.length)).toBe(false);
+      expect(scheduler.lanes[kind].hasSendable(Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
     }
     for (const task of [...this.#waiting, ...this.#inFlight]) {
       expect(scheduler.hosts.of(task.host).inFlight).toBe(this.#toHost(task));
