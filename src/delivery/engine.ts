@@ -9,7 +9,7 @@ import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimDue, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { PendingClaims } from "../db/queue/pending-claims.ts";
-import { groupStatuses, leavePaused } from "../db/queue/retry-groups.ts";
+import { settleGroups } from "../db/queue/retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
@@ -218,8 +218,7 @@ export function createDeliveryEngine(options: {
       claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
       lease: claims,
       sender,
-      statuses: (groups) => groupStatuses(db, groups),
-      leavePaused: (runId) => leavePaused(db, runId),
+      settle: (groups) => settleGroups(db, groups),
     }),
     lease,
     timeoutMs,

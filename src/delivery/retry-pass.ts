@@ -1,7 +1,7 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { claimDue, RetryClaim } from "../db/queue/claims.ts";
-import { failureInWords, type GroupKey, type GroupStatus } from "../db/queue/retry-groups.ts";
+import type { GroupKey, GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
@@ -53,10 +53,8 @@ export interface RetryPassesParts {
   claim: (workerId: number, options: Parameters<typeof claimDue>[2]) => Promise<RetryClaim>;
   lease: Pick<WorkerLease, "claim">;
   sender: Pick<Sender, "take" | "withdraw" | "skipped" | "room" | "revision" | "hasWaiting">;
-  /** Reads the status of groups, in order. */
-  statuses: (groups: readonly GroupKey[]) => Promise<GroupStatus[]>;
-  /** Removes the retries of paused and deleted webhooks from a run. */
-  leavePaused: (runId: number) => Promise<unknown>;
+  /** Removes the retries of paused and deleted webhooks from the runs of groups, and reads the status of the groups, in order. */
+  settle: (groups: readonly GroupKey[]) => Promise<GroupStatus[]>;
 }
 
 /**
@@ -194,30 +192,20 @@ export class RetryPasses {
     if (idle.length > 0) await this.#end(idle);
   }
 
-  /** Reads the status of passes that hold nothing. Ends those that were stopped, or have nothing due within their horizon. */
+  /**
+   * Reads the status of passes that hold nothing. Ends those that were stopped, or have nothing due within their horizon. Retries of
+   * paused webhooks leave their run: another one retries them once they are resumed. This one may ask for its retries much later.
+   */
   async #end(passes: readonly Pass[]): Promise<void> {
-    const { clock, statuses, leavePaused } = this.#parts;
-    const read = async () => {
-      const found = await untilAnswered(() => statuses(passes.map(({ key }) => key)));
-      return passes.map((pass, n) => {
-        const status = found[n] as GroupStatus;
-        const dueAt = clock.now() + status.delayMs;
-        const hasEnded = pass.hasLeft || status.open === 0 || dueAt > pass.horizon;
-        return { pass, status, dueAt, hasEnded };
-      });
-    };
+    const { clock, settle } = this.#parts;
     const began = clock.now();
-    let found = await read();
-    this.#nextStatus = clock.now() + pauseAfter(clock.now() - began);
-    // Another run retries them once they are resumed: this one may ask for its retries much later.
-    const leaving = found.filter(({ status, hasEnded }) => status.hasPaused && hasEnded);
-    for (const runId of new Set(leaving.map(({ pass }) => pass.runId)))
-      await untilAnswered(() => leavePaused(runId));
-    // One may have been resumed just before.
-    if (leaving.length > 0) found = await read();
-    for (const { pass, status, dueAt, hasEnded } of found) {
-      pass.claimAt = dueAt;
-      if (!hasEnded) continue;
+    const statuses = await untilAnswered(() => settle(passes.map(({ key }) => key)));
+    const now = clock.now();
+    this.#nextStatus = now + pauseAfter(now - began);
+    for (const [n, pass] of passes.entries()) {
+      const status = statuses[n] as GroupStatus;
+      pass.claimAt = now + status.delayMs;
+      if (!pass.hasLeft && status.open > 0 && pass.claimAt <= pass.horizon) continue;
       this.#passes.delete(pass);
       pass.end.resolve(status);
     }
@@ -284,7 +272,8 @@ class Pass extends ClaimOwner {
   override recorded(...given: Parameters<Owner["recorded"]>): void {
     const [delivery, outcome] = given;
     if (!outcome.delivered) {
-      this.lastFailure = `${failureInWords(outcome)} from ${delivery.webhook.target.host}`;
+      const failure = [outcome.status, outcome.error].filter((each) => each !== null).join(", ");
+      this.lastFailure = `${failure} from ${delivery.webhook.target.host}`;
     }
     super.recorded(...given);
   }
