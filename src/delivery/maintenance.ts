@@ -68,9 +68,13 @@ export function startMaintenance(
     [1, () => finishErasures(db)],
   ];
 
-  /** Repeats a step that handles at most `most` rows: one that was not full has left only what came meanwhile. */
-  async function whileFull(most: number, step: () => Promise<number>): Promise<void> {
-    for (let done = most; done >= most && !end.signal.aborted; ) done = await step();
+  /**
+   * Repeats a step that handles at most `most` rows: one that was not full has left only what came meanwhile. Returns the number of rows.
+   */
+  async function whileFull(most: number, step: () => Promise<number>): Promise<number> {
+    let sum = 0;
+    for (let done = most; done >= most && !end.signal.aborted; sum += done) done = await step();
+    return sum;
   }
 
   /** Dead rows of the queue cannot be vacuumed while a snapshot may see them, and each claim scans them. */
@@ -92,12 +96,9 @@ export function startMaintenance(
 
   async function failBeyondLimit(): Promise<void> {
     if (maxPending === 0) return;
-    let failed = 0;
-    await whileFull(MAX_FAILED_PER_STATEMENT, async () => {
-      const ended = await endBeyond(db, maxPending, MAX_FAILED_PER_STATEMENT);
-      failed += ended;
-      return ended;
-    });
+    const failed = await whileFull(MAX_FAILED_PER_STATEMENT, () =>
+      endBeyond(db, maxPending, MAX_FAILED_PER_STATEMENT),
+    );
     if (failed === 0) return;
     countFailed(failedDeliveries, failed, "queue_full");
     log.warn(
