@@ -1,7 +1,6 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
-import { failureInWords } from "../db/queue/retry-groups.ts";
 import type { Outcome } from "./request/outcome.ts";
 
 /**
@@ -38,7 +37,10 @@ export class ClaimOwner {
 
   /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
   recorded({ webhook }: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void {
-    if (!outcome.delivered) this.lastFailure = `${failureInWords(outcome)} from ${webhook.target.host}`;
+    if (!outcome.delivered) {
+      const failure = [outcome.status, outcome.error].filter((each) => each !== null).join(", ");
+      this.lastFailure = `${failure} from ${webhook.target.host}`;
+    }
     if (state !== undefined) this.counts.sent += 1;
     if (state !== undefined && state !== "cancelled") this.counts[state] += 1;
     this.add(-1);

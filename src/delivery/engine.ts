@@ -8,8 +8,8 @@ import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimDue, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
-import { PendingClaims } from "../db/queue/pending-claims.ts";
-import { groupStatuses, leavePaused } from "../db/queue/retry-groups.ts";
+import { createPendingClaims } from "../db/queue/pending-claims.ts";
+import { settleGroups } from "../db/queue/retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
@@ -184,10 +184,10 @@ export function createDeliveryEngine(options: {
     claim: (work, stop) => bottlenecks.waitFor(lease.claim(work, stop)),
   };
   const webhooks = new ClaimedWebhooks();
-  const pending = new PendingClaims(db, webhooks);
+  const claimPending = createPendingClaims(db, webhooks);
   const pumps = new Pumps({
     queue: {
-      claim: async (claimant, options) => counted(await pending.claim(claimant, options)),
+      claim: async (claimant, options) => counted(await claimPending(claimant, options)),
       fanOut: () => fanOutStep(db),
       async expectsMore(signal) {
         // A breaker whose webhook's filter does not match a probe chooses the next one once the claim has ended.
@@ -217,8 +217,7 @@ export function createDeliveryEngine(options: {
       claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
       lease: claims,
       sender,
-      statuses: (groups) => groupStatuses(db, groups),
-      leavePaused: (runId) => leavePaused(db, runId),
+      settle: (groups) => settleGroups(db, groups),
     }),
     lease,
     timeoutMs,

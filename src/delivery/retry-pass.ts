@@ -53,10 +53,8 @@ export interface RetryPassesParts {
   claim: (workerId: number, options: Parameters<typeof claimDue>[2]) => Promise<RetryClaim>;
   lease: Pick<WorkerLease, "claim">;
   sender: Pick<Sender, "take" | "withdraw" | "claimRoom">;
-  /** Reads the status of groups, in order. */
-  statuses: (groups: readonly GroupKey[]) => Promise<GroupStatus[]>;
-  /** Removes the retries of paused and deleted webhooks from a run. */
-  leavePaused: (runId: number) => Promise<unknown>;
+  /** Removes the retries of paused and deleted webhooks from the runs of groups, and reads the status of the groups, in order. */
+  settle: (groups: readonly GroupKey[]) => Promise<GroupStatus[]>;
 }
 
 /**
@@ -190,29 +188,20 @@ export class RetryPasses {
     if (idle.length > 0) await this.#end(idle);
   }
 
-  /** Reads the status of passes that hold nothing. Ends those that were stopped, or have nothing due within their horizon. */
+  /**
+   * Reads the status of passes that hold nothing. Ends those that were stopped, or have nothing due within their horizon. Retries of
+   * paused webhooks leave their run: another one retries them once they are resumed. This one may ask for its retries much later.
+   */
   async #end(passes: readonly Pass[]): Promise<void> {
-    const { clock, statuses, leavePaused } = this.#parts;
-    const read = async () => {
-      const found = await untilAnswered(() => statuses(passes.map(({ key }) => key)));
-      return passes.map((pass, n) => {
-        const status = found[n] as GroupStatus;
-        pass.claimAt = clock.now() + status.delayMs;
-        const hasEnded = pass.hasLeft || status.open === 0 || pass.claimAt > pass.horizon;
-        return { pass, status, hasEnded };
-      });
-    };
+    const { clock, settle } = this.#parts;
     const began = clock.now();
-    let found = await read();
-    this.#nextStatus = clock.now() + pauseAfter(clock.now() - began);
-    // Another run retries them once they are resumed: this one may ask for its retries much later.
-    const leaving = found.filter(({ status, hasEnded }) => status.hasPaused && hasEnded);
-    for (const runId of new Set(leaving.map(({ pass }) => pass.runId)))
-      await untilAnswered(() => leavePaused(runId));
-    // One may have been resumed just before.
-    if (leaving.length > 0) found = await read();
-    for (const { pass, status, hasEnded } of found) {
-      if (!hasEnded) continue;
+    const statuses = await untilAnswered(() => settle(passes.map(({ key }) => key)));
+    const now = clock.now();
+    this.#nextStatus = now + pauseAfter(now - began);
+    for (const [n, pass] of passes.entries()) {
+      const status = statuses[n] as GroupStatus;
+      pass.claimAt = now + status.delayMs;
+      if (!pass.hasLeft && status.open > 0 && pass.claimAt <= pass.horizon) continue;
       this.#passes.delete(pass);
       pass.end.resolve(status);
     }

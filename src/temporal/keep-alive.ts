@@ -137,7 +137,7 @@ export class KeepAlive {
       delivered: delivered - booked.delivered,
       failed: failed - booked.failed,
     };
-    await this.#renew({ runId: run.id, leaseMs, more });
+    await this.#renew({ runId: run.id, leaseMs, ...more });
     work.booked = { sent, delivered, failed };
     run.leaseUntil = Math.max(run.leaseUntil, began + leaseMs);
   }

@@ -85,7 +85,7 @@ function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup 
     ...(only ? [] : [`${number.format(members.length)} webhooks`]),
     `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
     ...(only?.isProbe ? ["probe"] : []),
-    ...members.flatMap(({ lastError }) => (lastError === undefined ? [] : [`last: ${lastError}`])),
+    ...members.flatMap(({ lastError }) => (lastError ? [`last: ${lastError}`] : [])),
   ].join(", ");
   return {
     group,

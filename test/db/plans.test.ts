@@ -18,7 +18,7 @@ import { type Claimant, type ClaimedDelivery, claimPending, release } from "../.
 import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
-import { adoptRetries, assignGroups, groupStatuses, leavePaused } from "../../src/db/queue/retry-groups.ts";
+import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src/db/queue/retry-groups.ts";
 import { closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
@@ -179,7 +179,7 @@ describe("no table that grows is read from end to end", () => {
       await loadContents(trx, ids, { maxBytes: 1_000_000, alone: true });
     },
     "listing the undelivered": (trx) => assignGroups(trx, claimant.runId),
-    "looking at a group": (trx) => groupStatuses(trx, [{ runId: claimant.runId, group: 1 }]),
+    "looking at a group": (trx) => settleGroups(trx, [{ runId: claimant.runId, group: 1 }]),
     "adopting retries": async (trx) => {
       await trx("runs").where({ id: claimant.runId }).update({ closed: new Date() });
       await adoptRetries(trx, (await freshClaimant(trx)).runId);

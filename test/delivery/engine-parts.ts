@@ -128,7 +128,7 @@ export async function freshRun(db: Db): Promise<number> {
 
 /** Statements, by their beginning. */
 export const FIRST_CLAIM = /^\s*with recursive\s+waiting/;
-export const RETRY_CLAIM = /^\s*with asked/;
+export const RETRY_CLAIM = /^\s*with members/;
 export const RELEASE = /^update queue set claims = claims - 1/;
 
 /** What becomes of a statement: it is not run, or it is run and its answer is lost. */

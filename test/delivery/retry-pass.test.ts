@@ -84,10 +84,7 @@ test("a pass claims what has fallen due meanwhile after a tenth of its horizon, 
 });
 
 /** A pass with answers of the database that the test gives; `asked` are the statements, in order. */
-function scripted(
-  status: (asked: readonly string[]) => Partial<GroupStatus>,
-  { limited = false, statusMs = 1 } = {},
-) {
+function scripted(status: Partial<GroupStatus>, { limited = false, statusMs = 1 } = {}) {
   const time = new SimulatedTime();
   const { clock } = time;
   const asked: string[] = [];
@@ -103,13 +100,12 @@ function scripted(
       answer("claim", 1, { deliveries: [], touched: 0, limited: limited ? [...groups] : [] }),
     lease: { claim: (work) => work(1) },
     sender,
-    statuses: (groups) =>
+    settle: (groups) =>
       answer(
         "status",
         statusMs,
-        groups.map(() => ({ open: 0, delayMs: 0, hasPaused: false, ...status(asked) })),
+        groups.map(() => ({ open: 0, delayMs: 0, ...status })),
       ),
-    leavePaused: (runId) => answer(`leave ${runId}`, 1, undefined),
   });
   const stop = new AbortController();
   const options = { horizonMs: 30_000, forMs: 60_000 };
@@ -118,7 +114,7 @@ function scripted(
 }
 
 test("a pass that waits for a rate limit asks for tokens four times a second until its horizon, and does not count its retries", async () => {
-  const { time, asked, passed } = scripted(() => ({ open: 20 }), { limited: true });
+  const { time, asked, passed } = scripted({ open: 20 }, { limited: true });
   await time.run(2_000);
   expect(asked).toEqual(Array(8).fill("claim"));
   await time.run(31_000);
@@ -127,16 +123,9 @@ test("a pass that waits for a rate limit asks for tokens four times a second unt
 });
 
 test("a pass whose webhook hangs in another run counts its retries rarely: at most a tenth of the time", async () => {
-  const { time, asked, stop } = scripted(() => ({ open: 20 }), { statusMs: 300 });
+  const { time, asked, stop } = scripted({ open: 20 }, { statusMs: 300 });
   await time.run(20_000);
   const claims = asked.filter((each) => each === "claim").length;
   expect([claims, asked.length - claims]).toEqual([20, 5]);
   stop.abort();
-});
-
-test("retries of webhooks that are paused when they are due leave their run, and the pass ends", async () => {
-  const { time, asked, passed } = scripted((before) => ({ hasPaused: !before.includes("leave 7") }));
-  await time.run(1_000);
-  expect(asked.slice(-3)).toEqual(["status", "leave 7", "status"]);
-  expect(await passed).toMatchObject({ status: { open: 0, hasPaused: false }, complete: true });
 });

@@ -97,23 +97,22 @@ export async function claimPending(
     db,
     `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
     eligible as materialized (
-      select s.webhook_id, w.first_id, w.last_id, w.rate_limit, w.endpoint_id from waiting s cross join lateral (
-        -- Of a paused webhook, the test delivery alone.
-        select case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
-          case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
-        from (
+      select s.webhook_id, w.* from waiting s
+        cross join lateral (
           -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
-          select w.paused, w.test_delivery, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
-          where w.id = s.webhook_id and ${isVisited("s.webhook_id")} and ${IS_WORKER}
+          select w.deleted, w.rate_limit, w.endpoint_id,
+            -- Of a paused webhook, the test delivery alone.
+            case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
+            case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id
+          from webhooks w where w.id = s.webhook_id and ${isVisited("s.webhook_id")} and ${IS_WORKER}
           offset 0
         ) w
-        where w.deleted is null and (w.paused is null or w.test_delivery is not null)
-      ) w
         -- One whose rows are all claimed must not make the others' shares smaller.
         cross join lateral (
           select from queue q where ${ofWebhook("q", "s.webhook_id", "w.first_id", "w.last_id")}
             and ${isFree("q")} order by q.webhook_id, q.id limit 1
         ) free
+      where w.deleted is null and w.first_id is not null
     ), ${allowances("eligible", LEFT_TO_RETRIES)},
     chosen as (
       select d.place from allowed s cross join lateral (
@@ -190,13 +189,11 @@ export async function claimDue(
   const { groups, limit, excluded } = options;
   const found = await rows<FoundRow & { run_id: number; group_number: number; limited: [number, number][] }>(
     db,
-    `with asked as (
-      select * from unnest(${unplanned(":runIds::int[]")}, ${unplanned(":groups::int[]")}) as q(run_id, group_number)
-    ),
-    members as materialized (
+    `with members as materialized (
       -- One index probe per webhook and run. With "exists" the planner, as long as it takes the run for small, would join each
       -- webhook with all rows of the run.
-      select q.run_id, q.group_number, g.webhook_id from asked q
+      select q.run_id, q.group_number, g.webhook_id
+        from unnest(${unplanned(":runIds::int[]")}, ${unplanned(":groups::int[]")}) as q(run_id, group_number)
         cross join lateral (
           select g.webhook_id from run_groups g
           where g.run_id = q.run_id and g.group_number = q.group_number and ${isVisited("g.webhook_id")} and ${IS_WORKER}

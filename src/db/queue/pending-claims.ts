@@ -19,71 +19,55 @@ const READ_AGAIN = { durationFactor: 10, minMs: 1_000 };
 const READ_TIMEOUT_MS = 10_000;
 
 /**
- * Claims first attempts, also beside many dead rows. While a transaction keeps a snapshot open, PostgreSQL cannot remove
- * the rows of deliveries that have left the queue since, and a claim reads all of them before the first pending one. After
- * a slow claim, this reads the oldest pending delivery of each webhook by a scan of the whole table, which is cheaper than
- * a search by index for each webhook. The next claims start there, and then after what they claimed. Deliveries that are
- * queued meanwhile for other webhooks, or come back, wait for the next read.
+ * Creates a function that claims first attempts as `claimPending` does, also beside many dead rows. While a transaction keeps a snapshot
+ * open, PostgreSQL cannot remove the rows of deliveries that have left the queue since, and a claim reads all of them before the first
+ * pending one. After a slow claim, this reads the oldest pending delivery of each webhook by a scan of the whole table, which is cheaper
+ * than a search by index for each webhook. The next claims start there, and then after what they claimed. Deliveries that are queued
+ * meanwhile for other webhooks, or come back, wait for the next read: a claim that finds nothing reports that there may be more, unless
+ * it has read all webhooks.
  */
-export class PendingClaims {
-  readonly #db: Db;
-  readonly #webhooks: ClaimedWebhooks;
-  readonly #when: typeof WHEN;
+export function createPendingClaims(db: Db, webhooks: ClaimedWebhooks, when = WHEN) {
   /**
    * Where claims start: a delivery of each webhook, by webhook id. Each read replaces the map, each claim advances it. Undefined
    * after a failed read, so that claims read the dead rows until the next one.
    */
-  #oldest: Map<bigint, string> | undefined;
+  let starts: Map<bigint, string> | undefined;
   /** The time until which claims use it; undefined if they do not. */
-  #until: number | undefined;
+  let until: number | undefined;
   /** The time from which it is read again. */
-  #readAgainAt = Number.NEGATIVE_INFINITY;
+  let readAgainAt = Number.NEGATIVE_INFINITY;
 
-  constructor(db: Db, webhooks: ClaimedWebhooks, when = WHEN) {
-    this.#db = db;
-    this.#webhooks = webhooks;
-    this.#when = when;
+  /** Lets claims start at the oldest deliveries for a time, if there are so many dead rows. Never rejects. */
+  async function startAtOldest(minDeadRows: number): Promise<void> {
+    const areMany = await hasDeadRows(db, minDeadRows).catch(() => false);
+    until = areMany ? performance.now() + when.keptMs : undefined;
   }
 
-  /** As `claimPending`. A claim that finds nothing reports that there may be more, unless it has read all webhooks. */
-  async claim(
+  async function read(): Promise<void> {
+    const began = performance.now();
+    starts = await readOldestPending(db).catch(() => undefined);
+    const ended = performance.now();
+    readAgainAt = ended + Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor);
+  }
+
+  return async (
     claimant: Claimant,
     options: Omit<Parameters<typeof claimPending>[2], "oldest">,
-  ): Promise<PendingClaim> {
-    if (this.#until !== undefined && performance.now() >= this.#until)
-      await this.#startAtOldest(this.#when.manyDeadRows);
-    const isNew = this.#until !== undefined && performance.now() >= this.#readAgainAt;
-    if (isNew) await this.#read();
-    const oldest = this.#until === undefined ? undefined : this.#oldest;
+  ): Promise<PendingClaim> => {
+    if (until !== undefined && performance.now() >= until) await startAtOldest(when.manyDeadRows);
+    const isNew = until !== undefined && performance.now() >= readAgainAt;
+    if (isNew) await read();
+    const oldest = until === undefined ? undefined : starts;
     const began = performance.now();
-    const claim = await claimPending(
-      this.#db,
-      claimant,
-      oldest ? { ...options, oldest } : options,
-      this.#webhooks,
-    );
+    const claim = await claimPending(db, claimant, oldest ? { ...options, oldest } : options, webhooks);
     if (!oldest) {
-      if (performance.now() - began >= this.#when.slowClaimMs)
-        await this.#startAtOldest(this.#when.minDeadRows);
+      if (performance.now() - began >= when.slowClaimMs) await startAtOldest(when.minDeadRows);
       return claim;
     }
     // Not the map of a read that began after this claim: it may have found deliveries that came back.
     for (const { id, webhook } of claim.deliveries) oldest.set(webhook.id, id);
     return isNew || claim.touched > 0 ? claim : { ...claim, limited: true };
-  }
-
-  /** Lets claims start at the oldest deliveries for a time, if there are so many dead rows. Never rejects. */
-  async #startAtOldest(minDeadRows: number): Promise<void> {
-    const areMany = await hasDeadRows(this.#db, minDeadRows).catch(() => false);
-    this.#until = areMany ? performance.now() + this.#when.keptMs : undefined;
-  }
-
-  async #read(): Promise<void> {
-    const began = performance.now();
-    this.#oldest = await readOldestPending(this.#db).catch(() => undefined);
-    const ended = performance.now();
-    this.#readAgainAt = ended + Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor);
-  }
+  };
 }
 
 /** Whether the queue has at least `min` dead rows, and more than live ones: a scan of a long queue costs more than it saves. */

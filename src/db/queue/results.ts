@@ -87,14 +87,9 @@ async function recordOnce(
     perRound: ATTEMPTS_PER_ROUND,
     ...spacing,
   };
-  // Separate statements, so that first attempts do not search the retries table.
-  const onlyFirst = results.every(({ token }) => token.table === "queue");
   const recorded = await withPartitions(
     db,
-    () =>
-      rows<{ state: RecordedState; places: string }>(db, onlyFirst ? RECORD_FIRST : RECORD_ALL, bindings, {
-        prepare: onlyFirst ? "record_first" : "record_all",
-      }),
+    () => rows<{ state: RecordedState; places: string }>(db, RECORD, bindings, { prepare: "record" }),
     () => results.map(({ deliveryId }) => timeOfId(deliveryId)),
   );
   const states = new Map<string, RecordedState>();
@@ -106,35 +101,31 @@ async function recordOnce(
 }
 
 /**
- * Finds rows one by one by id and deletes them by ctid: a join may scan the whole table while its statistics show few
- * rows. For the same reason, the webhook is compared, with which every index finds the row, and `moved` looks the deleted
- * ones up in a hash table. Compares the claim again, because older versions of PostgreSQL follow a ctid to a row version that was
- * changed concurrently. Newer ones skip the row.
+ * SQL for whether row `t` of `queue` or `retries` is that of result `r`, and the claim holds. Compares the webhook, with which every
+ * index finds the row.
  */
-const found = (table: "queue" | "retries") => `
-  ${table}_found as materialized (
-    select r.*, t.*
-    from result r cross join lateral (
-      select t.ctid as place_on_disk, t.event_id, ${
-        table === "queue"
-          ? "coalesce(r.made_by, t.run_id) as run_id, t.attempts as round_start"
-          : "t.run_id, t.round_start"
-      } from ${table} t
-      where t.id = r.id and t.webhook_id = r.webhook_id and t.claimed_by = r.worker_id and t.attempts = r.attempts
-      limit 1
-    ) t
-    where r.is_retry = ${table === "retries"}
-  ),
+const IS_OF_RESULT = `
+  t.id = r.id and t.webhook_id = r.webhook_id and t.claimed_by = r.worker_id and t.attempts = r.attempts`;
+
+/**
+ * SQL that deletes found rows by ctid: a join may scan the whole table while its statistics show few rows. Compares the claim again,
+ * because older versions of PostgreSQL follow a ctid to a row version that was changed concurrently. Newer ones skip the row.
+ */
+const goneFrom = (table: "queue" | "retries") => `
   ${table}_gone as (
-    delete from ${table}
-    where ctid = any(array(select place_on_disk from ${table}_found)) and claimed_by = any(:workers::int[])
+    delete from ${table} where claimed_by = any(:workers::int[])
+      and ctid = any(array(select place_on_disk from found where is_retry = ${table === "retries"}))
     returning id
   )`;
 
 /** The columns that the tables of attempts and of ended deliveries share. */
 const ATTEMPT = "status, duration_ms, started, error, response_start, signature, response_headers";
 
-const record = (tables: readonly ("queue" | "retries")[]) => `
+/**
+ * Finds rows one by one by id: first attempts only in `queue`, others only in `retries`. `moved` looks the deleted ones up in a hash
+ * table.
+ */
+const RECORD = `
   with result as materialized (
     select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :runs::int[], :delivered::bool[],
         :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
@@ -143,19 +134,24 @@ const record = (tables: readonly ("queue" | "retries")[]) => `
       as r(id, webhook_id, worker_id, attempts, is_retry, made_by, delivered, started_ms, duration_ms, status, error, response_start, signature,
         response_headers, retry_after, place)
   ),
-  ${tables.map(found).join(",")},
+  found as materialized (
+    select r.*, t.* from result r cross join lateral (
+      select t.ctid as place_on_disk, t.event_id, coalesce(r.made_by, t.run_id) as run_id, t.attempts as round_start
+      from queue t where not r.is_retry and ${IS_OF_RESULT}
+      union all
+      select t.ctid, t.event_id, t.run_id, t.round_start from retries t where r.is_retry and ${IS_OF_RESULT}
+      limit 1
+    ) t
+  ),
+  ${goneFrom("queue")},
+  ${goneFrom("retries")},
   moved as materialized (
-    ${tables
-      .map(
-        (table) => `select f.*, f.attempts + 1 as number,
-      to_timestamp(f.started_ms / 1000.0::float8) as started,
+    select f.*, f.attempts + 1 as number, to_timestamp(f.started_ms / 1000.0::float8) as started,
       case when f.delivered then 'delivered'
         when (select w.deleted is not null from webhooks w where w.id = f.webhook_id) then 'cancelled'
         when f.attempts + 1 - f.round_start >= :perRound::int then 'failed'
         else 'retrying' end as state
-    from ${table}_found f where (f.id in (select id from ${table}_gone)) is true`,
-      )
-      .join(" union all ")}
+    from found f where (f.id in (select id from queue_gone union all select id from retries_gone)) is true
   ),
   logged as (
     insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, finished, reason, ${ATTEMPT})
@@ -178,6 +174,3 @@ const record = (tables: readonly ("queue" | "retries")[]) => `
     when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change
     from moved`)}
   select state, string_agg(place::text, ',') as places from moved group by state`;
-
-const RECORD_FIRST = record(["queue"]);
-const RECORD_ALL = record(["queue", "retries"]);

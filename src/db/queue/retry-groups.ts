@@ -33,10 +33,6 @@ export const MAY_RETRY =
 /** The condition that some retries of webhook `w` may be sent. */
 export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
 
-/** What a failed attempt got, for users: `503`, `410, webhook disabled`, `no response within 15 s`. */
-export const failureInWords = ({ status, error }: { status: number | null; error: string | null }) =>
-  [status, error].filter((each) => each !== null).join(", ");
-
 /** A failing webhook within a run. */
 export interface FailingWebhook {
   webhookId: bigint;
@@ -49,8 +45,8 @@ export interface FailingWebhook {
   delayMs: number;
   /** Whether the delivery is a probe of the webhook's circuit breaker. */
   isProbe: boolean;
-  /** The error of its latest attempt, `503`, for the webhook with the most deliveries of a group. */
-  lastError?: string;
+  /** The error of its latest attempt for the webhook with the most deliveries of a group: `503`, `410, webhook disabled`. */
+  lastError?: string | null;
 }
 
 /** The maximum number of retries that a run adopts in one step. */
@@ -144,15 +140,9 @@ type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
 
 /** The webhooks with open deliveries in the run, and the last error of the one with most of each group. */
 async function listFailing(db: Db, runId: number): Promise<Listed[]> {
-  const found = await rows<
-    Omit<Listed, "host" | "lastError"> & {
-      targetUrl: string;
-      status: number | null;
-      error: string | null;
-    }
-  >(
+  const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
     db,
-    `select o.*, a.status, a.error from (
+    `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", a."lastError" from (
         select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
           ${untilDue("o.due")} as "delayMs", w.paused is not null as "isProbe",
           row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
@@ -165,24 +155,21 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
         where ${HAS_RETRIES} and w.deleted is null
       ) o
       left join lateral (
-        select a.status, a.error from (
+        select a."lastError" from (
             select t.id, t.attempts from retries t
             where o.place = 1 and (t.run_id, t.webhook_id, t.due) >= (:runId::int, o."webhookId", '-infinity'::timestamptz)
               and (t.run_id, t.webhook_id, t.due) <= (:runId::int, o."webhookId", 'infinity'::timestamptz)
             order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
           ) t
           cross join lateral (
-            select a.status, a.error from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
+            select nullif(concat_ws(', ', a.status, a.error), '') as "lastError"
+            from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
           ) a
       ) a on true
       order by o.group, o."webhookId"`,
     { runId },
   );
-  return found.map(({ webhookId, group, targetUrl, deliveries, delayMs, isProbe, ...failure }) => {
-    const lastError = failureInWords(failure);
-    const { host } = new URL(targetUrl);
-    return { webhookId, group, host, deliveries, delayMs, isProbe, ...(lastError ? { lastError } : {}) };
-  });
+  return found.map(({ targetUrl, ...webhook }) => ({ ...webhook, host: new URL(targetUrl).host }));
 }
 
 /**
@@ -232,36 +219,44 @@ export interface GroupStatus {
   open: number;
   /** The time until the first of them is due, in milliseconds; 0 if one is due. */
   delayMs: number;
-  /** Whether the group also has deliveries of paused or deleted webhooks, which do not count. */
-  hasPaused: boolean;
 }
 
-/** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. */
-export function groupStatuses(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
-  return rows(
+/**
+ * The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. Removes the
+ * retries of paused and deleted webhooks from the runs, as `leavePaused` does.
+ */
+export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
+  const found = await rows<GroupStatus & { place: number }>(
     db,
-    `select s.*, exists (
-        select from run_groups g cross join lateral (
-          select w.paused, w.deleted from webhooks w where w.id = g.webhook_id offset 0
-        ) w cross join lateral (
-          select from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id limit 1
-        ) t
-        where g.run_id = q.run_id and g.group_number = q.group_number and (w.paused is not null or w.deleted is not null)
-      ) as "hasPaused"
-      from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
-      cross join lateral (
-        select count(*)::int as open, ${untilDue("min(d.due)")} as "delayMs"
-        from run_groups g cross join lateral (
-          -- By its id alone: with the conditions, the planner may read the whole of a partial index.
+    // An index probe for each webhook, whatever the planner takes the sizes of the tables for.
+    `with grouped as materialized (
+        select q.place, q.run_id, g.webhook_id, w.*
+        from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
+        cross join lateral (
+          select g.webhook_id from run_groups g
+          where g.run_id = q.run_id and g.group_number = q.group_number offset 0
+        ) g
+        cross join lateral (
           select w.paused, w.test_delivery, w.probe_attempts, w.deleted from webhooks w
           where w.id = g.webhook_id offset 0
-        ) w cross join lateral (
-          select ${DUE} as due from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id and ${MAY_RETRY}
-          -- Its own index probe for each webhook, whatever the planner takes the run's size for.
-          offset 0
-        ) d
-        where g.run_id = q.run_id and g.group_number = q.group_number and w.deleted is null and ${HAS_RETRIES}
-      ) s order by q.place`,
+        ) w
+      ),
+      leaving as (
+        update retries set run_id = null where ctid = any(array(
+          select t.ctid from grouped w cross join lateral (
+            select t.ctid from retries t where t.run_id = w.run_id and t.webhook_id = w.webhook_id
+              and ((${MAY_RETRY}) is not true or w.deleted is not null) for update skip locked
+          ) t where w.paused is not null or w.deleted is not null
+        ))
+      )
+      select w.place::int, count(*)::int as open, ${untilDue("min(t.due)")} as "delayMs"
+      from grouped w cross join lateral (
+        select ${DUE} as due from retries t
+        where t.run_id = w.run_id and t.webhook_id = w.webhook_id and ${MAY_RETRY} offset 0
+      ) t
+      where w.deleted is null and ${HAS_RETRIES} group by 1`,
     { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );
+  const statuses = new Map(found.map(({ place, ...status }) => [place, status]));
+  return groups.map((_, n) => statuses.get(n + 1) ?? { open: 0, delayMs: 0 });
 }

@@ -1,21 +1,17 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 
-/** The key of a run in Temporal. Unchanged by continue-as-new. */
-export interface RunKey {
+/** A request for a run's row. Its key in Temporal is unchanged by continue-as-new. */
+export interface RunWish {
   workflowId: string;
   firstRunId: string;
-}
-
-/** A request for a run's row. */
-export interface RunWish extends RunKey {
   /** The minimum duration of its lease from now, in milliseconds. An existing longer lease is kept. */
   leaseMs: number;
 }
 
 /** The ids of runs, in the order of the wishes. Inserts missing rows. */
 export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<number[]> {
-  const opened = await rows<RunKey & { id: number }>(
+  const opened = await rows<Omit<RunWish, "leaseMs"> & { id: number }>(
     db,
     `insert into runs (workflow_id, first_run_id, lease_until)
       select "workflowId", "firstRunId", now() + interval '1 millisecond' * max("leaseMs")
@@ -50,10 +46,9 @@ export interface RunTotals {
 }
 
 /** A lease to renew, and the counts since the last renewal. */
-export interface Renewal {
+export interface Renewal extends RunTotals {
   runId: number;
   leaseMs: number;
-  more?: RunTotals;
 }
 
 /** Extends leases to at least `leaseMs` from now, and adds the counts to the runs' totals. */
@@ -63,14 +58,14 @@ export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise
     `update runs r set lease_until = greatest(lease_until, now() + interval '1 millisecond' * n.lease_ms),
         sent = r.sent + n.sent, delivered = r.delivered + n.delivered, failed = r.failed + n.failed
       from (
-        select "runId" as run_id, max("leaseMs") as lease_ms, coalesce(sum(sent), 0)::int as sent,
-          coalesce(sum(delivered), 0)::int as delivered, coalesce(sum(failed), 0)::int as failed
+        select "runId" as run_id, max("leaseMs") as lease_ms,
+          sum(sent)::int as sent, sum(delivered)::int as delivered, sum(failed)::int as failed
         from json_to_recordset(:renewals::json)
           as n("runId" int, "leaseMs" float8, sent int, delivered int, failed int)
         group by 1
       ) n
       where r.id = n.run_id and closed is null`,
-    { renewals: JSON.stringify(renewals.map(({ more, ...lease }) => ({ ...lease, ...more }))) },
+    { renewals: JSON.stringify(renewals) },
   );
 }
 

@@ -49,12 +49,6 @@ export interface ClaimedWebhook {
   disableOnGone?: boolean;
 }
 
-/** A cached row of a webhook. Each change of the row changes its version. */
-interface KnownWebhook {
-  version: string;
-  webhook: ClaimedWebhook;
-}
-
 /** The default maximum number of cached webhooks. */
 const MAX_CACHED_WEBHOOKS = 10_000;
 
@@ -63,7 +57,8 @@ const MAX_CACHED_WEBHOOKS = 10_000;
  * few change, so unchanged rows are not transferred again. Rows of webhooks are never deleted.
  */
 export class ClaimedWebhooks {
-  readonly #known: LRUCache<bigint, KnownWebhook>;
+  /** Cached rows by id. Each change of a row changes its version. */
+  readonly #known: LRUCache<bigint, { version: string; webhook: ClaimedWebhook }>;
 
   /** @param max the maximum number of cached webhooks */
   constructor(max = MAX_CACHED_WEBHOOKS) {

@@ -44,12 +44,11 @@ export function createUnsentClaims(parts: {
     }
   }
 
-  const endBy = (end: EndClaims) => async (claims: readonly OwnedClaim[]) => {
-    if (claims.length === 0) return;
+  const endBy = (end: EndClaims) => (claims: readonly OwnedClaim[]) => {
     const before = ending;
     const work = endAll(claims, end);
     ending = work.then(() => before);
-    await work;
+    return work;
   };
   // Each resolves when that is stored or has failed, and never rejects.
   return {

@@ -24,7 +24,7 @@ describe("a run's lease", () => {
     const ofOne = ["x", "y"].map((firstRunId, n) => ({ workflowId: "c", firstRunId, leaseMs: 60_000 - n }));
     const [x, y] = (await openRuns(db, ofOne)) as [number, number];
     expect(x).toBeLessThan(y);
-    const leases = [60_000, -1].map((leaseMs) => ({ runId: a, leaseMs }));
+    const leases = [60_000, -1].map((leaseMs) => ({ runId: a, leaseMs, sent: 0, delivered: 0, failed: 0 }));
     await renewLeases(db, leases);
     expect(await openRuns(db, [wish("a", -1)])).toEqual([a]);
     expect(await closeExpiredRuns(db)).toBe(0);
@@ -42,10 +42,10 @@ describe("a run's lease", () => {
   test("is closed with the run's account", async () => {
     const { runId } = await freshClaimant(db);
     const more = { sent: 2, delivered: 1, failed: 0 };
-    await renewLeases(db, [{ runId, leaseMs: 1_000, more: { sent: 3, delivered: 2, failed: 1 } }]);
+    await renewLeases(db, [{ runId, leaseMs: 1_000, sent: 3, delivered: 2, failed: 1 }]);
     await renewLeases(db, [
-      { runId, leaseMs: 1_000, more },
-      { runId, leaseMs: 1_000, more: { ...more, failed: 4 } },
+      { runId, leaseMs: 1_000, ...more },
+      { runId, leaseMs: 1_000, ...more, failed: 4 },
     ]);
     expect(await closeRun(db, runId)).toEqual({ sent: 7, delivered: 4, failed: 5, open: 0, putBack: 0 });
   });

@@ -2,7 +2,7 @@ import pg from "pg";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { openDatabases, rows } from "../../../src/db/database.ts";
 import { type Claimant, release } from "../../../src/db/queue/claims.ts";
-import { PendingClaims } from "../../../src/db/queue/pending-claims.ts";
+import { createPendingClaims } from "../../../src/db/queue/pending-claims.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { createTestDatabase } from "../../support/database.ts";
 import { freshClaimant, queue, queueEvents } from "./queue.ts";
@@ -78,9 +78,9 @@ async function pagesOf(work: () => Promise<unknown>): Promise<number> {
 
 /** Claims of a process. */
 function claiming(when: Partial<typeof ALWAYS> = {}, on = db) {
-  const claims = new PendingClaims(on, new ClaimedWebhooks(), { ...ALWAYS, ...when });
+  const claim = createPendingClaims(on, new ClaimedWebhooks(), { ...ALWAYS, ...when });
   return (options: { limit?: number; after?: bigint; excluded?: bigint[] } = {}) =>
-    claims.claim(claimant, { limit: 10, after: 0n, excluded: [], ...options });
+    claim(claimant, { limit: 10, after: 0n, excluded: [], ...options });
 }
 
 test("after a slow claim beside an open snapshot, claims read few of the dead rows", async () => {

@@ -5,8 +5,8 @@ import {
   adoptRetries,
   assignGroups,
   type FailingWebhook,
-  groupStatuses,
   MAX_GROUPS,
+  settleGroups,
 } from "../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import { undone } from "../explained.ts";
@@ -41,12 +41,11 @@ describe("a retry group", () => {
     const { runId } = claimant;
     /** How many of the group are open, and the hours until one is due or free. No other group has any. */
     const status = async () => {
-      const [other, own] = await groupStatuses(db, [
+      const [other, own] = await settleGroups(db, [
         { runId, group: 2 },
         { runId, group: 1 },
       ]);
       expect(other).toMatchObject({ open: 0, delayMs: 0 });
-      expect(own?.hasPaused).toBe(false);
       return [own?.open, Math.ceil((own?.delayMs ?? 0) / HOUR_MS)];
     };
     expect(await status()).toEqual([6, 0]);
@@ -70,8 +69,23 @@ describe("a retry group", () => {
     await leaseEnds("now() - interval '1 second'");
     await endExpiredWorkers(db);
     expect(await claimRetries(db, second)).toHaveLength(4);
-    await db("webhooks").update({ paused: new Date() });
-    expect(await groupStatuses(db, [{ runId, group: 1 }])).toMatchObject([{ open: 0, hasPaused: true }]);
+  });
+
+  test("leaves the retries of paused and deleted webhooks to other runs, but for the probe of a breaker", async () => {
+    const { ids, claimant } = await failing(2, 2, 2, 2);
+    const { runId } = claimant;
+    const [paused, probed, deleted, failed] = ids.map(String) as [string, string, string, string];
+    const [probe] = await db("retries").where({ webhook_id: probed }).pluck("id");
+    await db("webhooks").whereIn("id", [paused, probed]).update({ paused: new Date() });
+    await db("webhooks").where("id", probed).update({ test_delivery: probe, probe_attempts: 1 });
+    await db("webhooks").where("id", deleted).update({ deleted: new Date() });
+    expect(await settleGroups(db, [{ runId, group: 1 }])).toMatchObject([{ open: 3 }]);
+    const left = await db("retries").where({ run_id: runId });
+    expect(left.filter(({ id }) => id !== probe).map(({ webhook_id }) => String(webhook_id))).toEqual([
+      failed,
+      failed,
+    ]);
+    expect(left).toHaveLength(3);
   });
 
   test("gives all of its webhooks turns when a claim is smaller than their number", async () => {
@@ -166,7 +180,7 @@ describe("a retry group", () => {
     const { claimant } = await failing(1, 2);
     const found = await assignGroups(db, claimant.runId);
     expect(found.map(({ deliveries, lastError }) => [deliveries, lastError])).toEqual([
-      [1, undefined],
+      [1, null],
       [2, "500"],
     ]);
   });

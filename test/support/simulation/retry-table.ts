@@ -99,7 +99,7 @@ export class RetryTable {
         if (rows.size > 0) delayMs = Math.min(delayMs, rows.firstTime - now);
       }
     }
-    return { open, delayMs: open === 0 ? 0 : Math.max(0, Math.ceil(delayMs)), hasPaused: false };
+    return { open, delayMs: open === 0 ? 0 : Math.max(0, Math.ceil(delayMs)) };
   }
 
   /** Puts all failing webhooks of a run into one group, 1. */

@@ -129,11 +129,10 @@ export class SimulatedWorker {
       claim: retryTable.claim.bind(retryTable),
       lease,
       sender,
-      statuses: async (groups) => {
+      settle: async (groups) => {
         await database.read(0);
         return groups.map(({ runId, group }) => retryTable.status(runId, group));
       },
-      leavePaused: () => database.read(0),
     });
   }
 

@@ -14,8 +14,8 @@ import { ATTEMPTS_PER_ROUND, recordAttempts } from "../../../../src/db/queue/res
 import {
   adoptRetries,
   assignGroups,
-  groupStatuses,
   leavePaused,
+  settleGroups,
 } from "../../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../../src/db/webhooks/webhook-update.ts";
@@ -125,7 +125,7 @@ async function claimRetries(model: StorageModel, worker: ModelWorker, limit: num
   await expectAdopted(model);
   const group = pick(await assignGroups(db, runId), n)?.group;
   if (group === undefined) return NO_EFFECT;
-  const [status] = await groupStatuses(db, [{ runId, group }]);
+  const [status] = await settleGroups(db, [{ runId, group }]);
   const isClaimable = (place: Place) => place.table === "retries" && !place.waits && !model.isHeld(place);
   const options = { groups: [{ runId, group }], limit, excluded: [] };
   const { answer } = await model.call(fault, (on) => claimDue(on, worker.id, options, worker.webhooks));
