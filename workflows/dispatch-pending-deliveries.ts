@@ -12,7 +12,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities, PumpResult } from "./activities.ts";
-import { untilAnswered } from "./activity-options.ts";
+import { databaseActivities } from "./database-activities.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./run/retry-groups.ts";
 import { RunDescription } from "./run/run-description.ts";
@@ -35,7 +35,7 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
   const description = new RunDescription();
   const retries = new RetryGroups(input, key, description);
-  const { closeRun } = proxyActivities<Activities>({ ...untilAnswered(input), summary: "the run's totals" });
+  const { closeRun } = databaseActivities(input, "the run's totals");
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
     // A new execution retries first even with a small limit. Otherwise it would continue as new forever.
@@ -86,7 +86,7 @@ async function makeFirstAttempts(
       const { taskQueue } = worker;
       if (pumps.has(taskQueue)) continue;
       pumps.add(taskQueue);
-      void runPump(input, key, worker, until, () => retries.expectLate())
+      void runPump(input, key, worker, until, retries)
         .then((result) => {
           if (!result) return;
           tookOver ||= result.end === "superseded";
@@ -118,14 +118,14 @@ async function makeFirstAttempts(
  * Runs the pump of one worker. Returns its result; undefined if it was lost. Throws only if the run is
  * cancelled: later runs deliver what is unclaimed.
  *
- * @param lost called if the worker took the pump, which may still make attempts
+ * @param retries expect late failures if the worker took a lost pump, which may still make attempts
  */
 async function runPump(
   input: DispatchInput,
   key: RunKey,
   worker: LiveWorker,
   until: number,
-  lost: () => void,
+  retries: RetryGroups,
 ): Promise<PumpResult | undefined> {
   const { deliverPending } = proxyActivities<Activities>({
     taskQueue: worker.taskQueue,
@@ -148,7 +148,7 @@ async function runPump(
       const wasTaken = !(cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START");
       if (!wasTaken && offer < MAX_OFFERS) continue;
       log.warn("a pump gave up", { error, worker: worker.name });
-      if (wasTaken) lost();
+      if (wasTaken) retries.isLateExpected = true;
       return undefined;
     }
   }

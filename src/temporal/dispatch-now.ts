@@ -2,10 +2,8 @@ import { Client, Connection } from "@temporalio/client";
 import pLimit from "p-limit";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
-import { followApiKey } from "./connection/api-key.ts";
 import type { TemporalNames } from "./connection/names.ts";
-import { clientOptions, type TemporalTarget } from "./connection/target.ts";
-import { type DispatchRun, type FoundActivity, findActivity } from "./find-activity.ts";
+import { clientOptions, followApiKey, type TemporalTarget } from "./connection/target.ts";
 import { triggerDispatch } from "./setup/schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
@@ -18,6 +16,18 @@ const MAX_SEARCHES = { atOnce: 2, waiting: 20 };
 
 /** The API's calls to Temporal. */
 export type DispatchTrigger = ReturnType<typeof createDispatchTrigger>;
+
+/** A run of the dispatch, by the run id of its first execution. */
+interface DispatchRun {
+  workflowId: string;
+  runId: string;
+}
+
+/** An activity in a history, as the Temporal UI addresses it: the run id of its execution, and its event. */
+interface FoundActivity {
+  runId: string;
+  eventId: string;
+}
 
 /** Creates a trigger that connects on first use. */
 export function createDispatchTrigger(target: TemporalTarget, names: TemporalNames, log: Logger) {
@@ -62,4 +72,34 @@ export function createDispatchTrigger(target: TemporalTarget, names: TemporalNam
       await connection.close();
     },
   };
+}
+
+/**
+ * The activity of a run that sends a delivery: the latest one of its retry group, or the pump of its first attempt.
+ *
+ * @param group the retry group; null for a delivery without retries
+ * @returns undefined if several pumps could have sent it, or if the history is no longer stored
+ */
+async function findActivity(client: Client, run: DispatchRun, group: number | null) {
+  const pumps: FoundActivity[] = [];
+  let retries: FoundActivity | undefined;
+  let next: string | undefined = run.runId;
+  // The deadline of the caller bounds the number of executions.
+  while (next) {
+    const runId: string = next;
+    next = undefined;
+    const { events } = await client.workflow.getHandle(run.workflowId, runId).fetchHistory();
+    for (const event of events ?? []) {
+      const { activityTaskScheduledEventAttributes: scheduled } = event;
+      const type = scheduled?.activityType?.name;
+      const activity = { runId, eventId: String(event.eventId) };
+      if (type === "deliverPending") pumps.push(activity);
+      if (type === "retryDeliveries") {
+        const input = Buffer.from(scheduled?.input?.payloads?.[0]?.data ?? "{}").toString();
+        if ((JSON.parse(input) as { group?: number }).group === group) retries = activity;
+      }
+      next = event.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId ?? next;
+    }
+  }
+  return retries ?? (pumps.length === 1 ? pumps[0] : undefined);
 }

@@ -15,7 +15,6 @@ import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
 import { KeepAlive } from "./keep-alive.ts";
-import { repeat } from "./repeat.ts";
 import { createReplayActivities } from "./replays/run-replay.ts";
 import { startReplays } from "./replays/start-replays.ts";
 import { unknownDeployment, whyNotCurrent } from "./setup/deployment.ts";
@@ -31,6 +30,8 @@ const MAX_RETRY_ACTIVITIES = 2_000;
 const MAX_PUMPS = 100;
 /** The delay before the workers are created again after an error, in milliseconds. */
 const RESTART_DELAY_MS = 1_000;
+/** The interval between calls of `repeat`, in milliseconds. */
+const REPEAT_MS = 2_000;
 /** The timeout for PostgreSQL's answer while the lease is not valid, in milliseconds. */
 const DATABASE_TIMEOUT_MS = 5_000;
 /** The timeout for Temporal's answer to a readiness check, in milliseconds. */
@@ -93,7 +94,6 @@ export function startDeliveryWorker(options: WorkerOptions) {
     // The connection cannot close while workers poll.
     ending.defer(async () => {
       end.abort();
-      shutDown();
       await Promise.allSettled([...runs, ...tasks]);
     });
     for (const each of workerOptions(client, options, signal)) {
@@ -181,6 +181,27 @@ export function startDeliveryWorker(options: WorkerOptions) {
     },
     stop: () => supervised,
   };
+}
+
+/**
+ * Calls a function every REPEAT_MS until it returns true or the signal aborts. Logs a failure unless the call before failed in
+ * the same way. Never rejects.
+ *
+ * @param what names the work in the log: `${what} failed; retrying`
+ */
+async function repeat(what: string, work: () => Promise<boolean>, log: Logger, signal: AbortSignal) {
+  let failure: string | undefined;
+  while (!signal.aborted) {
+    try {
+      if (await work()) return;
+      failure = undefined;
+    } catch (err) {
+      if (signal.aborted) return;
+      if (String(err) !== failure) log.warn({ err }, `${what} failed; retrying`);
+      failure = String(err);
+    }
+    await systemClock.wait(REPEAT_MS, { signal, ref: false });
+  }
 }
 
 /** Prepares the namespace. @throws ConfigError that names the namespace if it does not exist */

@@ -12,7 +12,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../activities.ts";
-import { untilAnswered } from "../activity-options.ts";
+import { databaseActivities } from "../database-activities.ts";
 import {
   DELIVERIES_FAILED,
   type DispatchInput,
@@ -42,12 +42,11 @@ export class RetryGroups {
   readonly #key: RunKey;
   readonly #description: RunDescription;
   readonly #listUndelivered: Activities["listUndelivered"];
-  /** The groups that are being retried. */
-  readonly #running = new Set<number>();
-  /** The times at which waiting groups are to be retried, in milliseconds since 1970, by group. */
-  readonly #due = new Map<number, number>();
+  /** The groups that are being retried: the times until which they wait, in milliseconds since 1970; 0 if they do not wait. */
+  readonly #running = new Map<number, number>();
   #shown = "";
-  #isLateExpected = false;
+  /** Whether deliveries may fail later than pumps have ended: a pump is lost, and its worker may be live. */
+  isLateExpected = false;
   /** Whether a group has used its activities since the last request. */
   #isUsedUp = false;
   #error: unknown;
@@ -57,8 +56,7 @@ export class RetryGroups {
     this.#key = key;
     this.#description = description;
     const summary = "which deliveries are to be retried, and which workers are live";
-    const activities = proxyActivities<Activities>({ ...untilAnswered(input), summary });
-    this.#listUndelivered = activities.listUndelivered;
+    this.#listUndelivered = databaseActivities(input, summary).listUndelivered;
   }
 
   /** Lists failed deliveries and retries the groups that are not being retried already. */
@@ -66,13 +64,20 @@ export class RetryGroups {
     if (this.#error !== undefined) throw this.#error;
     this.#isUsedUp = false;
     const undelivered = await this.#listUndelivered(this.#key);
-    const showing = this.#showInSearch(undelivered);
-    if (showing) await showing;
+    const { webhookIds, hosts } = undelivered;
+    const shown = JSON.stringify([webhookIds, hosts]);
+    if (webhookIds.length > 0 && shown !== this.#shown) {
+      this.#shown = shown;
+      await showInSearch("failing", [
+        { key: FAILING_WEBHOOK_IDS, value: webhookIds },
+        { key: FAILING_HOSTS, value: hosts },
+      ]);
+    }
     this.#description.addListed(undelivered);
     for (const group of undelivered.groups) {
       this.#wakeEarlier(group);
       if (this.#running.has(group.group)) continue;
-      this.#running.add(group.group);
+      this.#running.set(group.group, 0);
       void this.#retry(group)
         .catch((error) => {
           this.#error = error;
@@ -88,22 +93,17 @@ export class RetryGroups {
     return this.ask();
   }
 
-  /** Called if deliveries may fail later than pumps have ended: a pump is lost, and its worker may be live. */
-  expectLate(): void {
-    this.#isLateExpected = true;
-  }
-
   /**
    * Resolves when no group is being retried. Until then, lists groups again that have used their activities. If late failures are
    * expected, asks for them at growing intervals.
    */
   async ended(): Promise<void> {
-    const isOver = () => !this.areRunning || this.#mustAsk;
+    const isOver = () => !this.areRunning || (this.#isUsedUp && this.#error === undefined);
     let lateMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
-    if (this.#isLateExpected && this.areRunning) deprecatePatch("ask-after-pumps");
+    if (this.isLateExpected && this.areRunning) deprecatePatch("ask-after-pumps");
     while (this.areRunning) {
       let isEarly = true;
-      if (this.#isLateExpected) isEarly = await condition(isOver, lateMs);
+      if (this.isLateExpected) isEarly = await condition(isOver, lateMs);
       // A cancelled run waits until the last responses are recorded.
       else await CancellationScope.nonCancellable(() => condition(isOver));
       if (!isEarly || this.areRunning) await this.ask();
@@ -151,47 +151,29 @@ export class RetryGroups {
   /** Waits before a group is retried; shorter if it is woken. */
   async #wait(group: number, delayMs: number, summary: string): Promise<void> {
     let due = Date.now() + delayMs;
-    this.#due.set(group, due);
-    try {
-      while (due > Date.now()) {
-        const known = due;
-        const timer = new CancellationScope();
-        const isOver = timer.run(() => sleep(known - Date.now(), { summary }));
-        await Promise.race([isOver, condition(() => this.#due.get(group) !== known)]);
-        timer.cancel();
-        due = this.#due.get(group) ?? 0;
-      }
-    } finally {
-      this.#due.delete(group);
+    this.#running.set(group, due);
+    while (due > Date.now()) {
+      const known = due;
+      const timer = new CancellationScope();
+      const isOver = timer.run(() => sleep(known - Date.now(), { summary }));
+      await Promise.race([isOver, condition(() => this.#running.get(group) !== known)]);
+      timer.cancel();
+      due = this.#running.get(group) ?? 0;
     }
+    this.#running.set(group, 0);
   }
 
   /** Lets a group that waits go on earlier, because a delivery that failed later is due earlier. */
   #wakeEarlier({ group, delayMs }: RetryGroup): void {
     const due = Date.now() + delayMs;
-    const isEarlier = (this.#due.get(group) ?? 0) - due >= MIN_EARLIER_MS;
+    const isEarlier = (this.#running.get(group) ?? 0) - due >= MIN_EARLIER_MS;
     if (!isEarlier) return;
     deprecatePatch("wake-earlier");
-    this.#due.set(group, due);
-  }
-
-  /** Whether a group waits to be listed again. */
-  get #mustAsk(): boolean {
-    return this.#isUsedUp && this.#error === undefined;
+    this.#running.set(group, due);
   }
 
   /** Whether groups are being retried. */
   get areRunning(): boolean {
     return this.#running.size > 0;
-  }
-
-  #showInSearch({ webhookIds, hosts }: UndeliveredList): Promise<void> | undefined {
-    const shown = JSON.stringify([webhookIds, hosts]);
-    if (webhookIds.length === 0 || shown === this.#shown) return undefined;
-    this.#shown = shown;
-    return showInSearch("failing", [
-      { key: FAILING_WEBHOOK_IDS, value: webhookIds },
-      { key: FAILING_HOSTS, value: hosts },
-    ]);
   }
 }

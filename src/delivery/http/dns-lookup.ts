@@ -26,52 +26,37 @@ export interface DnsAnswer {
 }
 
 /**
- * One lookup over DNS with c-ares, which uses no thread. `dns.lookup` would block one of libuv's four threads until the
- * name server answers.
+ * Resolves the first of the names that exists, over DNS with c-ares, which uses no thread. `dns.lookup` would block one of
+ * libuv's four threads until the name server answers.
  *
- * Each lookup has its own c-ares channels, because a channel can only cancel all of its queries, and keeps the
- * resolv.conf read at its creation. Creating one takes less than 0.1 ms.
+ * Each query has its own c-ares channel, because a channel can only cancel all of its queries, and keeps the resolv.conf
+ * read at its creation. Creating one takes less than 0.1 ms.
+ *
+ * @param servers name servers as `address:port`. Undefined for those of resolv.conf
+ * @param timeoutMs the timeout of a query, in milliseconds
+ * @param ended ends the queries in progress when it aborts
+ * @throws an error of c-ares
  */
-export class DnsLookup {
-  readonly #servers: readonly string[] | undefined;
-  readonly #timeoutMs: number;
-  /** One for each name server that is asked first. */
-  readonly #channels: Resolver[] = [];
-
-  /**
-   * @param servers name servers as `address:port`. Undefined for those of resolv.conf
-   * @param timeoutMs the timeout of a query, in milliseconds
-   */
-  constructor(servers: readonly string[] | undefined, timeoutMs: number) {
-    this.#servers = servers;
-    this.#timeoutMs = timeoutMs;
-  }
-
-  /** Resolves the first of the names that exists. Rejects with an error of c-ares. */
-  async answer(names: readonly string[]): Promise<DnsAnswer> {
-    let negative: NodeJS.ErrnoException | undefined;
-    for (const name of names) {
-      try {
-        return await this.#ask(name);
-      } catch (reason) {
-        const error = reason as NodeJS.ErrnoException;
-        if (!isNegative(error)) throw error;
-        // "Exists without addresses" is a better explanation than "another candidate does not exist".
-        if (negative?.code !== "ENODATA") negative = error;
-      }
-    }
-    throw negative;
-  }
-
-  /** Ends the queries in progress. */
-  cancel(): void {
-    for (const channel of this.#channels) channel.cancel();
-  }
+export async function lookUp(
+  names: readonly string[],
+  servers: readonly string[] | undefined,
+  timeoutMs: number,
+  ended: AbortSignal,
+): Promise<DnsAnswer> {
+  const channel = (nth: number): Resolver => {
+    const opened = new Resolver({ timeout: timeoutMs, tries: 1 });
+    ended.addEventListener("abort", () => opened.cancel());
+    // Node gets addresses with a zone, but cannot set them.
+    const all = servers ?? opened.getServers().filter((server) => !server.includes("%"));
+    const first = nth % (all.length || 1);
+    if (servers || first > 0) opened.setServers([...all.slice(first), ...all.slice(0, first)]);
+    return opened;
+  };
 
   /** Queries a name, resending on the schedule of SEND_AGAIN_MS. The first result wins, whichever query it answers. */
-  async #ask(name: string): Promise<DnsAnswer> {
+  async function ask(name: string): Promise<DnsAnswer> {
     const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
-    const send = (nth: number) => void bothFamilies(this.#channel(nth), name).then(resolve, reject);
+    const send = (nth: number) => void bothFamilies(channel(nth), name).then(resolve, reject);
     send(0);
     const timers = SEND_AGAIN_MS.map((ms, index) => setTimeout(send, ms, index + 1));
     try {
@@ -81,17 +66,18 @@ export class DnsLookup {
     }
   }
 
-  #channel(nth: number): Resolver {
-    const channel = new Resolver({ timeout: this.#timeoutMs, tries: 1 });
-    // Node gets addresses with a zone, but cannot set them.
-    const servers = this.#servers ?? channel.getServers().filter((server) => !server.includes("%"));
-    const first = nth % (servers.length || 1);
-    const known = this.#channels[first];
-    if (known) return known;
-    this.#channels[first] = channel;
-    if (this.#servers || first > 0) channel.setServers([...servers.slice(first), ...servers.slice(0, first)]);
-    return channel;
+  let negative: NodeJS.ErrnoException | undefined;
+  for (const name of names) {
+    try {
+      return await ask(name);
+    } catch (reason) {
+      const error = reason as NodeJS.ErrnoException;
+      if (!isNegative(error)) throw error;
+      // "Exists without addresses" is a better explanation than "another candidate does not exist".
+      if (!negative || error.code === "ENODATA") negative = error;
+    }
   }
+  throw negative;
 }
 
 /** Queries A and AAAA records concurrently. */
@@ -125,7 +111,7 @@ async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer>
   return { addresses: addresses.toSorted((a, b) => b.family - a.family), ttlMs, isComplete };
 }
 
-/** Whether the name server answered that the name or the record does not exist. */
+/** Whether the name or the record does not exist, as the name server answered, or the name is too long with a search domain. */
 function isNegative({ code }: NodeJS.ErrnoException): boolean {
-  return code === "ENOTFOUND" || code === "ENODATA";
+  return code === "ENOTFOUND" || code === "ENODATA" || code === "EBADNAME";
 }

@@ -21,7 +21,9 @@ export function withoutMissingFamily(addresses: readonly LookupAddress[]): Looku
   if (new Set(addresses.map(({ family }) => family)).size < 2) return [...addresses];
   const own = ownFamilies();
   // Loopback addresses work without a network.
-  const kept = addresses.filter(({ address, family }) => own.has(family) || isLoopback(address));
+  const kept = addresses.filter(
+    ({ address, family }) => own.has(family) || ipaddr.parse(address).range() === "loopback",
+  );
   return kept.length > 0 ? kept : [...addresses];
 }
 
@@ -35,8 +37,4 @@ function ownFamilies(): Set<number> {
     else if (each.scopeid === 0) own.add(6);
   }
   return own;
-}
-
-function isLoopback(address: string): boolean {
-  return ipaddr.parse(address).range() === "loopback";
 }

@@ -1,9 +1,8 @@
 import type { LookupAddress } from "node:dns";
 import { LRUCache } from "lru-cache";
 import pTimeout from "p-timeout";
-import { DnsLookup } from "./dns-lookup.ts";
-import { LookupError, lookupError } from "./lookup-error.ts";
-import { type SystemFiles, type SystemNames, systemNames } from "./system-names.ts";
+import { lookUp } from "./dns-lookup.ts";
+import { type SystemFiles, systemNames } from "./system-names.ts";
 
 /** The timeout of a lookup, in milliseconds. */
 const LOOKUP_TIMEOUT_MS = 5_000;
@@ -14,17 +13,27 @@ const MAX_NEGATIVE_TTL_MS = 5_000;
 /** The maximum number of cached names. */
 const MAX_CACHED = 10_000;
 
-/** Finds the addresses of a host name. */
-export interface Resolver {
-  /**
-   * Resolves to at least one address, in the order in which to dial them.
-   *
-   * @throws LookupError
-   */
-  resolve(name: string): Promise<readonly LookupAddress[]>;
-  /** Ends the lookups in progress. */
-  close(): void;
+/** Messages by c-ares error code; `%` is replaced by the name. */
+const REASONS: Record<string, string> = {
+  ENOTFOUND: "host name does not resolve: % does not exist (NXDOMAIN)",
+  ENODATA: "host name does not resolve: % has no A or AAAA record (empty DNS answer)",
+  EBADNAME: "host name does not resolve: % is not a valid DNS name",
+  ESERVFAIL: "host name could not be looked up: the DNS server failed for % (SERVFAIL)",
+  EREFUSED: "host name could not be looked up: the DNS server refused the query for % (REFUSED)",
+  ECONNREFUSED: "host name could not be looked up: no DNS server can be reached for %",
+};
+
+/**
+ * The error of a lookup that ended with this code of c-ares: the reason why a host name has no addresses. The message is stored
+ * in the attempt record and shown to users.
+ */
+export function lookupError(name: string, code: string): NodeJS.ErrnoException {
+  const reason = REASONS[code] ?? `host name could not be looked up: % (${code})`;
+  return failure("LOOKUP_FAILED", reason.replace("%", name));
 }
+
+/** Finds the addresses of a host name. */
+export type Resolver = Pick<NameResolver, "resolve" | "close">;
 
 export interface NameResolverOptions extends SystemFiles {
   /** Timeout of a lookup, in milliseconds. Defaults to, and is at most, 5,000. */
@@ -44,8 +53,8 @@ interface Known {
  * Resolves host names of receivers: first the hosts file, then the cache, then DNS. Concurrent requests for one name
  * share a lookup. Search domains are supported; other name sources of the system (NIS, mDNS) are not.
  */
-export class NameResolver implements Resolver {
-  readonly #system: SystemNames;
+export class NameResolver {
+  readonly #system: ReturnType<typeof systemNames>;
   readonly #servers: readonly string[] | undefined;
   readonly #timeoutMs: number;
   readonly #known = new LRUCache<string, Known>({ max: MAX_CACHED });
@@ -64,14 +73,19 @@ export class NameResolver implements Resolver {
     return { running, cached: expiries.filter((expires) => expires > performance.now()).length - running };
   }
 
+  /**
+   * Resolves to at least one address, in the order in which to dial them.
+   *
+   * @throws an error with the code LOOKUP_FAILED
+   */
   async resolve(name: string): Promise<readonly LookupAddress[]> {
     const own = this.#system.addresses(name);
-    if (own?.length === 0) throw lookupError(name, "ENOTFOUND");
     if (own) return own;
     const known = this.#known.get(name);
     return known && known.expires > performance.now() ? known.addresses : this.#start(name);
   }
 
+  /** Ends the lookups in progress. */
   close(): void {
     this.#closing.abort(failure("ECANCELLED"));
   }
@@ -86,9 +100,10 @@ export class NameResolver implements Resolver {
   }
 
   async #lookUp(name: string, cacheFor: (ms: number) => void): Promise<readonly LookupAddress[]> {
-    const lookup = new DnsLookup(this.#servers, this.#timeoutMs);
+    const ended = new AbortController();
+    const answer = lookUp(this.#system.candidates(name), this.#servers, this.#timeoutMs, ended.signal);
     try {
-      const { addresses, ttlMs, isComplete } = await pTimeout(lookup.answer(this.#system.candidates(name)), {
+      const { addresses, ttlMs, isComplete } = await pTimeout(answer, {
         milliseconds: this.#timeoutMs,
         message: failure("ETIMEOUT"),
         signal: this.#closing.signal,
@@ -100,15 +115,15 @@ export class NameResolver implements Resolver {
       // Without a name server nothing is known about the name.
       cacheFor(code === "ECONNREFUSED" ? 0 : MAX_NEGATIVE_TTL_MS);
       if (code !== "ETIMEOUT") throw lookupError(name, code);
-      throw new LookupError(`DNS lookup of ${name} timed out after ${this.#timeoutMs / 1_000} s`);
+      throw failure("LOOKUP_FAILED", `DNS lookup of ${name} timed out after ${this.#timeoutMs / 1_000} s`);
     } finally {
       // Also ends the other family's query if it is still pending.
-      lookup.cancel();
+      ended.abort();
     }
   }
 }
 
-/** An error like those of c-ares. */
-function failure(code: string): NodeJS.ErrnoException {
-  return Object.assign(new Error(code), { code });
+/** An error with a code, like those of c-ares. */
+function failure(code: string, message = code): NodeJS.ErrnoException {
+  return Object.assign(new Error(message), { code });
 }

@@ -29,15 +29,13 @@ export class Pacer {
    * Calls `start` when its slot comes: before this returns if one is free.
    *
    * @param start another function for each call
-   * @returns frees the slot for another start: `start` is not called any more, or its work was not needed
+   * @returns frees the slot for another start: `start` is not called any more, or its work was not needed. To be called at
+   *   most once
    */
   take(start: () => void): () => void {
     this.#waiting.add(start);
     this.#startDue();
-    let isFreed = false;
     return () => {
-      if (isFreed) return;
-      isFreed = true;
       if (this.#waiting.delete(start)) return;
       this.#last -= this.#gapMs;
       this.#startDue();

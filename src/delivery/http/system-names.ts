@@ -1,13 +1,10 @@
 import type { LookupAddress } from "node:dns";
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
 
-/** The interval between checks for file changes, in milliseconds. */
-const RECHECK_MS = 1_000;
-
-/** The longest name that DNS can hold, in characters. */
-const MAX_NAME_LENGTH = 253;
+/** The time for which the content of a file is used, in milliseconds. */
+const REREAD_MS = 1_000;
 
 const HOSTS_FILE =
   process.platform === "win32"
@@ -24,42 +21,32 @@ export interface SystemFiles {
 }
 
 /**
- * Name resolution outside of DNS: the hosts file, search domains, and the names reserved by RFC 6761. c-ares supports
- * none of them. Both files are read again within a second of a change.
+ * Name resolution outside of DNS: the hosts file, search domains, and localhost (RFC 6761). c-ares supports none of them.
+ * A change of a file applies within a second.
  */
 export function systemNames({ hostsFile = HOSTS_FILE, resolverFile = RESOLVER_FILE }: SystemFiles) {
   const hosts = contentOf(hostsFile, parseHosts);
   const domains = contentOf(resolverFile, parseSearch);
   return {
-    /** The addresses of a name that needs no DNS query: empty for a name that cannot exist, undefined if DNS is needed. */
+    /** The addresses of a name that needs no DNS query; undefined for others. */
     addresses(name: string): readonly LookupAddress[] | undefined {
-      return hosts().get(name) ?? reserved(name);
+      return hosts().get(name) ?? (/(^|\.)localhost$/.test(name) ? LOOPBACK : undefined);
     },
     /**
      * The names to query in DNS, in this order, until one exists. A name with a dot is tried unchanged first,
      * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
      */
     candidates(name: string): string[] {
-      const searched = domains()
-        .map((domain) => `${name}.${domain}`)
-        .filter((searchedName) => searchedName.length <= MAX_NAME_LENGTH);
+      const searched = domains().map((domain) => `${name}.${domain}`);
       return name.includes(".") ? [name, ...searched] : [...searched, name];
     },
   };
 }
 
-export type SystemNames = ReturnType<typeof systemNames>;
-
 const LOOPBACK: readonly LookupAddress[] = [
   { address: "127.0.0.1", family: 4 },
   { address: "::1", family: 6 },
 ];
-
-function reserved(name: string): readonly LookupAddress[] | undefined {
-  const top = name.slice(name.lastIndexOf(".") + 1);
-  if (top === "localhost") return LOOPBACK;
-  return top === "invalid" ? [] : undefined;
-}
 
 /** Parses a hosts file. Returns addresses by lower-case name, in the order of the file. */
 function parseHosts(text: string): Map<string, LookupAddress[]> {
@@ -83,20 +70,16 @@ function linesOf(text: string): string[][] {
   return text.split("\n").map((line) => line.replace(/[#;].*$/, "").match(/\S+/g) ?? []);
 }
 
-/** Reads the parsed content of a small file, again when it has changed. Empty if the file cannot be read. */
+/** Reads the parsed content of a small file, at most once per REREAD_MS. Empty if the file cannot be read. */
 function contentOf<Content>(file: string, parse: (text: string) => Content): () => Content {
   let content = parse("");
-  let checked = Number.NEGATIVE_INFINITY;
-  let version: number | undefined;
+  let readAt = Number.NEGATIVE_INFINITY;
   return () => {
-    if (performance.now() - checked < RECHECK_MS) return content;
-    checked = performance.now();
+    if (performance.now() - readAt < REREAD_MS) return content;
+    readAt = performance.now();
     try {
-      const { mtimeMs } = statSync(file);
-      if (mtimeMs !== version) content = parse(readFileSync(file, "utf8"));
-      version = mtimeMs;
+      content = parse(readFileSync(file, "utf8"));
     } catch {
-      version = undefined;
       content = parse("");
     }
     return content;

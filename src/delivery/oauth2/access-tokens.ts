@@ -74,9 +74,8 @@ export class AccessTokens {
   }
 
   #renewed(client: OAuth2Client, cached: Cached): Promise<string> {
-    if (cached.pending) return cached.pending;
     if (cached.failed && performance.now() < cached.failed.until) return Promise.reject(cached.failed.error);
-    cached.pending = this.#fetchInto(client, cached).finally(() => {
+    cached.pending ??= this.#fetchInto(client, cached).finally(() => {
       cached.pending = undefined;
     });
     return cached.pending;

@@ -15,13 +15,14 @@ export function requestConnect(
   port: number,
   credentials: ProxyAddress["credentials"],
 ): Promise<void> {
+  const user = credentials && Buffer.from(`${credentials.username}:${credentials.password}`);
   const authority = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const connect = request({
     method: "CONNECT",
     path: authority,
     // Some proxies expect this case.
-    headers: { Host: authority, ...(credentials ? { "Proxy-Authorization": basic(credentials) } : {}) },
+    headers: { Host: authority, ...(user && { "Proxy-Authorization": `Basic ${user.toString("base64")}` }) },
     createConnection: () => socket,
   });
   connect.on("connect", (response) => {
@@ -29,21 +30,12 @@ export function requestConnect(
     if (status >= 200 && status <= 299) resolve();
     else reject(refusal(status, response));
   });
-  connect.on("error", (error: NodeJS.ErrnoException) =>
-    reject(error.code?.startsWith("HPE_") ? notHttp(error.code) : error),
-  );
+  connect.on("error", (error: NodeJS.ErrnoException) => {
+    const notHttp = `its answer is not HTTP (${error.code}); check the scheme and port of DELIVERY_PROXY`;
+    reject(error.code?.startsWith("HPE_") ? new ProxyUnavailableError(notHttp) : error);
+  });
   connect.end();
   return promise;
-}
-
-function basic({ username, password }: { username: string; password: string }): string {
-  return `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
-}
-
-function notHttp(code: string): ProxyUnavailableError {
-  return new ProxyUnavailableError(
-    `its answer is not HTTP (${code}); check the scheme and port of DELIVERY_PROXY`,
-  );
 }
 
 function refusal(status: number, { headers }: IncomingMessage): Error {

@@ -1,9 +1,8 @@
 import type { LookupAddress } from "node:dns";
 import ipaddr from "ipaddr.js";
 import type { Network } from "../../config/values.ts";
-import { isBlockedPort } from "../http/blocked-ports.ts";
-import { lookupError } from "../http/lookup-error.ts";
-import { NameResolver, type Resolver } from "../http/name-resolver.ts";
+import { BLOCKED_PORTS } from "../http/blocked-ports.ts";
+import { lookupError, NameResolver, type Resolver } from "../http/name-resolver.ts";
 
 /** Thrown for an address or port to which deliveries are not allowed. The message names the remedy. */
 export class AddressRefusedError extends Error {
@@ -41,7 +40,7 @@ export function createAddressGuard(
 
     /** Throws AddressRefusedError if connecting to the port is not allowed. */
     checkPort(port: number): void {
-      if (!isBlockedPort(port) || (port !== 0 && allowedPorts.includes(port))) return;
+      if (!BLOCKED_PORTS.has(port) || (port !== 0 && allowedPorts.includes(port))) return;
       throw new AddressRefusedError(
         port === 0
           ? "port 0 is not a valid port; use a port from 1 to 65535"
@@ -55,7 +54,7 @@ export function createAddressGuard(
      * internal zone.
      *
      * @throws AddressRefusedError if none of the name's addresses is allowed
-     * @throws LookupError
+     * @throws an error with the code LOOKUP_FAILED
      */
     async resolve(name: string): Promise<LookupAddress[]> {
       const found = await resolver.resolve(name);

@@ -3,8 +3,7 @@ import { NativeConnection, TransportError } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { ConfigError } from "../../config/config-error.ts";
 import { STATUS_CODES, type StatusName } from "../../contract/errors.ts";
-import { followApiKey } from "./api-key.ts";
-import { clientOptions, type TemporalTarget, withCurrentApiKey } from "./target.ts";
+import { clientOptions, followApiKey, type TemporalTarget, withCurrentApiKey } from "./target.ts";
 
 /** The reason while nothing answers at Temporal's address. */
 export const NO_TEMPORAL = "Temporal cannot be reached";

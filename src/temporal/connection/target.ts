@@ -1,7 +1,9 @@
 import type { ConnectionOptions } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
+import type { Logger } from "pino";
 import { ConfigError } from "../../config/config-error.ts";
 import { readSecret } from "../../config/secret-files.ts";
+import { watchFiles } from "../../process/watched-files.ts";
 
 /** The address of Temporal with TLS, API key and namespace. */
 export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {
@@ -67,6 +69,35 @@ export function withCurrentApiKey(target: TemporalTarget): TemporalTarget {
   if (apiKeyFile === undefined) return target;
   const apiKey = readSecret(API_KEY_FILE, apiKeyFile);
   return { ...target, connectionOptions: { ...connectionOptions, apiKey } };
+}
+
+/**
+ * Replaces the API key of connections whenever the file of TEMPORAL_API_KEY_FILE changes. The calls that follow carry the
+ * new key; open ones are not interrupted.
+ *
+ * @returns stops watching
+ */
+export function followApiKey(
+  { apiKeyFile, connectionOptions }: TemporalTarget,
+  connections: readonly { setApiKey(key: string): Promise<void> | void }[],
+  log: Logger,
+): () => void {
+  if (apiKeyFile === undefined) return () => {};
+  let current = connectionOptions.apiKey;
+  return watchFiles(
+    [apiKeyFile],
+    [current ?? ""],
+    async ([content = ""]) => {
+      const key = content.trim();
+      if (key === "") throw new Error("the file is empty");
+      // The file may hold white space around the key in use.
+      if (key === current) return;
+      await Promise.all(connections.map((connection) => connection.setApiKey(key)));
+      current = key;
+      log.info({ apiKeyFile }, "Temporal's API key was reloaded");
+    },
+    (err) => log.warn({ err, apiKeyFile }, "reloading Temporal's API key failed; the old one stays in use"),
+  );
 }
 
 /**

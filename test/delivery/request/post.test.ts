@@ -7,7 +7,7 @@ import { Worker } from "node:worker_threads";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import type { Reply } from "../../../demo/receiver.ts";
-import { lookupError } from "../../../src/delivery/http/lookup-error.ts";
+import { lookupError } from "../../../src/delivery/http/name-resolver.ts";
 import { Pacer } from "../../../src/delivery/http/pacer.ts";
 import { describeFault, parseRetryAfter } from "../../../src/delivery/request/outcome.ts";
 import { setTrapOnBlockedPort } from "../../faults/trap.ts";
