@@ -11,8 +11,6 @@ export class ClaimOwner {
   /** A first attempt that fails is retried by this run. */
   readonly runId: number;
   readonly counts: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
-  /** The last failure, as text for users: `503 from shop.example`. */
-  lastFailure: string | null = null;
   /** Whether a claim has ended without an attempt. */
   hasReturned = false;
   #open = 0;
@@ -36,11 +34,7 @@ export class ClaimOwner {
   }
 
   /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
-  recorded({ webhook }: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void {
-    if (!outcome.delivered) {
-      const failure = [outcome.status, outcome.error].filter((each) => each !== null).join(", ");
-      this.lastFailure = `${failure} from ${webhook.target.host}`;
-    }
+  recorded(_delivery: ClaimedDelivery, _outcome: Outcome, state: RecordedState | undefined): void {
     if (state !== undefined) this.counts.sent += 1;
     if (state !== undefined && state !== "cancelled") this.counts[state] += 1;
     this.add(-1);

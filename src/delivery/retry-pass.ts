@@ -244,6 +244,8 @@ class Pass extends ClaimOwner {
   /** The time until which deliveries may become due. */
   readonly horizon: number;
   readonly pauseMs: number;
+  /** The last failure, as text for users: `503 from shop.example`. */
+  lastFailure: string | null = null;
   /** Whether it claims no more. */
   hasLeft = false;
   /** The time from which it takes part in claims. */
@@ -257,6 +259,15 @@ class Pass extends ClaimOwner {
     this.claimAt = now;
     this.horizon = now + horizonMs;
     this.pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
+  }
+
+  override recorded(...ended: Parameters<ClaimOwner["recorded"]>): void {
+    const [{ webhook }, { delivered, status, error }] = ended;
+    if (!delivered) {
+      const failure = [status, error].filter((each) => each !== null).join(", ");
+      this.lastFailure = `${failure} from ${webhook.target.host}`;
+    }
+    super.recorded(...ended);
   }
 
   /** Whether another claim could only find deliveries that are due for the second time. */
