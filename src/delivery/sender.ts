@@ -67,6 +67,7 @@ const MAX_IN_DOUBT = 200;
  * beside receivers that close each connection, attempts to others would fail.
  */
 const MAX_HANDSHAKE_BACKLOG_MS = 250;
+
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
  * and releases deliveries that may not be sent.

@@ -176,7 +176,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
       } catch (error) {
         return [whyUnavailable(error) ?? NO_TEMPORAL];
       }
-      // A rollout that counted this worker as ready would stop those of the current version, and nothing would run.
+      // A rollout that counted this worker as ready would stop the workers of the current version, and nothing would run.
       return notCurrent === null ? [] : [notCurrent];
     },
     stop: () => supervised,
@@ -245,7 +245,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
         readSearchable: () => readSearchable(client),
       } satisfies Omit<Activities, "deliverPending" | "retryDeliveries">,
       // Open runs continue on the current version: a worker is replaced sooner than its runs end. Activities need no version:
-      // workers of all versions execute those of every run.
+      // workers of all versions execute the activities of every run.
       ...(deployment && {
         workerDeploymentOptions: {
           useWorkerVersioning: true,

@@ -4,7 +4,7 @@ import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import { stepsSoFar } from "../support/dispatch-runs.ts";
 import { fileService, startTestService, WOKEN } from "../support/test-service.ts";
 
-/** So many requests go to a receiver of which nothing is known, and with those that wait for it, a worker claims so many deliveries. */
+/** The requests in flight to a receiver that is new to a worker; and these with the deliveries that the worker has queued for it. */
 const [WINDOW, CLAIMED] = [INITIAL_WINDOW, INITIAL_WINDOW + 4];
 
 const service = fileService(WOKEN);

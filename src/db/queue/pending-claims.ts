@@ -37,7 +37,7 @@ export function createPendingClaims(db: Db, webhooks: ClaimedWebhooks, when = WH
   /** The time from which it is read again. */
   let readAgainAt = Number.NEGATIVE_INFINITY;
 
-  /** Lets claims start at the oldest deliveries for a time, if there are so many dead rows. Never rejects. */
+  /** Finds the oldest delivery of each webhook if the queue has many dead rows: for a time, claims start there. Never rejects. */
   async function startAtOldest(minDeadRows: number): Promise<void> {
     const areMany = await hasDeadRows(db, minDeadRows).catch(() => false);
     until = areMany ? performance.now() + when.keptMs : undefined;

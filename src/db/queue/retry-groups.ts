@@ -72,7 +72,7 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
   return count(
     db,
     `with recursive ${distinctOf("known", "run_id", "retries", { where: "run_id is not null" })},
-      -- Before its retries are read: those of open runs must not be locked.
+      -- Materialized, so that no retry of an open run is read and locked.
       closed as materialized (
         -- The account of a run may be deleted by now.
         select known.run_id from known left join runs r on r.id = known.run_id

@@ -32,7 +32,7 @@ export interface DnsAnswer {
  * Each query has its own c-ares channel, because a channel can only cancel all of its queries, and keeps the resolv.conf
  * read at its creation. Creating one takes less than 0.1 ms.
  *
- * @param servers name servers as `address:port`. Undefined for those of resolv.conf
+ * @param servers name servers as `address:port`. Undefined for the servers of resolv.conf
  * @param timeoutMs the timeout of a query, in milliseconds
  * @param ended ends the queries in progress when it aborts
  * @throws an error of c-ares

@@ -123,7 +123,7 @@ export class NameResolver {
   }
 }
 
-/** An error with a code, like those of c-ares. */
+/** An error with a code, as the errors of c-ares have one. */
 function failure(code: string, message = code): NodeJS.ErrnoException {
   return Object.assign(new Error(message), { code });
 }

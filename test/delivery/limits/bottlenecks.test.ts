@@ -78,7 +78,7 @@ test.each<[string, Partial<SenderParts>, { max?: number; deliveries?: number }]>
 
 test("a cause is logged once a minute while it holds for at least half of each, and no longer told after a minute without it", async () => {
   let isAway = false;
-  // Nothing starts, but for this reason nobody is told.
+  // While the proxy is away, nothing starts, and no bottleneck is logged.
   const proxy = { mayStart: () => false };
   const parts = { proxy, lease: { ...lease, isValid: () => !isAway } };
   const { bottlenecks, lines, seconds } = await start(parts);
