@@ -4,8 +4,8 @@ import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import type { SimulatedDelivery } from "../../test/support/simulation/queue-table.ts";
 import type { RequestsAccount } from "../../test/support/simulation/simulated-worker.ts";
 
-/** How a request counts: as a probe of a host or webhook whose last outcome was a timeout, as one to a webhook that failed, or not. */
-type Role = "usual" | "host probe" | "webhook probe" | "after a failure";
+/** How a request counts: as a probe of a host or webhook whose last outcome was a timeout, or not. */
+type Role = "usual" | "host probe" | "webhook probe";
 
 /** A request in flight. */
 interface Request {
@@ -18,14 +18,12 @@ export class LimitsAccount implements RequestsAccount {
   readonly #delivery: DeliveryConfig;
   readonly #exceeded: (what: string) => void;
   readonly #inFlight = new Map<SimulatedDelivery, Request>();
-  /** Requests in flight per host, without those to single webhooks in trouble, and per webhook. */
+  /** Requests in flight per host, without probes of single webhooks, and per webhook. */
   readonly #toHost: Uint16Array;
   readonly #toWebhook: Uint16Array;
   /** Hosts and webhooks whose last outcome was a timeout. */
   readonly #hungHosts: Uint8Array;
   readonly #hung: Uint8Array;
-  /** Webhooks whose last outcome was a failure. */
-  readonly #failed: Uint8Array;
 
   constructor(parts: {
     delivery: DeliveryConfig;
@@ -39,7 +37,6 @@ export class LimitsAccount implements RequestsAccount {
     this.#toWebhook = new Uint16Array(parts.webhooks);
     this.#hungHosts = new Uint8Array(parts.hosts);
     this.#hung = new Uint8Array(parts.webhooks);
-    this.#failed = new Uint8Array(parts.webhooks);
   }
 
   get inFlight(): number {
@@ -65,14 +62,12 @@ export class LimitsAccount implements RequestsAccount {
     if (takesSlot(request)) this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
     const verdict = verdictOf(outcome);
     if (verdict.webhook !== "none") this.#hung[number] = Number(verdict.webhook === "timeout");
-    if (verdict.webhook !== "none") this.#failed[number] = Number(verdict.webhook === "failure");
     if (verdict.host !== "none") this.#hungHosts[host.number] = Number(verdict.host === "timeout");
   }
 
   #roleOf({ of: { host, number } }: SimulatedDelivery): Role {
     if (this.#hungHosts[host.number] === 1) return "host probe";
-    if (this.#hung[number] === 1) return "webhook probe";
-    return this.#failed[number] === 1 ? "after a failure" : "usual";
+    return this.#hung[number] === 1 ? "webhook probe" : "usual";
   }
 
   /** Checks the limits for one more request. */
@@ -94,4 +89,4 @@ export class LimitsAccount implements RequestsAccount {
 
 const isProbe = ({ role }: Request) => role === "host probe" || role === "webhook probe";
 
-const takesSlot = ({ role }: Request) => role === "usual" || role === "host probe";
+const takesSlot = ({ role }: Request) => role !== "webhook probe";

@@ -1,6 +1,5 @@
 import { LeastLoaded } from "./least-loaded.ts";
 import type { Task, WindowKey } from "./task.ts";
-import type { Window } from "./windows.ts";
 
 /** The queued tasks of one window and kind, all for one host: those of a webhook, or of the webhooks of an endpoint. */
 export interface WindowQueue<T> {
@@ -20,6 +19,8 @@ export interface HostQueue<T> {
   waiting: number;
   /** Windows with room, by requests in flight. */
   readonly ready: LeastLoaded<WindowQueue<T>>;
+  /** Windows that fail, with room, in turn; none if the host itself is in trouble. */
+  readonly failing: Set<WindowQueue<T>>;
 }
 
 /** The queued tasks of one kind, by host, window and webhook. Which of them may start is up to the scheduler. */
@@ -30,8 +31,8 @@ export class Lane<T extends Task> {
   readonly ready = new LeastLoaded<HostQueue<T>>();
   /** Hosts that hang, and windows that hang of hosts without trouble, with room, in turn. */
   readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
-  /** The same for those that fail. */
-  readonly failing = new Set<WindowQueue<T> | HostQueue<T>>();
+  /** Hosts that fail or have windows that fail, with room, in turn. */
+  readonly failing = new Set<HostQueue<T>>();
   /** The number of queued tasks. */
   waiting = 0;
 
@@ -70,7 +71,7 @@ export class Lane<T extends Task> {
   addQueue({ window, host: name }: T): WindowQueue<T> {
     let host = this.hosts.get(name);
     if (!host) {
-      host = { host: name, windows: new Map(), waiting: 0, ready: new LeastLoaded() };
+      host = { host: name, windows: new Map(), waiting: 0, ready: new LeastLoaded(), failing: new Set() };
       this.hosts.set(name, host);
     }
     const queue: WindowQueue<T> = { window, host, webhooks: new Map(), waiting: 0 };
@@ -83,14 +84,6 @@ export class Lane<T extends Task> {
   add(queue: WindowQueue<T>, task: T): void {
     queue.webhooks.getOrInsertComputed(task.webhookId, () => []).push(task);
     this.#count(queue, 1);
-  }
-
-  /** Moves a window or host to where its trouble belongs. */
-  setTrouble(receiver: WindowQueue<T> | HostQueue<T>, trouble: Window["trouble"]): void {
-    if (trouble === "hangs") this.hanging.add(receiver);
-    else this.hanging.delete(receiver);
-    if (trouble === "fails") this.failing.add(receiver);
-    else this.failing.delete(receiver);
   }
 
   /** Takes the oldest task of the webhook whose turn it is. */
@@ -128,12 +121,14 @@ export class Lane<T extends Task> {
   #forget(queue: WindowQueue<T>): void {
     const { host } = queue;
     this.windows.delete(queue.window);
-    this.setTrouble(queue, "none");
+    this.hanging.delete(queue);
     host.windows.delete(queue.window);
     host.ready.delete(queue);
+    host.failing.delete(queue);
     if (host.windows.size > 0) return;
     this.hosts.delete(host.host);
     this.ready.delete(host);
-    this.setTrouble(host, "none");
+    this.hanging.delete(host);
+    this.failing.delete(host);
   }
 }

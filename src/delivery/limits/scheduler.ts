@@ -38,7 +38,7 @@ export class Scheduler<T extends Task> {
   #turn = 0;
   /** Requests in flight to receivers that hang. */
   readonly #hanging = new Set<T>();
-  /** Requests in flight that take no slot of their host: one to a webhook in trouble could occupy the only slot for others. */
+  /** Requests in flight that take no slot of their host: one to a webhook that hangs could occupy the only slot for others. */
   readonly #apart = new Set<T>();
 
   /**
@@ -126,24 +126,33 @@ export class Scheduler<T extends Task> {
   }
 
   #take(lane: Lane<T>): T | undefined {
-    const mayHang = this.#hanging.size < Math.max(1, Math.floor(this.#max * HANGING));
-    const hanging = mayHang ? this.#startFirst(lane, lane.hanging) : undefined;
-    if (hanging) this.#hanging.add(hanging);
-    if (hanging) return hanging;
-    const failing =
-      lane.failing.size > 0 && this.#mayFail() ? this.#startFirst(lane, lane.failing) : undefined;
-    if (failing) return failing;
-    const queue = lane.ready.first()?.ready.first();
-    return queue && this.#start(lane, queue);
+    return this.#takeHanging(lane) ?? this.#takeFailing(lane) ?? this.#takeUsual(lane);
   }
 
-  /** Starts a task for the first of some receivers in trouble whose host has less than the maximum in flight. */
-  #startFirst(lane: Lane<T>, receivers: ReadonlySet<WindowQueue<T> | HostQueue<T>>): T | undefined {
-    for (const each of receivers) {
-      if (!("window" in each)) return this.#start(lane, each.ready.first() as WindowQueue<T>);
-      if (this.hosts.hasRoomApart(each.host.host)) return this.#start(lane, each, true);
+  #takeHanging(lane: Lane<T>): T | undefined {
+    if (this.#hanging.size >= Math.max(1, Math.floor(this.#max * HANGING))) return undefined;
+    for (const each of lane.hanging) {
+      const isWindow = "window" in each;
+      if (isWindow && !this.hosts.hasRoomApart(each.host.host)) continue;
+      const task = this.#start(lane, isWindow ? each : (each.ready.first() as WindowQueue<T>), isWindow);
+      this.#hanging.add(task);
+      return task;
     }
     return undefined;
+  }
+
+  #takeFailing(lane: Lane<T>): T | undefined {
+    const [host] = lane.failing;
+    if (!host || !this.#mayFail()) return undefined;
+    // Placed again as the last by the start.
+    lane.failing.delete(host);
+    const [queue = host.ready.first() as WindowQueue<T>] = host.failing;
+    return this.#start(lane, queue);
+  }
+
+  #takeUsual(lane: Lane<T>): T | undefined {
+    const queue = lane.ready.first()?.ready.first();
+    return queue && this.#start(lane, queue);
   }
 
   /** @param isApart whether the task takes no slot of its host */
@@ -170,23 +179,31 @@ export class Scheduler<T extends Task> {
     }
   }
 
-  /** Moves a queue to where tasks are taken from: to its host's if its window has room, or apart if only its webhook is in trouble. */
+  /** Moves a queue to where tasks are taken from: to its host's if its window has room, or apart if only its webhook hangs. */
   #place(lane: Lane<T>, queue: WindowQueue<T>): void {
     const { host } = queue;
     const { inFlight, allowed, trouble } = this.webhooks.of(queue.window);
-    const hasRoom = inFlight < allowed;
     const own = this.hosts.isInTrouble(host.host) ? "none" : trouble;
-    if (hasRoom && own === "none") host.ready.set(queue, inFlight);
+    const place = inFlight < allowed ? own : undefined;
+    if (place === "none") host.ready.set(queue, inFlight);
     else host.ready.delete(queue);
-    lane.setTrouble(queue, hasRoom ? own : "none");
+    setMember(host.failing, queue, place === "fails");
+    setMember(lane.hanging, queue, place === "hangs");
     this.#placeHost(lane, host);
   }
 
   #placeHost(lane: Lane<T>, host: HostQueue<T>): void {
     const { inFlight, allowed, trouble } = this.hosts.of(host.host);
-    const hasRoom = inFlight < allowed && host.ready.size > 0;
-    if (hasRoom && trouble === "none") lane.ready.set(host, inFlight);
+    const hasRoom = inFlight < allowed;
+    const place = hasRoom && host.ready.size > 0 ? trouble : undefined;
+    if (place === "none") lane.ready.set(host, inFlight);
     else lane.ready.delete(host);
-    lane.setTrouble(host, hasRoom ? trouble : "none");
+    setMember(lane.failing, host, place === "fails" || (hasRoom && host.failing.size > 0));
+    setMember(lane.hanging, host, place === "hangs");
   }
+}
+
+function setMember<Item>(set: Set<Item>, item: Item, isMember: boolean): void {
+  if (isMember) set.add(item);
+  else set.delete(item);
 }

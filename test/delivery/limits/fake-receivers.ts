@@ -5,7 +5,7 @@ import type { Window } from "../../../src/delivery/limits/windows.ts";
 
 /** A task, and what the model knows of it. */
 interface ModelTask extends Task {
-  role: "waiting" | "usual" | "host in trouble" | "webhook in trouble";
+  role: "waiting" | "usual" | "host in trouble" | "webhook fails" | "webhook hangs";
   /** Whether it was started for a receiver that hangs. */
   isHanging: boolean;
 }
@@ -107,7 +107,8 @@ export class FakeReceivers {
 
   #roleOf({ window, host }: Task): Exclude<ModelTask["role"], "waiting"> {
     if (this.scheduler.hosts.isInTrouble(host)) return "host in trouble";
-    return this.scheduler.webhooks.isInTrouble(window) ? "webhook in trouble" : "usual";
+    const { trouble } = this.scheduler.webhooks.of(window);
+    return trouble === "none" ? "usual" : `webhook ${trouble}`;
   }
 
   #troubleOf({ window, host }: Task): Window["trouble"] {
@@ -119,14 +120,14 @@ export class FakeReceivers {
     return this.inFlight.filter((other) => other.window === window).length;
   }
 
-  /** Those to webhooks in trouble do not count: they must not take the place of their neighbours. */
+  /** Those to webhooks that hang do not count: they must not take the place of their neighbours. */
   #toHost({ host }: Task): number {
     return this.#apartAt(host, false);
   }
 
   #apartAt(host: string, isApart: boolean): number {
     const ofHost = this.inFlight.filter((other) => other.host === host);
-    return ofHost.filter(({ role }) => (role === "webhook in trouble") === isApart).length;
+    return ofHost.filter(({ role }) => (role === "webhook hangs") === isApart).length;
   }
 
   /** The oldest task of each webhook and kind that may start now. */
@@ -145,7 +146,7 @@ export class FakeReceivers {
   #hasWindows(task: ModelTask): boolean {
     const { webhooks, hosts } = this.scheduler;
     if (this.#toWindow(task) >= webhooks.of(task.window).allowed) return false;
-    if (this.#roleOf(task) === "webhook in trouble")
+    if (this.#roleOf(task) === "webhook hangs")
       return this.#toHost(task) + this.#apartAt(task.host, true) < this.#limits.perHost;
     return this.#toHost(task) < hosts.of(task.host).allowed;
   }
