@@ -174,7 +174,7 @@ export class RetryPasses {
       // Passes that begin later join the next claim.
       this.#nextClaim = now + Math.max(costMs, Math.min(...pauses));
     }
-    await sender.take(deliveries, "retry", (delivery) => byGroup.get(nameOf(delivery)) as Pass, revision);
+    await sender.take(deliveries, "retry", (each) => byGroup.get(nameOf(each as GroupKey)) as Pass, revision);
     // Some were stopped during the claim.
     for (const pass of passes) if (pass.hasLeft) this.#stop(pass);
     // A claim that finds nothing, because receivers have enough queued, changes nothing.

@@ -20,7 +20,13 @@ export function claimsOf(
   const host: Host = { number: id, behaviour: "healthy", answer: () => answerOf(200, 1) };
   const webhook = { ...webhookAt(host, id - 1).webhook, revision };
   const token = { workerId, attempts: 0, table: "queue" as const };
-  return Array.from({ length: deliveries }, (_, n) => ({ id: String(n), eventId: "e", webhook, token }));
+  return Array.from({ length: deliveries }, (_, n) => ({
+    id: String(n),
+    eventId: "e",
+    webhook,
+    token,
+    runId: 1,
+  }));
 }
 
 /** A sender of which everything may be sent, and each result is recorded at once, but for what the test gives. */

@@ -6,21 +6,14 @@ import { count, type Db, rows } from "../database.ts";
 const CHANNEL = "webhook_deliveries";
 
 /** A dedicated connection for changes, outside the pool and therefore never busy. */
-export interface ChangeFeed {
-  /**
-   * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets other secrets,
-   * key pairs or request settings. Rejects once the connection has ended.
-   */
-  revision(): Promise<bigint>;
-  close(): Promise<void>;
-}
+export type ChangeFeed = Awaited<ReturnType<typeof openChangeFeed>>;
 
 /**
  * Connects to the database and listens for changes.
  *
  * @param queued called whenever deliveries were queued
  */
-export async function openChangeFeed(url: string, queued: () => void): Promise<ChangeFeed> {
+export async function openChangeFeed(url: string, queued: () => void) {
   const client = new pg.Client({
     connectionString: url,
     application_name: "webhook-service-changes",
@@ -38,6 +31,10 @@ export async function openChangeFeed(url: string, queued: () => void): Promise<C
     throw error;
   }
   return {
+    /**
+     * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets other secrets,
+     * key pairs or request settings. Rejects once the connection has ended.
+     */
     async revision() {
       const { rows: found } = await client.query<{ revision: string }>({
         name: "webhook_revision",

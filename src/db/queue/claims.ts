@@ -2,7 +2,14 @@ import { plainArray } from "../array-literal.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
-import { type GroupKey, HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
+import {
+  GROUP_WEBHOOKS,
+  type GroupKey,
+  HAS_RETRIES,
+  MAY_RETRY,
+  retriesOf,
+  webhookOf,
+} from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 import { distinctOf, isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
 
@@ -47,11 +54,15 @@ export interface ClaimedDelivery {
   /** Shared by all deliveries of the webhook until its row changes. */
   webhook: ClaimedWebhook;
   token: ClaimToken;
+  /** The run that has claimed it. */
+  runId: number;
+  /** The number of its retry group; undefined for a first attempt. */
+  group?: number | undefined;
 }
 
 /** The result of a claim. */
-export interface ClaimResult<D extends ClaimedDelivery = ClaimedDelivery> {
-  deliveries: D[];
+export interface ClaimResult {
+  deliveries: ClaimedDelivery[];
   /** The number of rows claimed; 0 if none was available. */
   touched: number;
 }
@@ -75,22 +86,18 @@ export interface PendingClaim extends ClaimResult {
  *
  * @param options.after the webhook id after which the visit starts, so that the start can rotate
  * @param options.excluded webhooks to skip
- * @param options.oldest the only webhooks to visit, in the order of their ids, with the id of the first delivery to claim;
- *   all webhooks, from their oldest delivery, without it
  * @param known the process's cache of webhooks; all are loaded without it
+ * @param oldest the only webhooks to visit, in the order of their ids, with the id of the first delivery to claim;
+ *   all webhooks, from their oldest delivery, without it
  */
 export async function claimPending(
   db: Db,
   claimant: Claimant,
-  options: {
-    limit: number;
-    after: bigint;
-    excluded: readonly bigint[];
-    oldest?: ReadonlyMap<bigint, string>;
-  },
+  options: { limit: number; after: bigint; excluded: readonly bigint[] },
   known = new ClaimedWebhooks(),
+  oldest?: ReadonlyMap<bigint, string>,
 ): Promise<PendingClaim> {
-  const { limit, after, excluded, oldest } = options;
+  const { limit, after, excluded } = options;
   const webhooks = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
   const found = await rows<FoundRow & { next: bigint | null; workers: number; limited: boolean }>(
@@ -151,19 +158,15 @@ const WAITING_WEBHOOKS = distinctOf("waiting", "webhook_id", "queue", {
 /** SQL for the webhooks that the caller knows, and the first id to claim. */
 const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
-/** A claimed retry, with its group. */
-export interface ClaimedRetry extends ClaimedDelivery, GroupKey {}
-
 /** The result of a claim of retries. */
-export interface RetryClaim extends ClaimResult<ClaimedRetry> {
+export interface RetryClaim extends ClaimResult {
   /** The groups of which some due retries wait for their webhook's rate limit. */
   limited: GroupKey[];
 }
 
 /** SQL for the due retries of a webhook in a run that no live worker has claimed, the earliest first. */
-const dueOf = (runId: string, webhookId: string) => `
-  from retries t where (t.run_id, t.webhook_id, t.due) >= (${runId}, ${webhookId}, '-infinity'::timestamptz)
-    and (t.run_id, t.webhook_id, t.due) <= (${runId}, ${webhookId}, now()) and ${isFree("t")}`;
+const dueOf = (runId: string, webhookId: string) =>
+  `from retries t where ${retriesOf(runId, webhookId, "now()")} and ${isFree("t")}`;
 
 /** SQL that orders and limits them. The order leaves the planner one index to choose from. */
 const earliest = (limit: string) => `order by t.run_id, t.webhook_id, t.due limit ${limit}`;
@@ -187,31 +190,21 @@ export async function claimDue(
   known = new ClaimedWebhooks(),
 ): Promise<RetryClaim> {
   const { groups, limit, excluded } = options;
-  const found = await rows<FoundRow & { run_id: number; group_number: number; limited: [number, number][] }>(
+  const found = await rows<FoundRow & { limited: GroupKey[] }>(
     db,
     `with members as materialized (
       -- One index probe per webhook and run. With "exists" the planner, as long as it takes the run for small, would join each
       -- webhook with all rows of the run.
-      select q.run_id, q.group_number, g.webhook_id
-        from unnest(${unplanned(":runIds::int[]")}, ${unplanned(":groups::int[]")}) as q(run_id, group_number)
-        cross join lateral (
-          select g.webhook_id from run_groups g
-          where g.run_id = q.run_id and g.group_number = q.group_number and ${isVisited("g.webhook_id")} and ${IS_WORKER}
-          offset 0
-        ) g
+      select q.run_id, q.group_number, g.webhook_id from ${GROUP_WEBHOOKS}
         cross join lateral (select ${dueOf("q.run_id", "g.webhook_id")} ${earliest("1")}) due
+      where ${isVisited("g.webhook_id")} and ${IS_WORKER}
     ),
     failing as materialized (
       -- Once, however many runs retry it: its rate limit holds for all of them.
-      select m.*, w.* from (
+      select m.*, w.paused, w.test_delivery, w.probe_attempts, w.rate_limit, w.endpoint_id from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
-        ) m
-        cross join lateral (
-          -- By its id alone, as in a claim of first attempts.
-          select w.paused, w.test_delivery, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
-          where w.id = m.webhook_id offset 0
-        ) w
+        ) m ${webhookOf("m")}
       where w.deleted is null and ${HAS_RETRIES}
     ), ${allowances("failing", "0")},
     chosen as (
@@ -227,7 +220,7 @@ export async function claimDue(
       ) c limit ${unplanned(":limit::int")}
     ), ${claimed("retries", "run_id")}, ${SPEND_ALLOWANCES}
     select c.*, v.limited from (
-        select coalesce(json_agg(distinct jsonb_build_array(g.run_id, g.group_number)), '[]') as limited
+        select coalesce(json_agg(distinct jsonb_build_object('runId', g.run_id, 'group', g.group_number)), '[]') as limited
         from allowed a cross join lateral unnest(a.run_ids, a.group_numbers) g(run_id, group_number) where a.most is not null
       ) v
       left join (select c.*, s.group_number from claimed c join chosen s on s.id = c.id) c on true
@@ -241,13 +234,7 @@ export async function claimDue(
     },
     { prepare: "claim_due" },
   );
-  const { touched, deliveries } = await toResult(db, known, workerId, "retries", found);
-  const groupOf = new Map(found.map((row) => [row.id, { runId: row.run_id, group: row.group_number }]));
-  return {
-    touched,
-    deliveries: deliveries.map((delivery) => ({ ...delivery, ...(groupOf.get(delivery.id) as GroupKey) })),
-    limited: (found[0]?.limited ?? []).map(([runId, group]) => ({ runId, group })),
-  };
+  return { ...(await toResult(db, known, workerId, "retries", found)), limited: found[0]?.limited ?? [] };
 }
 
 /**
@@ -358,8 +345,11 @@ interface FoundRow {
   id: string | null;
   event_id: string;
   webhook_id: bigint;
+  run_id: number;
   attempts: number;
   claims: number;
+  /** For a retry. */
+  group_number?: number;
 }
 
 async function toResult(
@@ -381,6 +371,8 @@ async function toResult(
       eventId: row.event_id,
       webhook: webhooks.get(row.webhook_id) as ClaimedWebhook,
       token: { workerId, attempts: row.attempts, table },
+      runId: row.run_id,
+      group: row.group_number,
     })),
   };
 }

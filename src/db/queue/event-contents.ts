@@ -1,6 +1,5 @@
 import { plainArray } from "../array-literal.ts";
-import type { Db } from "../database.ts";
-import { rows } from "../database.ts";
+import { type Db, rows } from "../database.ts";
 
 /** The part of a request that all deliveries of an event share. */
 export interface EventContent {

@@ -1,4 +1,4 @@
-import { type Db, rows } from "../database.ts";
+import { count, type Db, rows } from "../database.ts";
 import { type Claimant, claimPending, type PendingClaim } from "./claims.ts";
 import type { ClaimedWebhooks } from "./webhooks.ts";
 
@@ -50,16 +50,13 @@ export function createPendingClaims(db: Db, webhooks: ClaimedWebhooks, when = WH
     readAgainAt = ended + Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor);
   }
 
-  return async (
-    claimant: Claimant,
-    options: Omit<Parameters<typeof claimPending>[2], "oldest">,
-  ): Promise<PendingClaim> => {
+  return async (claimant: Claimant, options: Parameters<typeof claimPending>[2]): Promise<PendingClaim> => {
     if (until !== undefined && performance.now() >= until) await startAtOldest(when.manyDeadRows);
     const isNew = until !== undefined && performance.now() >= readAgainAt;
     if (isNew) await read();
     const oldest = until === undefined ? undefined : starts;
     const began = performance.now();
-    const claim = await claimPending(db, claimant, oldest ? { ...options, oldest } : options, webhooks);
+    const claim = await claimPending(db, claimant, options, webhooks, oldest);
     if (!oldest) {
       if (performance.now() - began >= when.slowClaimMs) await startAtOldest(when.minDeadRows);
       return claim;
@@ -72,11 +69,13 @@ export function createPendingClaims(db: Db, webhooks: ClaimedWebhooks, when = WH
 
 /** Whether the queue has at least `min` dead rows, and more than live ones: a scan of a long queue costs more than it saves. */
 async function hasDeadRows(db: Db, min: number): Promise<boolean> {
-  const [found] = await rows<{ dead: number; live: number }>(
+  const found = await count(
     db,
-    `select n_dead_tup::float8 as dead, n_live_tup::float8 as live from pg_stat_user_tables where relid = 'queue'::regclass`,
+    `select from pg_stat_user_tables
+      where relid = 'queue'::regclass and n_dead_tup >= :min::float8 and n_dead_tup > n_live_tup`,
+    { min },
   );
-  return found !== undefined && found.dead >= min && found.dead > found.live;
+  return found > 0;
 }
 
 /** The id of the oldest row in `queue` of each webhook, by webhook id, in the order of the webhooks. */

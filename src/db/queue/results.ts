@@ -1,6 +1,5 @@
 import { plainArray, textArray } from "../array-literal.ts";
-import type { Db } from "../database.ts";
-import { rows } from "../database.ts";
+import { type Db, rows } from "../database.ts";
 import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { timeOfId, withPartitions } from "../partitions.ts";
 import type { ClaimToken } from "./claims.ts";
@@ -47,26 +46,14 @@ export interface RetrySpacing {
  * A result matches its row only while the claim holds and no other result of this attempt is recorded. The operation
  * is idempotent, so a call whose response was lost can be repeated.
  *
+ * @param isRepeated whether retries that it does not find are looked for no more
  * @returns the new state of each recorded delivery, by id
  */
 export async function recordAttempts(
   db: Db,
   results: readonly AttemptResult[],
   spacing: RetrySpacing,
-): Promise<Map<string, RecordedState>> {
-  const states = await recordOnce(db, results, spacing);
-  // The statement skips a claimed retry that leaves its run at the same time.
-  const missed = results.filter(
-    ({ token, deliveryId }) => token.table === "retries" && !states.has(deliveryId),
-  );
-  if (missed.length === 0) return states;
-  return new Map([...states, ...(await recordOnce(db, missed, spacing))]);
-}
-
-async function recordOnce(
-  db: Db,
-  results: readonly AttemptResult[],
-  spacing: RetrySpacing,
+  isRepeated = false,
 ): Promise<Map<string, RecordedState>> {
   const bindings = {
     ids: plainArray(results.map((r) => r.deliveryId)),
@@ -97,7 +84,10 @@ async function recordOnce(
     for (const place of places.split(","))
       states.set((results[Number(place) - 1] as AttemptResult).deliveryId, state);
   }
-  return states;
+  // The statement skips a claimed retry that leaves its run at the same time.
+  const missed = results.filter((each) => each.token.table === "retries" && !states.has(each.deliveryId));
+  if (missed.length === 0 || isRepeated) return states;
+  return new Map([...states, ...(await recordAttempts(db, missed, spacing, true))]);
 }
 
 /**

@@ -1,6 +1,5 @@
 import { plainArray } from "../array-literal.ts";
-import type { Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { count, type Db, rows } from "../database.ts";
 import { distinctOf } from "./workers.ts";
 
 /**
@@ -12,10 +11,8 @@ const OWN_GROUPS = 20;
 const HOST_GROUPS = 20;
 /** The number of each kind that a run has at least. */
 const MIN_GROUPS = 2;
-/** The group of all others. */
-const REST = OWN_GROUPS + HOST_GROUPS + 1;
-/** The maximum number of retry groups of a run. Earlier releases had up to 200. */
-export const MAX_GROUPS = REST;
+/** The maximum number of retry groups of a run, and the number of the group of all others. Earlier releases had up to 200. */
+export const MAX_GROUPS = OWN_GROUPS + HOST_GROUPS + 1;
 /**
  * The time from which a row of `retries t` can be sent: when it is due and the lease of its claim, if any, has
  * expired.
@@ -49,6 +46,16 @@ export interface FailingWebhook {
   lastError?: string | null;
 }
 
+/**
+ * SQL for the condition that row `t` of `retries` is of a webhook in a run, for statements that read them with
+ * `order by run_id, webhook_id, due`. Like `ofWebhook`, it leaves the planner one index to choose from.
+ *
+ * @param last SQL for the latest time at which they are due
+ */
+export const retriesOf = (runId: string, webhookId: string, last: string) =>
+  `(t.run_id, t.webhook_id, t.due) >= (${runId}, ${webhookId}, '-infinity'::timestamptz)
+    and (t.run_id, t.webhook_id, t.due) <= (${runId}, ${webhookId}, ${last})`;
+
 /** The maximum number of retries that a run adopts in one step. */
 export const MAX_ADOPTED_PER_STEP = 10_000;
 
@@ -56,8 +63,15 @@ export const MAX_ADOPTED_PER_STEP = 10_000;
  * SQL for the webhook of a row, found by its id alone: a planner without statistics would join all webhooks with each retry, three
  * million pairs for 1,500 retries.
  */
-const webhookOf = (row: string) =>
+export const webhookOf = (row: string) =>
   `cross join lateral (select w.* from webhooks w where w.id = ${row}.webhook_id offset 0) w`;
+
+/** SQL for the webhooks of groups `q`: an index probe for each group, whatever the planner takes the sizes of the tables for. */
+export const GROUP_WEBHOOKS = `
+  unnest((select :runIds::int[]), (select :groups::int[])) with ordinality as q(run_id, group_number, place)
+  cross join lateral (
+    select g.webhook_id from run_groups g where g.run_id = q.run_id and g.group_number = q.group_number offset 0
+  ) g`;
 
 const adoptable = (ofRun: string) => `
   select t.ctid as place from retries t ${webhookOf("t")}
@@ -142,7 +156,7 @@ type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
 async function listFailing(db: Db, runId: number): Promise<Listed[]> {
   const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
     db,
-    `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", a."lastError" from (
+    `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", l."lastError" from (
         select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
           ${untilDue("o.due")} as "delayMs", w.paused is not null as "isProbe",
           row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
@@ -155,17 +169,13 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
         where ${HAS_RETRIES} and w.deleted is null
       ) o
       left join lateral (
-        select a."lastError" from (
-            select t.id, t.attempts from retries t
-            where o.place = 1 and (t.run_id, t.webhook_id, t.due) >= (:runId::int, o."webhookId", '-infinity'::timestamptz)
-              and (t.run_id, t.webhook_id, t.due) <= (:runId::int, o."webhookId", 'infinity'::timestamptz)
-            order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
-          ) t
-          cross join lateral (
-            select nullif(concat_ws(', ', a.status, a.error), '') as "lastError"
+        select (
+            select nullif(concat_ws(', ', a.status, a.error), '')
             from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
-          ) a
-      ) a on true
+          ) as "lastError"
+        from retries t where o.place = 1 and ${retriesOf(":runId::int", 'o."webhookId"', "'infinity'::timestamptz")}
+        order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
+      ) l on true
       order by o.group, o."webhookId"`,
     { runId },
   );
@@ -191,17 +201,13 @@ export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries
   const own = free(1, OWN_GROUPS);
   const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
   const groupOf = new Map<string, number>();
-  for (const [group, host] of taken) if (group > OWN_GROUPS && group < REST) groupOf.set(host, group);
+  for (const [group, host] of taken) if (group > OWN_GROUPS && group < MAX_GROUPS) groupOf.set(host, group);
   const sorted = fresh.toSorted((one, other) => other.deliveries - one.deliveries);
-  const others = sorted.splice(own.length);
-  const hosts = [...Map.groupBy(others, ({ host }) => host)].toSorted(
+  const hosts = [...Map.groupBy(sorted.slice(own.length), ({ host }) => host)].toSorted(
     ([, one], [, other]) => sumOf(other) - sumOf(one),
   );
-  for (const [host] of hosts) if (!groupOf.has(host)) groupOf.set(host, shared.shift() ?? REST);
-  return new Map([
-    ...sorted.map((webhook, n): [T, number] => [webhook, own[n] as number]),
-    ...others.map((webhook): [T, number] => [webhook, groupOf.get(webhook.host) as number]),
-  ]);
+  for (const [host] of hosts) if (!groupOf.has(host)) groupOf.set(host, shared.shift() ?? MAX_GROUPS);
+  return new Map(sorted.map((webhook, n) => [webhook, own[n] ?? (groupOf.get(webhook.host) as number)]));
 }
 
 const sumOf = (webhooks: readonly { deliveries: number }[]) =>
@@ -228,18 +234,9 @@ export interface GroupStatus {
 export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
   const found = await rows<GroupStatus & { place: number }>(
     db,
-    // An index probe for each webhook, whatever the planner takes the sizes of the tables for.
     `with grouped as materialized (
-        select q.place, q.run_id, g.webhook_id, w.*
-        from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
-        cross join lateral (
-          select g.webhook_id from run_groups g
-          where g.run_id = q.run_id and g.group_number = q.group_number offset 0
-        ) g
-        cross join lateral (
-          select w.paused, w.test_delivery, w.probe_attempts, w.deleted from webhooks w
-          where w.id = g.webhook_id offset 0
-        ) w
+        select q.place, q.run_id, g.webhook_id, w.paused, w.test_delivery, w.probe_attempts, w.deleted
+        from ${GROUP_WEBHOOKS} ${webhookOf("g")}
       ),
       leaving as (
         update retries set run_id = null where ctid = any(array(

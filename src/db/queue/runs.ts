@@ -1,5 +1,4 @@
-import type { Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { count, type Db, rows } from "../database.ts";
 
 /** A request for a run's row. Its key in Temporal is unchanged by continue-as-new. */
 export interface RunWish {
@@ -21,10 +20,9 @@ export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<numb
       returning id, workflow_id as "workflowId", first_run_id as "firstRunId"`,
     { wishes: JSON.stringify(wishes) },
   );
-  return wishes.map(({ workflowId, firstRunId }) => {
-    const row = opened.find((run) => run.workflowId === workflowId && run.firstRunId === firstRunId);
-    return (row as { id: number }).id;
-  });
+  const nameOf = (run: Omit<RunWish, "leaseMs">) => `${run.workflowId} ${run.firstRunId}`;
+  const ids = new Map(opened.map((run) => [nameOf(run), run.id]));
+  return wishes.map((wish) => ids.get(nameOf(wish)) as number);
 }
 
 /** Whether a run has begun less than `ms` milliseconds ago. */

@@ -8,20 +8,13 @@ import {
   sealedSecretsOf,
 } from "../webhooks/webhook-secrets.ts";
 
-/** A parsed target URL. */
-export interface Target {
-  /** The URL as stored. */
-  url: string;
-  /** `https://host:port`. */
-  origin: string;
-  /** Path and query. */
-  path: string;
-  /** Host and port: the key of the connection pool and of the host's limits. */
-  host: string;
-}
-
-/** @param targetUrl as stored, so it is a valid URL */
-export function parseTarget(targetUrl: string): Target {
+/**
+ * A parsed target URL: as stored, its origin, its path with the query, and its host with the port, which is the key of the connection
+ * pool and of the host's limits.
+ *
+ * @param targetUrl as stored, so it is a valid URL
+ */
+export function parseTarget(targetUrl: string) {
   const { origin, pathname, search, host } = new URL(targetUrl);
   return { url: targetUrl, origin, path: pathname + search, host };
 }
@@ -34,7 +27,7 @@ export interface ClaimedWebhook {
   /** The number of the WebhookProcess. */
   process: number;
   /** Parsed once, because each of its deliveries needs it. */
-  target: Target;
+  target: ReturnType<typeof parseTarget>;
   /** Newest first. Secrets that have expired at the time of an attempt do not sign it. */
   secrets: readonly SealedSecret[];
   /** Set if the webhook belongs to an installed app. */
@@ -89,12 +82,9 @@ export class ClaimedWebhooks {
     const found = new Map<bigint, ClaimedWebhook>();
     for (const each of cached) if (each) found.set(each.webhook.id, each.webhook);
     for (const { version, targetUrl, ...row } of changed) {
-      // They are in `secrets`.
-      const { secret, oldSecrets, oldSecretsExpire, keyPairs, keyPairsExpire, ...attributes } = row;
-      const { id } = row;
-      const webhook = { ...attributes, target: parseTarget(targetUrl), secrets: sealedSecretsOf(id, row) };
-      found.set(id, webhook);
-      this.#known.set(id, { version, webhook });
+      const webhook = { ...row, target: parseTarget(targetUrl), secrets: sealedSecretsOf(row.id, row) };
+      found.set(row.id, webhook);
+      this.#known.set(row.id, { version, webhook });
     }
     return found;
   }

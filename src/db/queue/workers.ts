@@ -1,6 +1,5 @@
 import type { BottleneckCause } from "../../contract/stats/bottlenecks.ts";
-import type { Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { count, type Db, rows } from "../database.ts";
 import { NIL_ID } from "../partitions.ts";
 
 /** The ids of workers with valid claims, as an array that a statement evaluates once. */

@@ -125,8 +125,7 @@ describe("a claimed retry that leaves its run, as its webhook is paused, at the 
   });
 
   test("fails if it was claimed too often", async () => {
-    const ended = await whileItLeaves(({ id, token }) => endInterrupted(db, "retries", token.workerId, [id]));
-    expect(ended).toBe(1);
+    await whileItLeaves(({ id, token }) => endInterrupted(db, "retries", token.workerId, [id]));
     expect(await db("deliveries").pluck("reason")).toEqual(["interrupted"]);
   });
 });

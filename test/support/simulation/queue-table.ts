@@ -1,4 +1,4 @@
-import type { Claimant, ClaimedRetry, ClaimToken, PendingClaim } from "../../../src/db/queue/claims.ts";
+import type { Claimant, ClaimedDelivery, ClaimToken, PendingClaim } from "../../../src/db/queue/claims.ts";
 import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
 import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
@@ -7,7 +7,7 @@ import type { SimulatedDatabase } from "./simulated-database.ts";
 const MAX_WEBHOOKS_PER_CLAIM = 512;
 
 /** A claimed delivery. The object is also its token, because 42 million of them are created. */
-export class SimulatedDelivery implements ClaimedRetry, ClaimToken {
+export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
   readonly id = "00000000-0000-7000-8000-000000000000";
   readonly eventId = "00000000-0000-7000-8000-000000000000";
   readonly of: SimulatedWebhook;
