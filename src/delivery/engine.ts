@@ -25,7 +25,7 @@ import { type Clock, systemClock as clock } from "../process/clock.ts";
 import { createUnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
-import { EventContents } from "./event-contents.ts";
+import { createEventContents } from "./event-contents.ts";
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
@@ -165,7 +165,7 @@ export function createDeliveryEngine(options: {
       unsent,
       lease,
       watch,
-      contents: new EventContents(db, limits.memoryBytes),
+      contents: createEventContents(db, limits.memoryBytes),
       share: new FailingShare(delivery.failingShare),
       bottlenecks,
       handshakes,

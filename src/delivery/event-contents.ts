@@ -35,123 +35,108 @@ interface Held {
  * Payload cache for the deliveries that a process holds. Deliveries of the same event share one copy, from the first claim
  * to the last result and, for further first attempts, some time longer. The total size is bounded.
  */
-export class EventContents {
-  readonly #db: Db;
-  readonly #maxBytes: number;
-  readonly #held = new Map<string, Held>();
-  #bytes = 0;
-  #averageBytes = 1_000;
+export type EventContents = ReturnType<typeof createEventContents>;
+
+/**
+ * @param maxBytes the limit of cached payloads, in characters. A single larger payload is accepted if the cache is
+ *   empty
+ */
+export function createEventContents(db: Db, maxBytes: number, clock: Pick<Clock, "now"> = systemClock) {
+  const held = new Map<string, Held>();
+  let heldBytes = 0;
+  let averageBytes = 1_000;
   /** Payloads that no delivery holds. They make room for others. */
-  readonly #unused: LRUCache<string, Held>;
+  const unused = new LRUCache<string, Held>({
+    maxSize: Math.ceil(maxBytes / UNUSED_DIVISOR),
+    sizeCalculation: ({ bytes }) => bytes,
+    ttl: KEPT_MS,
+    ttlResolution: 0,
+    perf: clock,
+  });
   /** Loads and retains, for each claim, the payloads of its deliveries. Returns those that do not fit. */
-  readonly #loadAndUse: (missing: readonly ClaimedDelivery[]) => Promise<ClaimedDelivery[]>;
-
-  /**
-   * @param maxBytes the limit of cached payloads, in characters. A single larger payload is accepted if the cache is
-   *   empty
-   */
-  constructor(db: Db, maxBytes: number, clock: Pick<Clock, "now"> = systemClock) {
-    this.#db = db;
-    this.#maxBytes = maxBytes;
-    this.#unused = new LRUCache({
-      maxSize: Math.ceil(maxBytes / UNUSED_DIVISOR),
-      sizeCalculation: ({ bytes }) => bytes,
-      ttl: KEPT_MS,
-      ttlResolution: 0,
-      perf: clock,
-    });
-    this.#loadAndUse = gathering(async (claims: readonly (readonly ClaimedDelivery[])[]) => {
-      await this.#load([...new Set(claims.flat().map(({ eventId }) => eventId))]);
-      return claims.map((missing) => missing.filter((delivery) => !this.#use(delivery)));
-    }, CLAIMS);
-  }
-
-  /** The number of further deliveries whose payloads fit, estimated from recent payload sizes. */
-  get room(): number {
-    const fitting = Math.floor((this.#maxBytes - this.#bytes) / this.#averageBytes);
-    return Math.max(this.#bytes === 0 ? 1 : 0, fitting);
-  }
-
-  /**
-   * Loads and retains the payloads of the deliveries. Returns the deliveries whose payloads do not fit. The caller
-   * must call `release` for each of the others. On error, nothing is retained.
-   */
-  async hold(deliveries: readonly ClaimedDelivery[]): Promise<ClaimedDelivery[]> {
-    const missing = deliveries.filter((delivery) => !this.#use(delivery));
-    if (missing.length === 0) return [];
-    try {
-      return await this.#loadAndUse(missing);
-    } catch (error) {
-      const unheld = new Set(missing);
-      for (const delivery of deliveries) if (!unheld.has(delivery)) this.release(delivery);
-      throw error;
-    }
-  }
+  const loadAndUse = gathering(async (claims: readonly (readonly ClaimedDelivery[])[]) => {
+    await load([...new Set(claims.flat().map(({ eventId }) => eventId))]);
+    return claims.map((missing) => missing.filter((delivery) => !use(delivery)));
+  }, CLAIMS);
 
   /** Events that PostgreSQL cannot read have no payload, and do not affect the others: each half is read by itself. */
-  async #load(eventIds: readonly string[]): Promise<void> {
-    const missing = eventIds.filter((id) => !this.#held.has(id));
+  async function load(eventIds: readonly string[]): Promise<void> {
+    const missing = eventIds.filter((id) => !held.has(id));
     if (missing.length === 0) return;
-    const options = { maxBytes: Math.max(0, this.#maxBytes - this.#bytes), alone: this.#bytes === 0 };
+    const options = { maxBytes: Math.max(0, maxBytes - heldBytes), alone: heldBytes === 0 };
     try {
-      const loaded = await untilAnswered(() => loadContents(this.#db, missing, options));
-      for (const [eventId, content] of loaded) this.#add(eventId, content);
+      for (const loaded of await untilAnswered(() => loadContents(db, missing, options))) add(...loaded);
     } catch (damage) {
       if (!isDamage(damage)) throw damage;
       const middle = missing.length >> 1;
-      if (middle === 0) return this.#add(missing[0] as string, { payload: null, userId: "", damage });
-      await this.#load(missing.slice(0, middle));
-      await this.#load(missing.slice(middle));
+      if (middle === 0) return add(missing[0] as string, { payload: null, userId: "", damage });
+      await load(missing.slice(0, middle));
+      await load(missing.slice(middle));
     }
   }
 
-  /** The payload of a delivery that `hold` accepted. */
-  of({ eventId }: ClaimedDelivery): EventContent {
-    return (this.#held.get(eventId) as { content: EventContent }).content;
+  function add(eventId: string, content: EventContent): void {
+    const bytes = content.payload?.length ?? 0;
+    averageBytes += (Math.max(100, bytes) - averageBytes) * AVERAGE_WEIGHT;
+    hold(eventId, { content, bytes, uses: 0, left: content.recipients ?? 0 });
+    while (unused.size > 0 && unused.calculatedSize > maxBytes - heldBytes) unused.pop();
   }
 
-  /** Releases the payload. Must be called once for each delivery that `hold` accepted. */
-  release({ eventId }: ClaimedDelivery): void {
-    const held = this.#held.get(eventId);
-    if (!held) return;
-    held.uses -= 1;
-    if (held.uses > 0) return;
-    this.#held.delete(eventId);
-    this.#bytes -= held.bytes;
-    if (held.left > 0 && held.bytes > 0) this.#unused.set(eventId, held);
+  function hold(eventId: string, payload: Held): void {
+    // First attempts may hold it again since a load began.
+    if (held.has(eventId)) return;
+    unused.delete(eventId);
+    held.set(eventId, payload);
+    heldBytes += payload.bytes;
   }
 
-  #use(delivery: ClaimedDelivery): boolean {
-    const { eventId } = delivery;
-    let held = this.#held.get(eventId);
+  function use({ eventId, token }: ClaimedDelivery): boolean {
+    const isFirst = token.table === "queue" && token.attempts === 0;
     // A retry or resend may have been claimed after the payload was erased, if a worker held it at that moment.
-    if (!held && isFirstAttempt(delivery)) {
-      held = this.#unused.get(eventId);
-      if (held) this.#hold(eventId, held);
-    }
-    if (!held) return false;
-    held.uses += 1;
-    if (isFirstAttempt(delivery)) held.left -= 1;
+    const payload = held.get(eventId) ?? (isFirst ? unused.get(eventId) : undefined);
+    if (!payload) return false;
+    if (payload.uses === 0) hold(eventId, payload);
+    payload.uses += 1;
+    if (isFirst) payload.left -= 1;
     return true;
   }
 
-  #hold(eventId: string, held: Held): void {
-    this.#unused.delete(eventId);
-    this.#held.set(eventId, held);
-    this.#bytes += held.bytes;
+  /** Releases the payload. Must be called once for each delivery that `hold` accepted. */
+  function release({ eventId }: ClaimedDelivery): void {
+    const payload = held.get(eventId);
+    if (!payload) return;
+    payload.uses -= 1;
+    if (payload.uses > 0) return;
+    held.delete(eventId);
+    heldBytes -= payload.bytes;
+    if (payload.left > 0 && payload.bytes > 0) unused.set(eventId, payload);
   }
 
-  #add(eventId: string, content: EventContent): void {
-    // First attempts may hold it again since the load began.
-    if (this.#held.has(eventId)) return;
-    const bytes = content.payload?.length ?? 0;
-    this.#averageBytes += (Math.max(100, bytes) - this.#averageBytes) * AVERAGE_WEIGHT;
-    this.#hold(eventId, { content, bytes, uses: 0, left: content.recipients ?? 0 });
-    while (this.#unused.size > 0 && this.#unused.calculatedSize > this.#maxBytes - this.#bytes)
-      this.#unused.pop();
-  }
-}
+  return {
+    /** The number of further deliveries whose payloads fit, estimated from recent payload sizes. */
+    get room(): number {
+      const fitting = Math.floor((maxBytes - heldBytes) / averageBytes);
+      return Math.max(heldBytes === 0 ? 1 : 0, fitting);
+    },
 
-function isFirstAttempt({ token }: ClaimedDelivery): boolean {
-  return token.table === "queue" && token.attempts === 0;
+    /**
+     * Loads and retains the payloads of the deliveries. Returns the deliveries whose payloads do not fit. The caller
+     * must call `release` for each of the others. On error, nothing is retained.
+     */
+    async hold(deliveries: readonly ClaimedDelivery[]): Promise<ClaimedDelivery[]> {
+      const missing = new Set(deliveries.filter((delivery) => !use(delivery)));
+      if (missing.size === 0) return [];
+      return loadAndUse([...missing]).catch((error) => {
+        for (const delivery of deliveries) if (!missing.has(delivery)) release(delivery);
+        throw error;
+      });
+    },
+
+    /** The payload of a delivery that `hold` accepted. */
+    of({ eventId }: ClaimedDelivery): EventContent {
+      return (held.get(eventId) as Held).content;
+    },
+
+    release,
+  };
 }

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { type Db, rows } from "../../src/db/database.ts";
 import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
-import { EventContents } from "../../src/delivery/event-contents.ts";
+import { createEventContents, type EventContents } from "../../src/delivery/event-contents.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
 import { aReceiver, heldReplies } from "../support/receivers.ts";
@@ -28,7 +28,7 @@ const bytesOf = (contents: EventContents, delivery: ClaimedDelivery) =>
   contents.of(delivery).payload?.length ?? 0;
 
 test("payloads stay within a number of bytes, also of several claims at the same time; the others fit once these are released", async () => {
-  const contents = new EventContents(db, 10_000);
+  const contents = createEventContents(db, 10_000);
   const deliveries = await claims(1, 12, 4_000);
   const parts = [0, 3, 6, 9].map((from) => deliveries.slice(from, from + 3));
   const unheld = (await Promise.all(parts.map((part) => contents.hold(part)))).flat();
@@ -40,7 +40,7 @@ test("payloads stay within a number of bytes, also of several claims at the same
 });
 
 test("a single payload larger than all bytes is held alone, and leaves no room", async () => {
-  const contents = new EventContents(db, 10_000);
+  const contents = createEventContents(db, 10_000);
   expect(contents.room).toBe(10);
   const deliveries = await claims(1, 3, 50_000);
   const unheld = await contents.hold(deliveries);
@@ -52,7 +52,7 @@ test("a single payload larger than all bytes is held alone, and leaves no room",
 });
 
 test("the deliveries of an event hold one payload, until the last of these is released", async () => {
-  const contents = new EventContents(db, 5_000);
+  const contents = createEventContents(db, 5_000);
   const deliveries = await claims(20, 1, 4_000);
   expect(await contents.hold(deliveries)).toEqual([]);
   for (const each of deliveries.slice(1)) contents.release(each);
@@ -65,7 +65,7 @@ test("the deliveries of an event hold one payload, until the last of these is re
 });
 
 test("there is no payload for an event whose payload was erased, or that is not stored", async () => {
-  const contents = new EventContents(db, 10_000);
+  const contents = createEventContents(db, 10_000);
   const deliveries = await claims(1, 2, 4_000);
   const [erased, missing] = deliveries as [ClaimedDelivery, ClaimedDelivery];
   await db("events").where({ id: erased.eventId }).update({ payload: null });
@@ -101,7 +101,7 @@ const withToken = (delivery: ClaimedDelivery | undefined, token: object) =>
 
 test("a released payload stays for five seconds since the last use while other webhooks are to get the event", async () => {
   const time = new SimulatedTime();
-  const contents = new EventContents(db, 10_000, time.clock);
+  const contents = createEventContents(db, 10_000, time.clock);
   const [second, third] = await released(contents, 4);
   for (const delivery of [second, third]) {
     await time.run(time.now + 5_000);
@@ -117,13 +117,13 @@ test.each<[string, number, object]>([
   ["for a retry", 3, { table: "retries" }],
   ["for a resend", 3, { attempts: 4 }],
 ])("a released payload is read again %s", async (_what, webhooks, token) => {
-  const contents = new EventContents(db, 10_000);
+  const contents = createEventContents(db, 10_000);
   const [delivery] = await released(contents, webhooks);
   expect(await bytesFor(contents, withToken(delivery, token))).toBe(300);
 });
 
 test("a released payload is held by first attempts also while it is read for a retry", async () => {
-  const contents = new EventContents(db, 10_000);
+  const contents = createEventContents(db, 10_000);
   const [second, third] = await released(contents, 3);
   const retry = withToken(second, { table: "retries" });
   const reading = contents.hold([retry]);
@@ -138,14 +138,14 @@ test("a released payload is held by first attempts also while it is read for a r
 });
 
 test("released payloads make room for others, and are at most an eighth of all, the latest ones", async () => {
-  const small = new EventContents(db, 10_000);
+  const small = createEventContents(db, 10_000);
   const [other] = await released(small, 2);
   const larger = await claims(1, 2, 5_000);
   expect(await small.hold(larger)).toEqual([]);
   for (const each of larger) small.release(each);
   expect(await bytesFor(small, other)).toBe(5_000);
   // 5,000 of payloads that no delivery holds, 12 of them; the next one replaces the first.
-  const contents = new EventContents(db, 40_000);
+  const contents = createEventContents(db, 40_000);
   const all: (ClaimedDelivery | undefined)[] = [];
   for (let n = 0; n < 13; n += 1) all.push((await released(contents, 2))[0]);
   expect(await bytesFor(contents, all[2])).toBe(400);

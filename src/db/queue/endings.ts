@@ -83,11 +83,7 @@ export async function endFiltered(
  * Cancels deliveries of deleted webhooks, at most `limit` per table. Claimed ones are skipped: the result of their
  * attempt ends them.
  */
-export async function cancelOfWebhooks(
-  db: Db,
-  webhookIds: readonly bigint[],
-  limit: number,
-): Promise<number> {
+export function cancelOfWebhooks(db: Db, webhookIds: readonly bigint[], limit: number): Promise<number> {
   const choose = (table: string) => `
     select t.ctid from unnest(:webhookIds::bigint[]) w(id) cross join lateral (
       select ctid from ${table} q where q.webhook_id = w.id and ${isFree("q")} limit :limit::int for update skip locked

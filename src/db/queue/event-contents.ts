@@ -1,20 +1,20 @@
 import { plainArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
 
-/** The part of a request that all deliveries of an event share. */
+/** The part of a request that all deliveries of an event share. Of an event that is not stored, every value is null. */
 export interface EventContent {
   /** The JSON body; null if it was erased, or the event is not stored or cannot be read. */
   payload: string | null;
   /** The error of PostgreSQL if it cannot read the event. */
   damage?: unknown;
   userId: string;
-  /** The number of its event type; undefined if the event is not stored. */
+  /** The number of its event type. */
   process?: number;
   /** Whether the event is a test event. */
   test?: boolean;
   /** The W3C Trace Context of the publisher's call; null without one. */
   traceparent?: string | null;
-  /** The number of webhooks that get the event; undefined if the event is not stored. */
+  /** The number of webhooks that get the event. */
   recipients?: number;
 }
 
@@ -30,26 +30,22 @@ export async function loadContents(
   eventIds: readonly string[],
   options: { maxBytes: number; alone: boolean },
 ): Promise<Map<string, EventContent>> {
-  const asked = [...new Set(eventIds)];
-  const found = await rows<EventContent & { id: string; fits: boolean }>(
+  const found = await rows<EventContent & { id: string }>(
     db,
     // PostgreSQL knows the length of a payload without reading it.
-    `select id, user_id as "userId", process, test, traceparent, recipients, fits, case when fits then payload end as payload from (
-        select e.id, e.user_id, e.process, e.test, e.traceparent, e.recipients, e.payload,
-          coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8
+    `select id, user_id as "userId", process, test, traceparent, recipients, payload from (
+        select a.id, e.user_id, e.process, e.test, e.traceparent, e.recipients, e.payload,
+          coalesce(sum(octet_length(e.payload)) over before, 0) + octet_length(e.payload) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
         from unnest(:eventIds::uuid[]) with ordinality a(id, place)
           -- An index probe for each, also if the plan was made while the partition was empty.
-          cross join lateral (select * from events e where e.id = a.id offset 0) e
+          left join lateral (select * from events e where e.id = a.id offset 0) e on true
         window before as (order by a.place rows between unbounded preceding and 1 preceding)
-      ) e`,
-    { eventIds: plainArray(asked), ...options },
+      ) e
+      -- Null if there is no payload.
+      where fits is not false`,
+    { eventIds: plainArray([...new Set(eventIds)]), ...options },
     { prepare: "load_contents" },
   );
-  const contents = new Map<string, EventContent>(asked.map((id) => [id, { payload: null, userId: "" }]));
-  for (const { id, fits, ...content } of found) {
-    if (fits) contents.set(id, content);
-    else contents.delete(id);
-  }
-  return contents;
+  return new Map(found.map(({ id, ...content }) => [id, content]));
 }
