@@ -2,16 +2,9 @@ import { plainArray } from "../array-literal.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
-import {
-  GROUP_WEBHOOKS,
-  type GroupKey,
-  HAS_RETRIES,
-  MAY_RETRY,
-  retriesOf,
-  webhookOf,
-} from "./retry-groups.ts";
+import { GROUP_WEBHOOKS, type GroupKey, HAS_RETRIES, MAY_RETRY, webhookOf } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
-import { distinctOf, isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
+import { distinctOf, isFree, MAX_ID, ofWebhook, retriesOf, WORKERS } from "./workers.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;

@@ -71,19 +71,15 @@ export async function recordAttempts(
     signatures: textArray(results.map((r) => r.signature)),
     responseHeaders: textArray(results.map((r) => r.responseHeaders)),
     retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
-    perRound: ATTEMPTS_PER_ROUND,
     ...spacing,
   };
   const recorded = await withPartitions(
     db,
-    () => rows<{ state: RecordedState; places: string }>(db, RECORD, bindings, { prepare: "record" }),
+    () => rows<{ state: RecordedState; ids: string }>(db, RECORD, bindings, { prepare: "record" }),
     () => results.map(({ deliveryId }) => timeOfId(deliveryId)),
   );
   const states = new Map<string, RecordedState>();
-  for (const { state, places } of recorded) {
-    for (const place of places.split(","))
-      states.set((results[Number(place) - 1] as AttemptResult).deliveryId, state);
-  }
+  for (const { state, ids } of recorded) for (const id of ids.split(",")) states.set(id, state);
   // The statement skips a claimed retry that leaves its run at the same time.
   const missed = results.filter((each) => each.token.table === "retries" && !states.has(each.deliveryId));
   if (missed.length === 0 || isRepeated) return states;
@@ -120,9 +116,8 @@ const RECORD = `
     select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :runs::int[], :delivered::bool[],
         :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
         :signatures::text[], :responseHeaders::text[], :retryAfter::float8[])
-      with ordinality
       as r(id, webhook_id, worker_id, attempts, is_retry, made_by, delivered, started_ms, duration_ms, status, error, response_start, signature,
-        response_headers, retry_after, place)
+        response_headers, retry_after)
   ),
   found as materialized (
     select r.*, t.* from result r cross join lateral (
@@ -139,7 +134,7 @@ const RECORD = `
     select f.*, f.attempts + 1 as number, to_timestamp(f.started_ms / 1000.0::float8) as started,
       case when f.delivered then 'delivered'
         when (select w.deleted is not null from webhooks w where w.id = f.webhook_id) then 'cancelled'
-        when f.attempts + 1 - f.round_start >= :perRound::int then 'failed'
+        when f.attempts + 1 - f.round_start >= ${ATTEMPTS_PER_ROUND} then 'failed'
         else 'retrying' end as state
     from found f where (f.id in (select id from queue_gone union all select id from retries_gone)) is true
   ),
@@ -163,4 +158,4 @@ const RECORD = `
   ${deltaOf(`select id, webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
     when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change
     from moved`)}
-  select state, string_agg(place::text, ',') as places from moved group by state`;
+  select state, string_agg(id::text, ',') as ids from moved group by state`;

@@ -1,6 +1,6 @@
 import { plainArray } from "../array-literal.ts";
 import { count, type Db, rows } from "../database.ts";
-import { distinctOf } from "./workers.ts";
+import { distinctOf, retriesOf } from "./workers.ts";
 
 /**
  * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
@@ -46,16 +46,6 @@ export interface FailingWebhook {
   lastError?: string | null;
 }
 
-/**
- * SQL for the condition that row `t` of `retries` is of a webhook in a run, for statements that read them with
- * `order by run_id, webhook_id, due`. Like `ofWebhook`, it leaves the planner one index to choose from.
- *
- * @param last SQL for the latest time at which they are due
- */
-export const retriesOf = (runId: string, webhookId: string, last: string) =>
-  `(t.run_id, t.webhook_id, t.due) >= (${runId}, ${webhookId}, '-infinity'::timestamptz)
-    and (t.run_id, t.webhook_id, t.due) <= (${runId}, ${webhookId}, ${last})`;
-
 /** The maximum number of retries that a run adopts in one step. */
 export const MAX_ADOPTED_PER_STEP = 10_000;
 
@@ -66,7 +56,10 @@ export const MAX_ADOPTED_PER_STEP = 10_000;
 export const webhookOf = (row: string) =>
   `cross join lateral (select w.* from webhooks w where w.id = ${row}.webhook_id offset 0) w`;
 
-/** SQL for the webhooks of groups `q`: an index probe for each group, whatever the planner takes the sizes of the tables for. */
+/**
+ * SQL for the webhooks of groups `q`: an index probe for each group, whatever the planner takes the sizes of the tables for. By the
+ * subqueries, the groups have no effect on the plan.
+ */
 export const GROUP_WEBHOOKS = `
   unnest((select :runIds::int[]), (select :groups::int[])) with ordinality as q(run_id, group_number, place)
   cross join lateral (
@@ -134,17 +127,14 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
     { runId },
   );
   const chosen = chooseGroups(fresh, new Map(hosts), otherRuns + 1);
+  const webhookIds = plainArray([...chosen.keys()].map(({ webhookId }) => webhookId));
   await count(
     db,
     `insert into run_groups (run_id, webhook_id, group_number)
       select :runId::int, webhook_id, group_number
       from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
       on conflict do nothing`,
-    {
-      runId,
-      webhookIds: plainArray([...chosen.keys()].map(({ webhookId }) => webhookId)),
-      groups: plainArray([...chosen.values()]),
-    },
+    { runId, webhookIds, groups: plainArray([...chosen.values()]) },
   );
   // Another process may have assigned some.
   return assignGroups(db, runId);

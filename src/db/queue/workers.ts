@@ -24,6 +24,16 @@ export const ofWebhook = (table: string, webhookId: string, first = `'${NIL_ID}'
   `(${table}.webhook_id, ${table}.id) >= (${webhookId}, ${first}) and (${table}.webhook_id, ${table}.id) <= (${webhookId}, ${last})`;
 
 /**
+ * SQL for the condition that row `t` of `retries` is of a webhook in a run, for statements that read them with
+ * `order by run_id, webhook_id, due`. Like `ofWebhook`, it leaves the planner one index to choose from.
+ *
+ * @param last SQL for the latest time at which they are due
+ */
+export const retriesOf = (runId: string, webhookId: string, last: string) =>
+  `(t.run_id, t.webhook_id, t.due) >= (${runId}, ${webhookId}, '-infinity'::timestamptz)
+    and (t.run_id, t.webhook_id, t.due) <= (${runId}, ${webhookId}, ${last})`;
+
+/**
  * SQL of a recursive query `name(column, n)`: the distinct values of a column of a table, in order, numbered from 1, and perhaps null at
  * the end. One index probe for each, however many rows each has.
  *
