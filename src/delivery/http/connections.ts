@@ -8,7 +8,7 @@ const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"
 
 /** A connection and its client. */
 interface Kept {
-  /** The name of its origin and TLS identity: it takes requests of these only. */
+  /** The name of its origin and TLS identity: it takes requests of these only. An origin holds no space. */
   readonly pool: string;
   readonly client: Client;
   /** Aborted if the connection is dropped before it is established. */
@@ -20,16 +20,14 @@ interface Kept {
   isIdle: boolean;
 }
 
-/** A request and its callbacks. */
-export interface Exchange {
-  options: Dispatcher.DispatchOptions & { origin: string };
-  handler: Dispatcher.DispatchHandler;
+type RequestOptions = Dispatcher.DispatchOptions & { origin: string };
+
+/** What a request demands of its connection. */
+export interface ConnectionOptions {
   /** The webhook's own certificates. Undefined for the public authorities without a client certificate. */
   tls?: TlsIdentity | undefined;
-  /** Called when a connection is opened for the request. */
+  /** Called when a connection is opened for the request: also when it is sent a second time. */
   onOpen?: () => void;
-  /** Called when the request is sent a second time. */
-  onAgain?: () => void;
 }
 
 /** Creates the client of a connection. The signal aborts if the connection is not needed any more. */
@@ -63,9 +61,14 @@ export class Connections {
   }
 
   /** Sends a request. @returns aborts the request, also while it waits for its connection */
-  dispatch(exchange: Exchange): () => void {
-    const { options, handler } = exchange;
-    let kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
+  dispatch(
+    options: RequestOptions,
+    handler: Dispatcher.DispatchHandler,
+    connection: ConnectionOptions = {},
+  ): () => void {
+    const pool = connection.tls ? `${options.origin} ${connection.tls.id}` : options.origin;
+    const open = () => this.#open(pool, options.origin, connection);
+    let kept = this.#takeIdle(pool) ?? open();
     let begun = false;
     const wrapped: Dispatcher.DispatchHandler = {
       onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
@@ -86,8 +89,7 @@ export class Connections {
           handler.onResponseError?.(controller, error);
           return;
         }
-        exchange.onAgain?.();
-        kept = this.#open(exchange);
+        kept = open();
         kept.client.dispatch(options, wrapped);
       },
     };
@@ -99,12 +101,12 @@ export class Connections {
     await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
   }
 
-  #open(exchange: Exchange): Kept {
-    exchange.onOpen?.();
+  #open(pool: string, origin: string, { tls, onOpen }: ConnectionOptions): Kept {
+    onOpen?.();
     const connecting = new AbortController();
-    const client = this.#newClient(exchange.options.origin, exchange.tls, connecting.signal);
+    const client = this.#newClient(origin, tls, connecting.signal);
     const state = { since: undefined, isReused: false, isIdle: false };
-    const kept: Kept = { pool: poolOf(exchange), client, connecting, ...state };
+    const kept: Kept = { pool, client, connecting, ...state };
     this.#all.add(kept);
     client
       .on("connect", () => {
@@ -135,9 +137,7 @@ export class Connections {
       void this.#drop(kept);
       return;
     }
-    const idle = this.#idle.get(kept.pool);
-    if (idle) idle.push(kept);
-    else this.#idle.set(kept.pool, [kept]);
+    this.#idle.getOrInsertComputed(kept.pool, () => []).push(kept);
     kept.isIdle = true;
     kept.isReused = true;
     this.#all.delete(kept);
@@ -163,9 +163,4 @@ export class Connections {
 /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_CONNECTION_AGE_MS. */
 function isOld({ since }: Kept): boolean {
   return since === undefined || performance.now() - since > MAX_CONNECTION_AGE_MS;
-}
-
-/** The name of the connections that a request can use. An origin holds no space. */
-function poolOf({ options: { origin }, tls }: Exchange): string {
-  return tls ? `${origin} ${tls.id}` : origin;
 }

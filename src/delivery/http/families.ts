@@ -29,12 +29,8 @@ export function withoutMissingFamily(addresses: readonly LookupAddress[]): Looku
 
 /** The address families, 4 and 6, of which this machine has an address that is neither loopback nor link-local IPv6. */
 function ownFamilies(): Set<number> {
-  const own = new Set<number>();
-  for (const each of Object.values(networkInterfaces()).flat()) {
-    if (!each || each.internal) continue;
-    // Pods with IPv6 only can have link-local IPv4 addresses, translated by their node.
-    if (each.family === "IPv4") own.add(4);
-    else if (each.scopeid === 0) own.add(6);
-  }
-  return own;
+  const interfaces = Object.values(networkInterfaces()).flatMap((each = []) => each);
+  // Pods with IPv6 only can have link-local IPv4 addresses, translated by their node.
+  const own = interfaces.filter(({ internal, scopeid = 0 }) => !internal && scopeid === 0);
+  return new Set(own.map(({ family }) => (family === "IPv4" ? 4 : 6)));
 }

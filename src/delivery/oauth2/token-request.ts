@@ -12,7 +12,7 @@ import {
 } from "oauth4webapi";
 import { type Dispatcher, errors, request } from "undici";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
-import type { Connections, Exchange } from "../http/connections.ts";
+import type { Connections } from "../http/connections.ts";
 import { MAX_RESPONSE_BYTES } from "../http/http-client.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import { describeFault } from "../request/outcome.ts";
@@ -69,7 +69,7 @@ export async function fetchToken(
       {
         [customFetch]: async (url, { body, headers, method }) => {
           const answer = await request(url, {
-            dispatcher: dispatcherOf(connections),
+            dispatcher: connections as unknown as Dispatcher,
             method: method as Dispatcher.HttpMethod,
             headers: { "accept-encoding": "identity", ...headers },
             body: String(body),
@@ -115,11 +115,4 @@ function errorCode(error: Error): string | undefined {
   if (error instanceof ResponseBodyError) return error.error;
   if (error instanceof WWWAuthenticateChallengeError) return error.cause[0]?.parameters.error;
   return undefined;
-}
-
-/** Lets undici's `request` send over guarded connections. */
-function dispatcherOf(connections: Pick<Connections, "dispatch">): Dispatcher {
-  const dispatch = (options: Exchange["options"], handler: Dispatcher.DispatchHandler) =>
-    connections.dispatch({ options, handler });
-  return { dispatch } as unknown as Dispatcher;
 }

@@ -12,7 +12,9 @@ const VERSION = 5;
 const PASSWORD_VERSION = 1;
 const METHOD = { none: 0, password: 2 };
 const CONNECT = 1;
-const ADDRESS_TYPE = { ipv4: 1, name: 3, ipv6: 4 };
+const ADDRESS_TYPE = { ipv4: 1, ipv6: 4 };
+/** The bytes of an address by its type. A name, the remaining type, begins with its length. */
+const ADDRESS_BYTES: Record<number, number> = { 1: 4, 4: 16 };
 const PORT_BYTES = 2;
 
 /** The meanings of replies, from 0 on. */
@@ -71,11 +73,8 @@ export async function requestSocks5(socket: Socket, address: string, port: numbe
   if (version !== VERSION) throw notSocks();
   if (reply !== 0) throw refusal(reply);
   // The rest of the reply, which nothing uses: the proxy's own address.
-  if (boundType === ADDRESS_TYPE.ipv4) await read(socket, 4 + PORT_BYTES);
-  else if (boundType === ADDRESS_TYPE.ipv6) await read(socket, 16 + PORT_BYTES);
-  else if (boundType === ADDRESS_TYPE.name)
-    await read(socket, (await read(socket, 1)).readUInt8() + PORT_BYTES);
-  else throw notSocks();
+  const bytesLeft = ADDRESS_BYTES[boundType] ?? (await read(socket, 1)).readUInt8();
+  await read(socket, bytesLeft + PORT_BYTES);
 }
 
 function refusal(reply: number): ProxyRefusedError {

@@ -94,11 +94,9 @@ export function post(
     if (end()) from.withdrawn();
   }
 
-  const giveUp = client.dispatch({
-    options: { origin, path, method: "POST", headers, body },
-    tls,
-    onOpen: () => gate?.opens?.(),
-    handler: {
+  const giveUp = client.dispatch(
+    { origin, path, method: "POST", headers, body },
+    {
       onRequestStart(controller) {
         wasSent = true;
         // The timeout expired while waiting for a connection: do not send.
@@ -131,10 +129,14 @@ export function post(
         else settle(describeFault(error), failureOf(error, wasSent, tls !== undefined));
       },
     },
-    onAgain() {
-      wasSent = false;
+    {
+      tls,
+      onOpen() {
+        wasSent = false;
+        gate?.opens?.();
+      },
     },
-  });
+  );
 }
 
 /** PostgreSQL's text type cannot store NUL. Invalid UTF-8 becomes replacement characters. */
