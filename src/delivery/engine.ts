@@ -6,7 +6,7 @@ import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { type ClaimResult, claimDue, release } from "../db/queue/claims.ts";
+import { claimDue, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { createPendingClaims } from "../db/queue/pending-claims.ts";
 import { settleGroups } from "../db/queue/retry-groups.ts";
@@ -22,7 +22,6 @@ import {
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { type Clock, systemClock as clock } from "../process/clock.ts";
-import { createUnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { EventContents } from "./event-contents.ts";
@@ -128,12 +127,6 @@ export function createDeliveryEngine(options: {
     held: () => sender.held(),
     stopped: (webhookIds) => sender.stop(webhookIds),
   });
-  const unsent = createUnsentClaims({
-    log,
-    lease,
-    release: (workerId, some) => release(db, workerId, some),
-    endFiltered: (workerId, some) => endFiltered(db, workerId, some),
-  });
   const sender = new Sender(
     {
       clock,
@@ -162,7 +155,8 @@ export function createDeliveryEngine(options: {
         onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
       filters: new Filters(clock, log),
-      unsent,
+      release: (workerId, some) => release(db, workerId, some),
+      endFiltered: (workerId, some) => endFiltered(db, workerId, some),
       lease,
       watch,
       contents: new EventContents(db, limits.memoryBytes),
@@ -174,24 +168,23 @@ export function createDeliveryEngine(options: {
     { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
-  /** Rows that were claimed once too often have ended instead. */
-  const counted = <T extends ClaimResult>(claim: T): T => {
-    countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
-    return claim;
-  };
   /** The lease for pumps and passes: their claims count as waits for the database. */
   const claims: Pick<WorkerLease, "claim"> = {
-    claim: (work, stop) => bottlenecks.waitFor(lease.claim(work, stop)),
+    async claim(work, stop) {
+      const claim = await bottlenecks.waitFor(lease.claim(work, stop));
+      // Rows that were claimed once too often have ended instead.
+      countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
+      return claim;
+    },
   };
   const webhooks = new ClaimedWebhooks();
-  const claimPending = createPendingClaims(db, webhooks);
   const pumps = new Pumps({
     queue: {
-      claim: async (claimant, options) => counted(await claimPending(claimant, options)),
+      claim: createPendingClaims(db, webhooks),
       fanOut: () => fanOutStep(db),
       async expectsMore(signal) {
         // A breaker whose webhook's filter does not match a probe chooses the next one once the claim has ended.
-        await unsent.ended();
+        await sender.ended();
         return untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal });
       },
     },
@@ -214,21 +207,18 @@ export function createDeliveryEngine(options: {
     pumps,
     retries: new RetryPasses({
       clock,
-      claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
+      claim: (workerId, options) => claimDue(db, workerId, options, webhooks),
       lease: claims,
       sender,
       settle: (groups) => settleGroups(db, groups),
     }),
     lease,
-    timeoutMs,
-    /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
-    maxPending: delivery.maxPendingPerWebhook,
     /** The known revision of the webhooks, which each change by a user raises. */
     revision: () => watch.revision,
     async close() {
       resolver.close();
       sender.close();
-      await unsent.ended();
+      await sender.ended();
       await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
     },
   };
