@@ -90,10 +90,6 @@ export function createDeliveryEngine(options: {
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
   const bottlenecks = new Bottlenecks({ now: options.now ?? clock.now }, log, instruments.bottleneck);
-  const spacing = {
-    initialDelayMs: dispatch.retryInitialDelayMs,
-    coefficient: dispatch.retryBackoffCoefficient,
-  };
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
   const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, log });
@@ -150,7 +146,7 @@ export function createDeliveryEngine(options: {
       additions: createAdditions(options.secrets, tokens),
       recorder: new Recorder({
         db,
-        spacing,
+        spacing: dispatch,
         log,
         onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
@@ -193,14 +189,7 @@ export function createDeliveryEngine(options: {
     sender,
     clock,
   });
-  const stopMaintenance = startMaintenance(
-    db,
-    lease,
-    log,
-    instruments,
-    delivery.maxPendingPerWebhook,
-    dispatch.retentionDays,
-  );
+  const stopMaintenance = startMaintenance({ ...options, lease });
   watch.start();
   return {
     ...options,
