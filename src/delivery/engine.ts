@@ -190,7 +190,6 @@ export function createDeliveryEngine(options: {
     clock,
   });
   const stopMaintenance = startMaintenance({ ...options, lease });
-  watch.start();
   return {
     ...options,
     pumps,

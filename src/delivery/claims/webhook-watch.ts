@@ -39,11 +39,12 @@ export class WebhookWatch {
   #applied = -1n;
   /** The time of the last read. */
   #readAt = LONG_AGO;
-  #running: Promise<void> | undefined;
+  readonly #running: Promise<void>;
   #isAway = false;
 
   constructor(parts: WatchParts) {
     this.#parts = parts;
+    this.#running = this.#run();
   }
 
   /**
@@ -71,10 +72,6 @@ export class WebhookWatch {
       for (const id of found) stopped.add(id);
     }
     return stopped;
-  }
-
-  start(): void {
-    this.#running ??= this.#run();
   }
 
   async close(): Promise<void> {

@@ -130,7 +130,6 @@ async function tell(told: Partial<Story>) {
       },
     },
   });
-  watch.start();
   const never = new AbortController().signal;
   for (const { at, webhook, deliveries } of story.claims) {
     const claim = (workerId: number) =>
