@@ -34,7 +34,8 @@ export interface RecorderParts {
 export class Recorder {
   readonly #parts: RecorderParts;
   readonly #write: (result: AttemptResult) => Promise<RecordedState | undefined>;
-  #unrecorded = 0;
+  /** The number of results that are not stored yet. */
+  unrecorded = 0;
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
@@ -45,16 +46,11 @@ export class Recorder {
     }, BATCH);
   }
 
-  /** The number of results that are not stored yet. */
-  get unrecorded(): number {
-    return this.#unrecorded;
-  }
-
   /** Queues a result and calls `recorded` when it is stored. */
   record(result: AttemptResult, recorded: Recorded): void {
-    this.#unrecorded += 1;
+    this.unrecorded += 1;
     void this.#write(result).then((state) => {
-      this.#unrecorded -= 1;
+      this.unrecorded -= 1;
       recorded(state);
     });
   }

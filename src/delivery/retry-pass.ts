@@ -138,9 +138,7 @@ export class RetryPasses {
 
   /** The number of claimed retries that have not ended. */
   get #open(): number {
-    let sum = 0;
-    for (const { open } of this.#passes) sum += open;
-    return sum;
+    return [...this.#passes].reduce((sum, { open }) => sum + open, 0);
   }
 
   /** Claims for some passes, and passes what they get to the sender. */

@@ -208,9 +208,8 @@ export class Sender {
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
     const { first, retry } = this.#scheduler.lanes;
-    const waiting = [...first.tasks(), ...retry.tasks(), ...started];
-    const crowded = this.#skipped.crowded().map(({ delivery }) => delivery.webhook);
-    return [...heldWebhooks(waiting.map(({ delivery }) => delivery)), ...new Set(crowded)];
+    const held = [...first.tasks(), ...retry.tasks(), ...started, ...this.#skipped.crowded()];
+    return heldWebhooks(held.map(({ delivery }) => delivery));
   }
 
   /** Releases the queued deliveries of paused, deleted or changed webhooks. */

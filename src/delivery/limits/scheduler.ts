@@ -33,7 +33,8 @@ export class Scheduler<T extends Task> {
   readonly #mayFail: () => boolean;
   /** The queued tasks. Only the scheduler changes them. */
   readonly lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
-  #inFlight = 0;
+  /** Tasks in flight. */
+  inFlight = 0;
   #retries = 0;
   #turn = 0;
   /**
@@ -53,13 +54,9 @@ export class Scheduler<T extends Task> {
     this.webhooks = new Windows(limits.perWebhook);
   }
 
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
   /** Whether as many tasks are in flight as allowed in total. */
   get isFull(): boolean {
-    return this.#inFlight >= this.#max;
+    return this.inFlight >= this.#max;
   }
 
   /**
@@ -87,14 +84,14 @@ export class Scheduler<T extends Task> {
   }
 
   #isRetrysTurn(): boolean {
-    if (this.#max >= MIN_SHARED) return this.#retries < Math.max(1, Math.floor(this.#inFlight * RETRIES));
+    if (this.#max >= MIN_SHARED) return this.#retries < Math.max(1, Math.floor(this.inFlight * RETRIES));
     this.#turn = (this.#turn + 1) % MIN_SHARED;
     return this.#turn === 0;
   }
 
   /** Records the end of a task that `next` returned. */
   end(task: T, verdict: Verdict): void {
-    this.#inFlight -= 1;
+    this.inFlight -= 1;
     if (task.kind === "retry") this.#retries -= 1;
     const wasInTrouble = this.hosts.isInTrouble(task.host);
     this.webhooks.end(task.window, verdict.webhook);
@@ -154,7 +151,7 @@ export class Scheduler<T extends Task> {
   /** @param isApart whether the task takes no slot of its host */
   #start(lane: Lane<T>, queue: WindowQueue<T>, isApart = false): T {
     const task = lane.take(queue);
-    this.#inFlight += 1;
+    this.inFlight += 1;
     if (task.kind === "retry") this.#retries += 1;
     this.webhooks.start(task.window);
     this.hosts.start(task.host, isApart);
