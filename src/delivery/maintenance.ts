@@ -28,8 +28,6 @@ const MAX_FAILED_PER_STATEMENT = 1_000;
 const OVERDUE_EVERY_S = 60;
 /** The interval between vacuums of the queue, over all processes, in seconds. */
 const VACUUM_EVERY_S = 15;
-/** The maximum number of log lines about webhooks that start failing or recover, per step of folding. */
-const MAX_HEALTH_LINES = 50;
 
 /**
  * Starts the maintenance, which once a second releases the claims of workers with an expired lease, cancels open
@@ -105,14 +103,12 @@ export function startMaintenance(parts: {
 
   /** The process that stored a change logs it, so that of all processes one does. */
   function logHealth(changes: readonly HealthChange[]): void {
-    const crossed = changes.filter(({ was, health }) => (was === "failing") !== (health === "failing"));
-    for (const change of crossed.slice(0, MAX_HEALTH_LINES)) {
-      const { health, since } = change;
+    for (const change of changes) {
+      const { was, health, since } = change;
+      if ((was === "failing") === (health === "failing")) continue;
       if (health === "failing") log.info({ ...named(change), since }, "webhook is failing");
       else log.info({ ...named(change), health }, "webhook has recovered");
     }
-    const more = crossed.length - MAX_HEALTH_LINES;
-    if (more > 0) log.info({ webhooks: more }, "more webhooks started failing or recovered");
   }
 
   async function operateBreakers(): Promise<number> {
