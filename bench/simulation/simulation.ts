@@ -92,10 +92,7 @@ export async function simulate(
   const webhooks = createReceivers({ ...options, timeoutMs: delivery.timeoutMs }, randomOf(seed));
   const arrivals = { perSecond: options.perSecond, untilMs: seconds * 1_000 };
   const queue = new ArrivingQueue(webhooks, arrivals, database, measurements, randomOf(seed + 1));
-  const retryTable = new ScheduledRetries(database, {
-    initialDelayMs: dispatch.retryInitialDelayMs,
-    coefficient: dispatch.retryBackoffCoefficient,
-  });
+  const retryTable = new ScheduledRetries(database, dispatch);
   const around = { ...options, time, database, queue, retryTable, measurements };
   const exceeded = (what: string) => measurements.exceeded(what);
   const accounts = Array.from({ length: options.workers }, () => new LimitsAccount({ ...options, exceeded }));

@@ -6,6 +6,8 @@ export interface GatheringOptions<T> {
   most: number;
   /** The maximum number of concurrent batches. */
   atOnce: number;
+  /** The number of waiting items from which a batch starts beside another one. Defaults to 1. */
+  minBeside?: number;
   /** The weight at which a batch is full. Without it, only the number of items counts. */
   maxWeight?: number;
   weigh?: (item: T) => number;
@@ -22,7 +24,7 @@ export interface GatheringOptions<T> {
  */
 export function gathering<T, R>(
   perform: (items: readonly T[]) => Promise<readonly (R | PromiseLike<R>)[]>,
-  { most, atOnce, maxWeight = Number.POSITIVE_INFINITY, weigh = () => 0 }: GatheringOptions<T>,
+  { most, atOnce, minBeside = 1, maxWeight = Number.POSITIVE_INFINITY, weigh = () => 0 }: GatheringOptions<T>,
 ): (item: T) => Promise<R> {
   const waiting: Waiting<T, R>[] = [];
   let first = 0;
@@ -30,7 +32,8 @@ export function gathering<T, R>(
   let planned = false;
 
   function plan(): void {
-    if (planned || underWay >= atOnce || first === waiting.length) return;
+    const least = underWay > 0 ? minBeside : 1;
+    if (planned || underWay >= atOnce || waiting.length - first < least) return;
     planned = true;
     setImmediate(start);
   }

@@ -1,6 +1,5 @@
 import type { Logger } from "pino";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import type { Clock } from "../process/clock.ts";
 import type { EventContents } from "./event-contents.ts";
 import { TokenError } from "./oauth2/token-request.ts";
 import { ProxyUnavailableError } from "./proxy/proxy-error.ts";
@@ -13,7 +12,6 @@ import type { Signer } from "./request/signature.ts";
 
 /** Dependencies of attempts. */
 export interface AttemptParts {
-  clock: Pick<Clock, "soon">;
   log: Logger;
   /** Makes one POST, as `post` does. */
   post: (
@@ -39,7 +37,7 @@ export interface AttemptGate extends Gate {
  * and sends it. An attempt whose request cannot be built fails, so that its delivery does not stay pending forever.
  */
 export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate: AttemptGate): void {
-  const { clock, log, post, sign, additions, contents } = parts;
+  const { log, post, sign, additions, contents } = parts;
   const { id, requestSettings } = delivery.webhook;
   const started = new Date();
   const build = (added: Additions) => buildRequest(delivery, contents.of(delivery), sign, added);
@@ -47,7 +45,7 @@ export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate
     if (error instanceof ProxyUnavailableError) return gate.withdrawn();
     if (!(error instanceof TokenError))
       log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
-    clock.soon(() => gate.ended(notBuilt(error, started), null));
+    gate.ended(notBuilt(error, started), null);
   };
   const send = (request: SignedRequest) => {
     const ended = (outcome: Outcome) => {

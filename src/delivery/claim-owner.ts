@@ -13,22 +13,18 @@ export class ClaimOwner {
   readonly counts: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
   /** Whether a claim has ended without an attempt. */
   hasReturned = false;
-  #open = 0;
+  /** The number of claimed deliveries that have not ended. */
+  open = 0;
   #ended: PromiseWithResolvers<void> | undefined;
 
   constructor(runId: number) {
     this.runId = runId;
   }
 
-  /** The number of claimed deliveries that have not ended. */
-  get open(): number {
-    return this.#open;
-  }
-
   /** Adds claimed deliveries. With a negative number, they have ended or have another owner. */
   add(deliveries: number): void {
-    this.#open += deliveries;
-    if (this.#open > 0) return;
+    this.open += deliveries;
+    if (this.open > 0) return;
     this.#ended?.resolve();
     this.#ended = undefined;
   }
@@ -48,7 +44,7 @@ export class ClaimOwner {
 
   /** Resolves when no claimed delivery is open. */
   ended(): Promise<void> {
-    if (this.#open === 0) return Promise.resolve();
+    if (this.open === 0) return Promise.resolve();
     this.#ended ??= Promise.withResolvers();
     return this.#ended.promise;
   }

@@ -6,7 +6,7 @@ import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { type ClaimResult, claimDue, release } from "../db/queue/claims.ts";
+import { claimDue, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { createPendingClaims } from "../db/queue/pending-claims.ts";
 import { settleGroups } from "../db/queue/retry-groups.ts";
@@ -22,7 +22,6 @@ import {
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { type Clock, systemClock as clock } from "../process/clock.ts";
-import { createUnsentClaims } from "./claims/unsent-claims.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { createEventContents } from "./event-contents.ts";
@@ -91,10 +90,6 @@ export function createDeliveryEngine(options: {
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
   const bottlenecks = new Bottlenecks({ now: options.now ?? clock.now }, log, instruments.bottleneck);
-  const spacing = {
-    initialDelayMs: dispatch.retryInitialDelayMs,
-    coefficient: dispatch.retryBackoffCoefficient,
-  };
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
   const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, log });
@@ -128,12 +123,6 @@ export function createDeliveryEngine(options: {
     held: () => sender.held(),
     stopped: (webhookIds) => sender.stop(webhookIds),
   });
-  const unsent = createUnsentClaims({
-    log,
-    lease,
-    release: (workerId, some) => release(db, workerId, some),
-    endFiltered: (workerId, some) => endFiltered(db, workerId, some),
-  });
   const sender = new Sender(
     {
       clock,
@@ -157,12 +146,13 @@ export function createDeliveryEngine(options: {
       additions: createAdditions(options.secrets, tokens),
       recorder: new Recorder({
         db,
-        spacing,
+        spacing: dispatch,
         log,
         onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
       filters: new Filters(clock, log),
-      unsent,
+      release: (workerId, some) => release(db, workerId, some),
+      endFiltered: (workerId, some) => endFiltered(db, workerId, some),
       lease,
       watch,
       contents: createEventContents(db, limits.memoryBytes),
@@ -174,24 +164,23 @@ export function createDeliveryEngine(options: {
     { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
-  /** Rows that were claimed once too often have ended instead. */
-  const counted = <T extends ClaimResult>(claim: T): T => {
-    countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
-    return claim;
-  };
   /** The lease for pumps and passes: their claims count as waits for the database. */
   const claims: Pick<WorkerLease, "claim"> = {
-    claim: (work, stop) => bottlenecks.waitFor(lease.claim(work, stop)),
+    async claim(work, stop) {
+      const claim = await bottlenecks.waitFor(lease.claim(work, stop));
+      // Rows that were claimed once too often have ended instead.
+      countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
+      return claim;
+    },
   };
   const webhooks = new ClaimedWebhooks();
-  const claimPending = createPendingClaims(db, webhooks);
   const pumps = new Pumps({
     queue: {
-      claim: async (claimant, options) => counted(await claimPending(claimant, options)),
+      claim: createPendingClaims(db, webhooks),
       fanOut: () => fanOutStep(db),
       async expectsMore(signal) {
         // A breaker whose webhook's filter does not match a probe chooses the next one once the claim has ended.
-        await unsent.ended();
+        await sender.ended();
         return untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal });
       },
     },
@@ -200,35 +189,24 @@ export function createDeliveryEngine(options: {
     sender,
     clock,
   });
-  const stopMaintenance = startMaintenance(
-    db,
-    lease,
-    log,
-    instruments,
-    delivery.maxPendingPerWebhook,
-    dispatch.retentionDays,
-  );
-  watch.start();
+  const stopMaintenance = startMaintenance({ ...options, lease });
   return {
     ...options,
     pumps,
     retries: new RetryPasses({
       clock,
-      claim: async (workerId, options) => counted(await claimDue(db, workerId, options, webhooks)),
+      claim: (workerId, options) => claimDue(db, workerId, options, webhooks),
       lease: claims,
       sender,
       settle: (groups) => settleGroups(db, groups),
     }),
     lease,
-    timeoutMs,
-    /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
-    maxPending: delivery.maxPendingPerWebhook,
     /** The known revision of the webhooks, which each change by a user raises. */
     revision: () => watch.revision,
     async close() {
       resolver.close();
       sender.close();
-      await unsent.ended();
+      await sender.ended();
       await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
     },
   };

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
 import { decideBreakers, MAX_DECIDED } from "../db/circuit-breaker/decide.ts";
 import { findLongSnapshot } from "../db/connections/snapshots.ts";
 import { vacuumQueue } from "../db/connections/vacuum.ts";
@@ -27,28 +28,27 @@ const MAX_FAILED_PER_STATEMENT = 1_000;
 const OVERDUE_EVERY_S = 60;
 /** The interval between vacuums of the queue, over all processes, in seconds. */
 const VACUUM_EVERY_S = 15;
-/** The maximum number of log lines about webhooks that start failing or recover, per step of folding. */
-const MAX_HEALTH_LINES = 50;
 
 /**
  * Starts the maintenance, which once a second releases the claims of workers with an expired lease, cancels open
  * deliveries of deleted webhooks and erased events, fails deliveries above a webhook's limit, folds statistics, judges the health of
  * webhooks, decides on circuit breakers and vacuums the queue. Safe to run in any number of processes at once.
  *
- * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
- * @param retentionDays breakers send no deliveries again that are older
- * @param longSnapshotS the age of a snapshot, in seconds, from which the log warns of it; as `findLongSnapshot` has it
+ * @param parts.dispatch breakers send no deliveries again that are older than its retention
+ * @param parts.longSnapshotS the age of a snapshot, in seconds, from which the log warns of it; as `findLongSnapshot` has it
  * @returns stops it
  */
-export function startMaintenance(
-  db: Db,
-  lease: Pick<WorkerLease, "ids" | "mayEndOthers">,
-  log: Logger,
-  { leasesExpired, failed: failedDeliveries, breakerChanges }: DeliveryInstruments,
-  maxPending: number,
-  retentionDays: number,
-  longSnapshotS?: number,
-): () => Promise<void> {
+export function startMaintenance(parts: {
+  db: Db;
+  lease: Pick<WorkerLease, "ids" | "mayEndOthers">;
+  log: Logger;
+  instruments: DeliveryInstruments;
+  delivery: Pick<DeliveryConfig, "maxPendingPerWebhook">;
+  dispatch: Pick<DispatchConfig, "retentionDays">;
+  longSnapshotS?: number;
+}): () => Promise<void> {
+  const { db, lease, log, instruments } = parts;
+  const maxPending = parts.delivery.maxPendingPerWebhook;
   const end = new AbortController();
   /** Each job, and the number of rounds from one time to the next. */
   const jobs: readonly [everyRounds: number, job: () => Promise<unknown>][] = [
@@ -74,7 +74,7 @@ export function startMaintenance(
 
   /** Dead rows of the queue cannot be vacuumed while a snapshot may see them, and each claim scans them. */
   async function warnOfLongSnapshot(): Promise<void> {
-    const snapshot = await findLongSnapshot(db, longSnapshotS);
+    const snapshot = await findLongSnapshot(db, parts.longSnapshotS);
     if (!snapshot || !(await takeTurn(db, "long snapshot warned of", WARN_EVERY_S))) return;
     log.warn(
       { snapshot },
@@ -85,7 +85,7 @@ export function startMaintenance(
   async function endWorkers(): Promise<void> {
     const workers = lease.mayEndOthers() ? await endExpiredWorkers(db, lease.ids) : [];
     if (workers.length === 0) return;
-    leasesExpired.add(workers.length, { holder: "worker" });
+    instruments.leasesExpired.add(workers.length, { holder: "worker" });
     log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
   }
 
@@ -94,7 +94,7 @@ export function startMaintenance(
     const most = MAX_FAILED_PER_STATEMENT;
     const failed = await whileFull(most, () => endBeyond(db, maxPending, most));
     if (failed === 0) return;
-    countFailed(failedDeliveries, failed, "queue_full");
+    countFailed(instruments.failed, failed, "queue_full");
     log.warn(
       { deliveries: failed, maxPending },
       "pending deliveries above MAX_PENDING_PER_WEBHOOK failed; resend them once the endpoint keeps up",
@@ -103,21 +103,19 @@ export function startMaintenance(
 
   /** The process that stored a change logs it, so that of all processes one does. */
   function logHealth(changes: readonly HealthChange[]): void {
-    const crossed = changes.filter(({ was, health }) => (was === "failing") !== (health === "failing"));
-    for (const change of crossed.slice(0, MAX_HEALTH_LINES)) {
-      const { health, since } = change;
+    for (const change of changes) {
+      const { was, health, since } = change;
+      if ((was === "failing") === (health === "failing")) continue;
       if (health === "failing") log.info({ ...named(change), since }, "webhook is failing");
       else log.info({ ...named(change), health }, "webhook has recovered");
     }
-    const more = crossed.length - MAX_HEALTH_LINES;
-    if (more > 0) log.info({ webhooks: more }, "more webhooks started failing or recovered");
   }
 
   async function operateBreakers(): Promise<number> {
-    const { changes, decided } = await decideBreakers(db, retentionDays, maxPending);
+    const { changes, decided } = await decideBreakers(db, parts.dispatch.retentionDays, maxPending);
     for (const change of changes) {
       const { state, reason } = change;
-      breakerChanges.add(1, { state });
+      instruments.breakerChanges.add(1, { state });
       if (state === "closed") log.info(named(change), "circuit breaker closed");
       else if (state === "open") log.info({ ...named(change), reason }, "circuit breaker opened");
       else log.warn({ ...named(change), reason }, "webhook disabled by its circuit breaker");

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
+import { gathering } from "../db/gathering.ts";
 import {
   type AttemptResult,
   type RecordedState,
@@ -8,14 +9,11 @@ import {
   recordAttempts,
 } from "../db/queue/results.ts";
 
-/** The maximum number of results written by one statement. */
-const MAX_RESULTS_PER_STATEMENT = 200;
-/** The maximum number of concurrent statements: while one waits for the disk, the other can run. */
-const MAX_WRITERS = 2;
 /**
- * The number of queued results from which a second writer starts. Fewer results are more efficient in the next batch.
+ * Batch limits. While one statement waits for the disk, another can run. With fewer results, it is more efficient to write them with
+ * those that follow.
  */
-const MIN_RESULTS_FOR_SECOND_WRITER = 64;
+const BATCH = { most: 200, atOnce: 2, minBeside: 64 };
 
 /** Receives the delivery's new state; undefined if another worker had claimed it. */
 export type Recorded = (state: RecordedState | undefined) => void;
@@ -35,47 +33,33 @@ export interface RecorderParts {
  */
 export class Recorder {
   readonly #parts: RecorderParts;
-  #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
-  #writers = 0;
-  #writing = 0;
+  readonly #write: (result: AttemptResult) => Promise<RecordedState | undefined>;
+  /** The number of results that are not stored yet. */
+  unrecorded = 0;
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
-  }
-
-  /** The number of results that are not stored yet. */
-  get unrecorded(): number {
-    return this.#waiting.length + this.#writing;
+    this.#write = gathering(async (results) => {
+      const states = await this.#store(results);
+      parts.onRecorded(results, states);
+      return results.map(({ deliveryId }) => states.get(deliveryId));
+    }, BATCH);
   }
 
   /** Queues a result and calls `recorded` when it is stored. */
   record(result: AttemptResult, recorded: Recorded): void {
-    this.#waiting.push({ result, recorded });
-    const maxWriters = this.#waiting.length >= MIN_RESULTS_FOR_SECOND_WRITER ? MAX_WRITERS : 1;
-    if (this.#writers >= maxWriters) return;
-    this.#writers += 1;
-    // Results that arrive in the same turn of the event loop join the batch.
-    setImmediate(() => void this.#write());
-  }
-
-  async #write(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, MAX_RESULTS_PER_STATEMENT);
-      this.#writing += batch.length;
-      const results = batch.map(({ result }) => result);
-      const states = await this.#store(results);
-      this.#parts.onRecorded(results, states);
-      this.#writing -= batch.length;
-      for (const { result, recorded } of batch) recorded(states.get(result.deliveryId));
-    }
-    this.#writers -= 1;
+    this.unrecorded += 1;
+    void this.#write(result).then((state) => {
+      this.unrecorded -= 1;
+      recorded(state);
+    });
   }
 
   /**
    * Retries until the database is available: the results exist nowhere else. If some cannot be stored, stores each by itself, so that
    * they do not affect the others. Their deliveries are claimed again later.
    */
-  async #store(results: AttemptResult[]): Promise<Map<string, RecordedState>> {
+  async #store(results: readonly AttemptResult[]): Promise<Map<string, RecordedState>> {
     const { db, spacing, log } = this.#parts;
     try {
       return await untilAnswered(() => recordAttempts(db, results, spacing), {

@@ -38,14 +38,6 @@ export interface PassResult extends AttemptCounts {
   complete: boolean;
 }
 
-/** The time limits of a pass, in milliseconds. */
-export interface PassOptions {
-  /** The pass also sends deliveries that become due within this time. Must be shorter than the retry delay. */
-  horizonMs: number;
-  /** The time after which the pass stops claiming. */
-  forMs: number;
-}
-
 /** Dependencies of retry passes. */
 export interface RetryPassesParts {
   clock: Clock;
@@ -82,12 +74,14 @@ export class RetryPasses {
   /**
    * Sends each delivery of the group that is due within the horizon once.
    *
+   * @param options.horizonMs the horizon, in milliseconds. Must be shorter than the retry delay
+   * @param options.forMs the time after which the pass stops claiming, in milliseconds
    * @param stop ends the pass early: requests in flight are completed and recorded, queued deliveries are released
    * @param report receives the counts, which are updated in place
    */
   async run(
     key: GroupKey,
-    { horizonMs, forMs }: PassOptions,
+    { horizonMs, forMs }: { horizonMs: number; forMs: number },
     stop: AbortSignal,
     report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PassResult> {
@@ -144,9 +138,7 @@ export class RetryPasses {
 
   /** The number of claimed retries that have not ended. */
   get #open(): number {
-    let sum = 0;
-    for (const { open } of this.#passes) sum += open;
-    return sum;
+    return [...this.#passes].reduce((sum, { open }) => sum + open, 0);
   }
 
   /** Claims for some passes, and passes what they get to the sender. */

@@ -1,10 +1,10 @@
 import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
+import { isTransient } from "../db/faults.ts";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { Clock } from "../process/clock.ts";
 import { type AttemptParts, makeAttempt } from "./attempt.ts";
 import type { ClaimOwner } from "./claim-owner.ts";
-import type { UnsentClaims } from "./claims/unsent-claims.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { EventContents } from "./event-contents.ts";
@@ -20,12 +20,18 @@ import type { Recorder } from "./recorder.ts";
 import type { Filters } from "./request/filters.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 
+/** Ends claims of a worker in the database. */
+type EndClaims = (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
+
 /** Dependencies of a sender. */
 export interface SenderParts extends AttemptParts {
   clock: Clock;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   filters: Pick<Filters, "unmatched">;
-  unsent: Pick<UnsentClaims, "release" | "endFiltered">;
+  /** Makes deliveries claimable again. */
+  release: EndClaims;
+  /** Ends deliveries that their webhooks' filters do not match. */
+  endFiltered: EndClaims;
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "retire" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
@@ -80,8 +86,10 @@ export class Sender {
   readonly close: () => void;
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
-  /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
+  /** Resolves when the last deliveries that filters did not match have ended. */
   #filtered: Promise<void> = Promise.resolve();
+  /** Resolves when all claims have ended that are being ended without an attempt. */
+  #ending: Promise<void> = Promise.resolve();
   readonly #maxInDoubt: number;
   /** The cause for which no request could start in the last turn with queued deliveries. */
   #heldBy: BottleneckCause | undefined;
@@ -138,7 +146,7 @@ export class Sender {
     revision: bigint,
   ): Promise<void> {
     if (deliveries.length === 0) return;
-    const { bottlenecks, contents, filters, unsent, watch } = this.#parts;
+    const { bottlenecks, contents, endFiltered, filters, release, watch } = this.#parts;
     const sendings = deliveries.map((delivery) => sendingOf(delivery, kind, ownerOf(delivery)));
     for (const { owner } of sendings) owner.add(1);
     /** Deliveries whose payloads are not loaded. */
@@ -153,7 +161,7 @@ export class Sender {
       stopped = await watch.stoppedSince(revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
-      await unsent.release(sendings);
+      await this.#end(sendings, release);
       throw error;
     }
     const unsendable: Sending[] = [];
@@ -167,8 +175,15 @@ export class Sender {
     // Concurrently with the next claim, so that it does not delay what was queued meanwhile; but no further ahead.
     await this.#filtered;
     for (const delivery of unmatched) contents.release(delivery);
-    this.#filtered = unsent.endFiltered(sendings.filter(({ delivery }) => unmatched.has(delivery)));
-    await unsent.release(sendings.filter(({ delivery }) => unheld.has(delivery)));
+    const filtered = sendings.filter(({ delivery }) => unmatched.has(delivery));
+    this.#filtered = this.#end(filtered, endFiltered);
+    const refused = sendings.filter(({ delivery }) => unheld.has(delivery));
+    await this.#end(refused, release);
+  }
+
+  /** Resolves when the claims have ended that are being ended without an attempt. */
+  ended(): Promise<void> {
+    return this.#ending;
   }
 
   /** Releases the queued deliveries of an owner. */
@@ -193,9 +208,8 @@ export class Sender {
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
     const { first, retry } = this.#scheduler.lanes;
-    const waiting = [...first.tasks(), ...retry.tasks(), ...started];
-    const crowded = this.#skipped.crowded().map(({ delivery }) => delivery.webhook);
-    return [...heldWebhooks(waiting.map(({ delivery }) => delivery)), ...new Set(crowded)];
+    const held = [...first.tasks(), ...retry.tasks(), ...started, ...this.#skipped.crowded()];
+    return heldWebhooks(held.map(({ delivery }) => delivery));
   }
 
   /** Releases the queued deliveries of paused, deleted or changed webhooks. */
@@ -229,8 +243,7 @@ export class Sender {
       if (this.#heldBy) return;
       const sending = this.#scheduler.next();
       if (!sending) return;
-      if (lease.hasLost(sending.delivery.token.workerId)) this.#withdrawn(sending);
-      else this.#send(sending);
+      this.#send(sending);
     }
     this.#plan();
   }
@@ -307,8 +320,35 @@ export class Sender {
   }
 
   #return(sendings: readonly Sending[]): void {
-    for (const { delivery } of sendings) this.#parts.contents.release(delivery);
-    void this.#parts.unsent.release(sendings);
+    if (sendings.length === 0) return;
+    const { contents, release } = this.#parts;
+    for (const { delivery } of sendings) contents.release(delivery);
+    void this.#end(sendings, release);
+  }
+
+  /** Ends claims without an attempt, and tells their owners. The payloads are already released. Never rejects. */
+  #end(sendings: readonly Sending[], end: EndClaims): Promise<void> {
+    const before = this.#ending;
+    const work = this.#endAll(sendings, end);
+    this.#ending = work.then(() => before);
+    return work;
+  }
+
+  async #endAll(sendings: readonly Sending[], end: EndClaims): Promise<void> {
+    const { lease, log } = this.#parts;
+    for (const [workerId, some] of Map.groupBy(sendings, ({ delivery }) => delivery.token.workerId)) {
+      const deliveries = some.map(({ delivery }) => delivery);
+      try {
+        await end(workerId, deliveries);
+      } catch (err) {
+        // Not repeated: if the response was lost, the deliveries are free, and this process may have claimed them again.
+        // Retiring the id frees its claims once the known ones are settled.
+        if (!isTransient(err)) log.error({ err }, "ending claims without an attempt failed");
+        lease.retire(workerId);
+      }
+      lease.settle(workerId, some.length);
+      for (const { owner } of some) owner.returned();
+    }
   }
 }
 

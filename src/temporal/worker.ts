@@ -229,9 +229,9 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
   const common = {
     namespace: options.target.namespace,
     // Longer than any attempt: requests in flight complete, and queued deliveries are released.
-    shutdownGraceTime: engine.timeoutMs + 10_000,
+    shutdownGraceTime: engine.delivery.timeoutMs + 10_000,
     // Reached only if the database is unavailable too. Unrecorded attempts are then repeated under the same id.
-    shutdownForceTime: engine.timeoutMs + 20_000,
+    shutdownForceTime: engine.delivery.timeoutMs + 20_000,
   };
   return [
     {

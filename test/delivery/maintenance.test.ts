@@ -41,7 +41,9 @@ function start(processes: number, { on = db, longSnapshotS = 60, mayEndOthers = 
   const instruments = createDeliveryInstruments(createNoopMeter());
   for (let n = 0; n < processes; n += 1) {
     const lease = { ids: [], mayEndOthers };
-    onTestFinished(startMaintenance(on, lease, log, instruments, 0, 30, longSnapshotS));
+    const delivery = { maxPendingPerWebhook: 0 };
+    const dispatch = { retentionDays: 30 };
+    onTestFinished(startMaintenance({ db: on, lease, log, instruments, delivery, dispatch, longSnapshotS }));
   }
 }
 

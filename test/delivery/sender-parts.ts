@@ -42,7 +42,8 @@ export function startSender(
     additions: () => ({ headers: [] }),
     recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
     filters: { unmatched: async () => new Set() },
-    unsent: { release: async () => {}, endFiltered: async () => {} },
+    release: async () => {},
+    endFiltered: async () => {},
     lease: {
       isValid: () => true,
       hasLost: () => false,

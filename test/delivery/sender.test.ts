@@ -1,6 +1,8 @@
 import fc from "fast-check";
+import pino from "pino";
 import { beforeEach, expect, test, vi } from "vitest";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
+import { ClaimOwner } from "../../src/delivery/claim-owner.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
@@ -144,3 +146,33 @@ test.each<[string, Answer, string | null, number]>([
   await time.run(1_000);
   expect([kept, onUnauthorized.mock.calls.length]).toEqual([[signature], refusals]);
 });
+
+test.each([
+  ["an outage, which other parts log", "Connection terminated unexpectedly", []],
+  ["another error, which is logged", "permission denied", ["permission denied"]],
+])(
+  "claims whose release fails for %s end for their owners, and the worker's id is retired",
+  async (_why, message, logged) => {
+    const told: string[] = [];
+    const lines: string[] = [];
+    const sender = startSender(time.clock, {
+      post: () => {},
+      log: pino({}, { write: (line: string) => void lines.push(JSON.parse(line).err.message) }),
+      lease: {
+        isValid: () => true,
+        hasLost: () => false,
+        verify: () => {},
+        settle: (id, n = 1) => told.push(`settle ${id} ${n}`),
+        retire: (id) => told.push(`retire ${id}`),
+      },
+      release: () => Promise.reject(new Error(message)),
+    });
+    const owner = new ClaimOwner(1);
+    await sender.take(claimsOf(1, 2, { workerId: 7 }), "first", () => owner, 0n);
+    sender.withdraw(owner);
+    await sender.ended();
+    expect(told).toEqual(["retire 7", "settle 7 2"]);
+    expect([owner.open, owner.hasReturned]).toEqual([0, true]);
+    expect(lines).toEqual(logged);
+  },
+);

@@ -30,12 +30,10 @@ export interface AttemptResult {
 /** The state of a delivery after a recorded attempt. */
 export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
 
-/**
- * The retry delay: `initialDelayMs` milliseconds before the first retry, then multiplied by `coefficient` each time.
- */
+/** The retry delay: the initial one in milliseconds before the first retry, then multiplied by the coefficient each time. */
 export interface RetrySpacing {
-  initialDelayMs: number;
-  coefficient: number;
+  retryInitialDelayMs: number;
+  retryBackoffCoefficient: number;
 }
 
 /**
@@ -148,7 +146,7 @@ const RECORD = `
     insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
     select id, event_id, webhook_id, run_id, number, round_start,
       now() + interval '1 millisecond' * greatest(
-        :initialDelayMs::float8 * power(:coefficient::float8, attempts - round_start), coalesce(retry_after, 0))
+        :retryInitialDelayMs::float8 * power(:retryBackoffCoefficient::float8, attempts - round_start), coalesce(retry_after, 0))
     from moved where state = 'retrying'
   ),
   tried as (

@@ -34,16 +34,18 @@ export interface WatchParts {
 export class WebhookWatch {
   readonly #parts: WatchParts;
   readonly #end = new AbortController();
-  #revision = -1n;
+  /** The known revision of the webhooks. Changes whenever a webhook changes. */
+  revision = -1n;
   /** The latest revision whose changes have been applied. */
   #applied = -1n;
   /** The time of the last read. */
   #readAt = LONG_AGO;
-  #running: Promise<void> | undefined;
+  readonly #running: Promise<void>;
   #isAway = false;
 
   constructor(parts: WatchParts) {
     this.#parts = parts;
+    this.#running = this.#run();
   }
 
   /**
@@ -55,26 +57,17 @@ export class WebhookWatch {
     return now - this.#readAt.now < MAX_AGE_MS && wall - this.#readAt.wall < MAX_AGE_MS;
   }
 
-  /** The known revision of the webhooks. Changes whenever a webhook changes. */
-  get revision(): bigint {
-    return this.#revision;
-  }
-
   /** The given webhooks that are paused, deleted or changed, if the revision has changed since. */
   async stoppedSince(revision: bigint, held: () => HeldWebhook[]): Promise<ReadonlySet<bigint>> {
     const stopped = new Set<bigint>();
-    for (let known = revision; known !== this.#revision; ) {
-      known = this.#revision;
+    for (let known = revision; known !== this.revision; ) {
+      known = this.revision;
       const found = await untilAnswered(() => this.#parts.loadStopped(held()), {
         signal: this.#end.signal,
       });
       for (const id of found) stopped.add(id);
     }
     return stopped;
-  }
-
-  start(): void {
-    this.#running ??= this.#run();
   }
 
   async close(): Promise<void> {
@@ -106,7 +99,7 @@ export class WebhookWatch {
     const revision = await feed.revision();
     // Set before checking: deliveries held now were claimed under earlier revisions, and later claims check the new
     // one.
-    this.#revision = revision;
+    this.revision = revision;
     if (revision !== this.#applied) {
       const stopped = await this.#parts.loadStopped(this.#parts.held());
       if (stopped.length > 0) this.#parts.stopped(new Set(stopped));

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
 import { untilAnswered } from "../../db/faults.ts";
-import type { ClaimedDelivery } from "../../db/queue/claims.ts";
+import type { ClaimResult } from "../../db/queue/claims.ts";
 import type { addWorker } from "../../db/queue/workers.ts";
 import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../process/clock.ts";
 
@@ -55,10 +55,7 @@ export class WorkerLease {
    * to a claim is lost, its rows are unknown: the worker id is retired and later claims use a new one. Once all known
    * claims of the retired id are settled, its row is removed, which frees the rest.
    */
-  async claim<T extends { deliveries: readonly ClaimedDelivery[] }>(
-    work: (workerId: number) => Promise<T>,
-    stop: AbortSignal,
-  ): Promise<T> {
+  async claim<T extends ClaimResult>(work: (workerId: number) => Promise<T>, stop: AbortSignal): Promise<T> {
     let claimed: T | undefined;
     const claim = async () => {
       const id = await this.start();

@@ -20,7 +20,7 @@ export interface HostQueue<T> {
   /** Windows with room, by requests in flight. */
   readonly ready: LeastLoaded<WindowQueue<T>>;
   /** Windows that fail, with room, in turn; none if the host itself is in trouble. */
-  readonly failing: Set<WindowQueue<T>>;
+  readonly failing: LeastLoaded<WindowQueue<T>>;
 }
 
 /** The queued tasks of one kind, by host, window and webhook. Which of them may start is up to the scheduler. */
@@ -30,9 +30,9 @@ export class Lane<T extends Task> {
   /** Hosts with room in their window and in one of a webhook, by requests in flight. */
   readonly ready = new LeastLoaded<HostQueue<T>>();
   /** Hosts that hang, and windows that hang of hosts without trouble, with room, in turn. */
-  readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
+  readonly hanging = new LeastLoaded<WindowQueue<T> | HostQueue<T>>();
   /** Hosts that fail or have windows that fail, with room, in turn. */
-  readonly failing = new Set<HostQueue<T>>();
+  readonly failing = new LeastLoaded<HostQueue<T>>();
   /** The number of queued tasks. */
   waiting = 0;
 
@@ -67,23 +67,25 @@ export class Lane<T extends Task> {
     for (const { webhooks } of this.windows.values()) for (const tasks of webhooks.values()) yield* tasks;
   }
 
-  /** Adds an empty queue for a task's window, which must not have one. */
-  addQueue({ window, host: name }: T): WindowQueue<T> {
-    let host = this.hosts.get(name);
-    if (!host) {
-      host = { host: name, windows: new Map(), waiting: 0, ready: new LeastLoaded(), failing: new Set() };
-      this.hosts.set(name, host);
-    }
-    const queue: WindowQueue<T> = { window, host, webhooks: new Map(), waiting: 0 };
-    this.windows.set(window, queue);
-    host.windows.set(window, queue);
+  /** Adds a task to the queue of its window, which has none for another host. */
+  add(task: T): WindowQueue<T> {
+    const queue = this.windows.getOrInsertComputed(task.window, () => this.#newQueue(task));
+    queue.webhooks.getOrInsertComputed(task.webhookId, () => []).push(task);
+    this.#count(queue, 1);
     return queue;
   }
 
-  /** Adds a task to the queue of its window. */
-  add(queue: WindowQueue<T>, task: T): void {
-    queue.webhooks.getOrInsertComputed(task.webhookId, () => []).push(task);
-    this.#count(queue, 1);
+  #newQueue({ window, host: name }: T): WindowQueue<T> {
+    const host = this.hosts.getOrInsertComputed(name, () => ({
+      host: name,
+      windows: new Map(),
+      waiting: 0,
+      ready: new LeastLoaded(),
+      failing: new LeastLoaded(),
+    }));
+    const queue: WindowQueue<T> = { window, host, webhooks: new Map(), waiting: 0 };
+    host.windows.set(window, queue);
+    return queue;
   }
 
   /** Takes the oldest task of the webhook whose turn it is. */
@@ -121,14 +123,14 @@ export class Lane<T extends Task> {
   #forget(queue: WindowQueue<T>): void {
     const { host } = queue;
     this.windows.delete(queue.window);
-    this.hanging.delete(queue);
+    this.hanging.set(queue, undefined);
     host.windows.delete(queue.window);
-    host.ready.delete(queue);
-    host.failing.delete(queue);
+    host.ready.set(queue, undefined);
+    host.failing.set(queue, undefined);
     if (host.windows.size > 0) return;
     this.hosts.delete(host.host);
-    this.ready.delete(host);
-    this.hanging.delete(host);
-    this.failing.delete(host);
+    this.ready.set(host, undefined);
+    this.hanging.set(host, undefined);
+    this.failing.set(host, undefined);
   }
 }

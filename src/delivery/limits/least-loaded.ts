@@ -17,22 +17,19 @@ export class LeastLoaded<T> {
     return this.#loads.keys();
   }
 
-  /** Adds an item or changes its load. */
-  set(item: T, load: number): void {
+  /** Adds an item, changes its load, or removes it if it has none. */
+  set(item: T, load: number | undefined): void {
     const known = this.#loads.get(item);
     if (known === load) return;
     if (known !== undefined) this.#byLoad[known]?.delete(item);
+    if (load === undefined) {
+      this.#loads.delete(item);
+      return;
+    }
     this.#loads.set(item, load);
     this.#byLoad[load] ??= new Set();
     this.#byLoad[load].add(item);
     if (load < this.#least) this.#least = load;
-  }
-
-  delete(item: T): void {
-    const known = this.#loads.get(item);
-    if (known === undefined) return;
-    this.#loads.delete(item);
-    this.#byLoad[known]?.delete(item);
   }
 
   /** An item with the lowest load; undefined if empty. */

@@ -33,13 +33,15 @@ export class Scheduler<T extends Task> {
   readonly #mayFail: () => boolean;
   /** The queued tasks. Only the scheduler changes them. */
   readonly lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
-  #inFlight = 0;
+  /** Tasks in flight. */
+  inFlight = 0;
   #retries = 0;
   #turn = 0;
-  /** Requests in flight to receivers that hang. */
-  readonly #hanging = new Set<T>();
-  /** Requests in flight that take no slot of their host: one to a webhook that hangs could occupy the only slot for others. */
-  readonly #apart = new Set<T>();
+  /**
+   * Requests in flight to receivers that hang, and whether they take no slot of their host: one to a webhook that hangs could occupy
+   * the only slot for others.
+   */
+  readonly #hanging = new Map<T, boolean>();
 
   /**
    * @param limits the maximum of requests in flight: in total, per host and per webhook
@@ -52,13 +54,9 @@ export class Scheduler<T extends Task> {
     this.webhooks = new Windows(limits.perWebhook);
   }
 
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
   /** Whether as many tasks are in flight as allowed in total. */
   get isFull(): boolean {
-    return this.#inFlight >= this.#max;
+    return this.inFlight >= this.#max;
   }
 
   /**
@@ -69,15 +67,11 @@ export class Scheduler<T extends Task> {
   push(task: T): readonly T[] {
     const lane = this.lanes[task.kind];
     const known = lane.windows.get(task.window);
-    if (known && known.host.host !== task.host) {
-      const removed = this.#remove(lane, known, () => true);
-      this.push(task);
-      return removed;
-    }
-    const queue = known ?? lane.addQueue(task);
-    lane.add(queue, task);
-    if (!known) this.#place(lane, queue);
-    return NONE;
+    const hasMoved = known && known.host.host !== task.host;
+    const removed = hasMoved ? this.#remove(lane, known, () => true) : NONE;
+    const queue = lane.add(task);
+    if (queue !== known) this.#place(lane, queue);
+    return removed;
   }
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
@@ -90,18 +84,18 @@ export class Scheduler<T extends Task> {
   }
 
   #isRetrysTurn(): boolean {
-    if (this.#max >= MIN_SHARED) return this.#retries < Math.max(1, Math.floor(this.#inFlight * RETRIES));
+    if (this.#max >= MIN_SHARED) return this.#retries < Math.max(1, Math.floor(this.inFlight * RETRIES));
     this.#turn = (this.#turn + 1) % MIN_SHARED;
     return this.#turn === 0;
   }
 
   /** Records the end of a task that `next` returned. */
   end(task: T, verdict: Verdict): void {
-    this.#inFlight -= 1;
+    this.inFlight -= 1;
     if (task.kind === "retry") this.#retries -= 1;
     const wasInTrouble = this.hosts.isInTrouble(task.host);
     this.webhooks.end(task.window, verdict.webhook);
-    this.hosts.end(task.host, verdict.host, this.#apart.delete(task));
+    this.hosts.end(task.host, verdict.host, this.#hanging.get(task));
     this.#hanging.delete(task);
     this.#refresh(task, wasInTrouble !== this.hosts.isInTrouble(task.host));
   }
@@ -131,23 +125,22 @@ export class Scheduler<T extends Task> {
 
   #takeHanging(lane: Lane<T>): T | undefined {
     if (this.#hanging.size >= Math.max(1, Math.floor(this.#max * HANGING))) return undefined;
-    for (const each of lane.hanging) {
+    for (const each of lane.hanging.items) {
       const isWindow = "window" in each;
       if (isWindow && !this.hosts.hasRoomApart(each.host.host)) continue;
       const task = this.#start(lane, isWindow ? each : (each.ready.first() as WindowQueue<T>), isWindow);
-      this.#hanging.add(task);
+      this.#hanging.set(task, isWindow);
       return task;
     }
     return undefined;
   }
 
   #takeFailing(lane: Lane<T>): T | undefined {
-    const [host] = lane.failing;
+    const host = lane.failing.first();
     if (!host || !this.#mayFail()) return undefined;
     // Placed again as the last by the start.
-    lane.failing.delete(host);
-    const [queue = host.ready.first() as WindowQueue<T>] = host.failing;
-    return this.#start(lane, queue);
+    lane.failing.set(host, undefined);
+    return this.#start(lane, host.failing.first() ?? (host.ready.first() as WindowQueue<T>));
   }
 
   #takeUsual(lane: Lane<T>): T | undefined {
@@ -158,11 +151,10 @@ export class Scheduler<T extends Task> {
   /** @param isApart whether the task takes no slot of its host */
   #start(lane: Lane<T>, queue: WindowQueue<T>, isApart = false): T {
     const task = lane.take(queue);
-    this.#inFlight += 1;
+    this.inFlight += 1;
     if (task.kind === "retry") this.#retries += 1;
     this.webhooks.start(task.window);
     this.hosts.start(task.host, isApart);
-    if (isApart) this.#apart.add(task);
     this.#refresh(task);
     return task;
   }
@@ -185,10 +177,9 @@ export class Scheduler<T extends Task> {
     const { inFlight, allowed, trouble } = this.webhooks.of(queue.window);
     const own = this.hosts.isInTrouble(host.host) ? "none" : trouble;
     const place = inFlight < allowed ? own : undefined;
-    if (place === "none") host.ready.set(queue, inFlight);
-    else host.ready.delete(queue);
-    setMember(host.failing, queue, place === "fails");
-    setMember(lane.hanging, queue, place === "hangs");
+    host.ready.set(queue, place === "none" ? inFlight : undefined);
+    host.failing.set(queue, place === "fails" ? 0 : undefined);
+    lane.hanging.set(queue, place === "hangs" ? 0 : undefined);
     this.#placeHost(lane, host);
   }
 
@@ -196,14 +187,9 @@ export class Scheduler<T extends Task> {
     const { inFlight, allowed, trouble } = this.hosts.of(host.host);
     const hasRoom = inFlight < allowed;
     const place = hasRoom && host.ready.size > 0 ? trouble : undefined;
-    if (place === "none") lane.ready.set(host, inFlight);
-    else lane.ready.delete(host);
-    setMember(lane.failing, host, place === "fails" || (hasRoom && host.failing.size > 0));
-    setMember(lane.hanging, host, place === "hangs");
+    lane.ready.set(host, place === "none" ? inFlight : undefined);
+    const fails = place === "fails" || (hasRoom && host.failing.size > 0);
+    lane.failing.set(host, fails ? 0 : undefined);
+    lane.hanging.set(host, place === "hangs" ? 0 : undefined);
   }
-}
-
-function setMember<Item>(set: Set<Item>, item: Item, isMember: boolean): void {
-  if (isMember) set.add(item);
-  else set.delete(item);
 }

@@ -68,19 +68,14 @@ export class Windows<Key> {
   /** @param apart whether the attempt takes no slot */
   start(key: Key, apart = false): void {
     const window = this.#window(key);
-    if (apart) {
-      window.apart += 1;
-      return;
-    }
-    window.inFlight += 1;
-    window.isFull = window.inFlight >= window.allowed;
+    window[apart ? "apart" : "inFlight"] += 1;
+    if (!apart) window.isFull = window.inFlight >= window.allowed;
   }
 
   /** @param apart as given to `start` */
   end(key: Key, evidence: Evidence, apart = false): void {
     const window = this.#window(key);
-    if (apart) window.apart -= 1;
-    else window.inFlight -= 1;
+    window[apart ? "apart" : "inFlight"] -= 1;
     if (evidence === "none") return;
     if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
     if (evidence === "failure") window.allowed = Math.max(1, window.allowed >> 1);

@@ -18,12 +18,12 @@ const SETTLED_MS = 10_000;
 
 /** Creates the activities of replays. @param retentionDays older deliveries are skipped */
 export function createReplayActivities(
-  { db, log, stopping, maxPending }: DeliveryEngine,
+  { db, log, stopping, delivery }: DeliveryEngine,
   { retentionDays }: { retentionDays: number },
   alive: KeepAlive,
 ): Pick<Activities, "replay" | "pauseReplay"> {
   const concurrent = pLimit(CONCURRENT_STEPS);
-  const limits = { retentionDays, settledMs: SETTLED_MS, maxPending };
+  const limits = { retentionDays, settledMs: SETTLED_MS, maxPending: delivery.maxPendingPerWebhook };
 
   /** Does what can be done now. Returns the pause before more can be done, in milliseconds. */
   async function work(replay: RunningReplay, signal: AbortSignal): Promise<number> {

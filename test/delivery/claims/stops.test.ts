@@ -115,12 +115,8 @@ async function tell(told: Partial<Story>) {
     },
     lease,
     watch,
-    unsent: {
-      async release(claims) {
-        released += claims.length;
-        for (const { delivery } of claims) lease.settle(delivery.token.workerId);
-      },
-      endFiltered: async () => {},
+    async release(_workerId, deliveries) {
+      released += deliveries.length;
     },
     contents: {
       room: 1_000,
@@ -134,14 +130,13 @@ async function tell(told: Partial<Story>) {
       },
     },
   });
-  watch.start();
   const never = new AbortController().signal;
   for (const { at, webhook, deliveries } of story.claims) {
     const claim = (workerId: number) =>
       answer(() => {
         const isClaimable = of(webhook, "pause").length === 0 && leases.has(workerId);
         const claimed = claimsOf(webhook, deliveries, { revision: revisionOf(webhook), workerId });
-        return { deliveries: isClaimable ? claimed : [] };
+        return { deliveries: isClaimable ? claimed : [], touched: claimed.length };
       }, false);
     clock.after(at, async () => {
       const { revision } = watch;

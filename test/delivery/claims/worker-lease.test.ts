@@ -37,7 +37,7 @@ function start(stopping: AbortSignal) {
   const claim = (deliveries: number, error?: Error, stop = NEVER) =>
     lease.claim(async (workerId) => {
       if (error) throw error;
-      return { deliveries: claimsOf(1, deliveries, { workerId }) };
+      return { deliveries: claimsOf(1, deliveries, { workerId }), touched: deliveries };
     }, stop);
   return { time, lease, claim, asked, database };
 }
@@ -108,7 +108,7 @@ test("a claim whose answer is lost is repeated under a new id, and the old row i
   const ids: number[] = [];
   const again = lease.claim(async (workerId) => {
     if (ids.push(workerId) === 1) throw LOST;
-    return { deliveries: claimsOf(1, 1, { workerId }) };
+    return { deliveries: claimsOf(1, 1, { workerId }), touched: 1 };
   }, NEVER);
   while (ids.length < 2) await time.run(time.now + 1_000);
   await again;

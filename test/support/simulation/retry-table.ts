@@ -48,8 +48,8 @@ export class RetryTable {
   /** Adds a retry after a failed attempt. @param runId the run that made the attempt */
   add({ of, attempts, number }: SimulatedDelivery, runId: number): void {
     const waiting = this.waitingOf(this.runOf(runId), of);
-    const { initialDelayMs, coefficient } = this.#spacing;
-    const due = this.database.now + initialDelayMs * coefficient ** attempts;
+    const { retryInitialDelayMs, retryBackoffCoefficient } = this.#spacing;
+    const due = this.database.now + retryInitialDelayMs * retryBackoffCoefficient ** attempts;
     (waiting.free[attempts] as Rows).push(due, number);
   }
 

@@ -75,10 +75,7 @@ export class Scenario {
     };
     this.#database = new SimulatedDatabase(this.time, { processors: 8, roundTripMs: statementMs, ...costs });
     this.queue = new QueueTable(this.#webhooks, this.#database, measuring);
-    this.retries = new RetryTable(this.#database, {
-      initialDelayMs: dispatch.retryInitialDelayMs,
-      coefficient: dispatch.retryBackoffCoefficient,
-    });
+    this.retries = new RetryTable(this.#database, dispatch);
     const around = {
       time: this.time,
       database: this.#database,

@@ -1,7 +1,6 @@
 import pino from "pino";
 import type { DeliveryConfig } from "../../../src/config/config.ts";
 import type { AttemptResult } from "../../../src/db/queue/results.ts";
-import { createUnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
 import { Bottlenecks } from "../../../src/delivery/limits/bottlenecks.ts";
 import { FailingShare } from "../../../src/delivery/limits/failing-share.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
@@ -86,16 +85,6 @@ export class SimulatedWorker {
       retire: () => {},
       verify: () => {},
     };
-    const unsent = createUnsentClaims({
-      log,
-      lease,
-      endFiltered: async () => {},
-      release: async (_workerId, deliveries) => {
-        await database.released(deliveries.length);
-        for (const delivery of deliveries as SimulatedDelivery[])
-          (delivery.table === "queue" ? queue : retryTable).release(delivery);
-      },
-    });
     const sender = new Sender(
       {
         clock,
@@ -105,7 +94,12 @@ export class SimulatedWorker {
         additions: () => ({ headers: [] }),
         recorder: this.#recorder,
         filters: { unmatched: async () => new Set() },
-        unsent,
+        endFiltered: async () => {},
+        release: async (_workerId, deliveries) => {
+          await database.released(deliveries.length);
+          for (const delivery of deliveries as SimulatedDelivery[])
+            (delivery.table === "queue" ? queue : retryTable).release(delivery);
+        },
         lease,
         watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => NONE },
         contents: this.#contents(),
