@@ -1,14 +1,9 @@
-import type { RunClosing, RunKey, Searchable, UndeliveredList } from "./dispatch-input.ts";
+import type { RunClosing, RunKey, RunTotals, Searchable, UndeliveredList } from "./dispatch-input.ts";
 
 /** The outcomes of the deliveries of an activity. */
-export interface AttemptCounts {
-  /** The number of recorded attempts. */
-  sent: number;
-  delivered: number;
+export interface AttemptCounts extends RunTotals {
   /** Failed attempts with retries left. */
   retrying: number;
-  /** Deliveries that failed finally. */
-  failed: number;
 }
 
 /** Options of a pump. */

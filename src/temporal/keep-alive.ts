@@ -1,10 +1,11 @@
 import { Context } from "@temporalio/activity";
-import type { Logger } from "pino";
-import type { RunKey } from "../../workflows/dispatch-input.ts";
-import type { Db } from "../db/database.ts";
+import type { AttemptCounts } from "../../workflows/activities.ts";
+import type { RunKey, RunTotals } from "../../workflows/dispatch-input.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { gathering } from "../db/gathering.ts";
-import { openRuns, type Renewal, type RunTotals, type RunWish, renewLeases } from "../db/queue/runs.ts";
+import { type OpenRun, openRuns, type Renewal, type RunWish, renewLeases } from "../db/queue/runs.ts";
+import { noAttempts } from "../delivery/claim-owner.ts";
+import type { DeliveryEngine } from "../delivery/engine.ts";
 
 /** Batch limits. One statement of each kind runs at a time: statements of one run lock the same row. */
 const BATCH = { most: 500, atOnce: 1 };
@@ -12,11 +13,12 @@ const BATCH = { most: 500, atOnce: 1 };
 const TICKS_PER_TIMEOUT = 4;
 /** The time added to a lease that is renewed because the run waits, in milliseconds, so that the next waits need no renewal. */
 const SPARE_LEASE_MS = 30_000;
-const NOTHING: RunTotals = { sent: 0, delivered: 0, failed: 0 };
 
 /** A run of which this process knows the row. */
 interface KnownRun {
   readonly id: number;
+  /** Its start by the monotonic clock, in milliseconds. */
+  readonly started: number;
   /** The end of its lease by the monotonic clock, in milliseconds. It may have been renewed by others since. */
   leaseUntil: number;
 }
@@ -24,8 +26,8 @@ interface KnownRun {
 /** An activity that works for a run. */
 export interface RunWork {
   readonly run: KnownRun;
-  /** The counts of the activity, which may be updated in place. They are added to the run's totals. */
-  counts: Readonly<RunTotals>;
+  /** The counts of the activity, updated in place. They are added to the run's totals. */
+  readonly counts: AttemptCounts;
   /** The time to which the run's lease is extended at the end of the activity, in milliseconds. Defaults to the lease as it is. */
   keepMs: number;
   /** The counts that are in the run's totals. Only KeepAlive sets these. */
@@ -37,20 +39,21 @@ export interface RunWork {
  * from one timer.
  */
 export class KeepAlive {
-  readonly #log: Logger;
+  readonly #engine: Pick<DeliveryEngine, "db" | "log" | "stopping">;
   readonly #tickMs: number;
   /** The margin of a lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */
   readonly leaseMs: number;
   readonly #runs = new Map<string, KnownRun>();
   readonly #beats = new Set<() => void>();
   readonly #working = new Set<RunWork>();
-  readonly #openRun: (wish: RunWish) => Promise<number>;
+  readonly #openRun: (wish: RunWish) => Promise<OpenRun>;
   readonly #renew: (renewal: Renewal) => Promise<void>;
   #timer: NodeJS.Timeout | undefined;
   #renewing: Promise<void> = Promise.resolve();
 
-  constructor(db: Db, log: Logger, heartbeatTimeoutMs: number) {
-    this.#log = log;
+  constructor(engine: Pick<DeliveryEngine, "db" | "log" | "stopping">, heartbeatTimeoutMs: number) {
+    const { db } = engine;
+    this.#engine = engine;
     this.#tickMs = heartbeatTimeoutMs / TICKS_PER_TIMEOUT;
     this.leaseMs = 3 * heartbeatTimeoutMs + 30_000;
     this.#openRun = gathering((wishes) => openRuns(db, wishes), BATCH);
@@ -63,14 +66,17 @@ export class KeepAlive {
   /**
    * Runs an activity with heartbeats to Temporal from start to end. The activity may wait for the database at any time,
    * and its worker must not count as dead meanwhile.
+   *
+   * @param work its signal aborts when the process stops, or the activity is cancelled, also if Temporal has given it to another
+   *   worker
    */
-  async heartbeats<T>(work: () => Promise<T>): Promise<T> {
+  async heartbeats<T>(work: (stop: AbortSignal) => Promise<T>): Promise<T> {
     const context = Context.current();
     const beat = () => context.heartbeat();
     this.#beats.add(beat);
     this.#timer ??= setInterval(() => this.#tick(), this.#tickMs);
     try {
-      return await work();
+      return await work(AbortSignal.any([this.#engine.stopping, context.cancellationSignal]));
     } finally {
       this.#beats.delete(beat);
       if (this.#beats.size === 0) {
@@ -81,12 +87,13 @@ export class KeepAlive {
   }
 
   /** Runs an activity of a run with heartbeats. Holds the run's lease meanwhile. */
-  onRun<T>(key: RunKey, perform: (work: RunWork) => Promise<T>): Promise<T> {
-    return this.heartbeats(async () => {
-      const work: RunWork = { run: await this.#open(key), counts: NOTHING, booked: NOTHING, keepMs: 0 };
+  onRun<T>(key: RunKey, perform: (work: RunWork, stop: AbortSignal) => Promise<T>): Promise<T> {
+    return this.heartbeats(async (stop) => {
+      const run = await this.#open(key);
+      const work: RunWork = { run, counts: noAttempts(), booked: noAttempts(), keepMs: 0 };
       this.#working.add(work);
       try {
-        return await perform(work);
+        return await perform(work, stop);
       } finally {
         this.#working.delete(work);
         await this.#renewing;
@@ -101,9 +108,10 @@ export class KeepAlive {
     const began = performance.now();
     const known = this.#runs.get(name);
     if (known && known.leaseUntil > began + this.leaseMs - 2 * this.#tickMs) return known;
-    const id = await untilAnswered(() => this.#openRun({ workflowId, firstRunId, leaseMs: this.leaseMs }));
-    const run = this.#runs.get(name) ?? { id, leaseUntil: 0 };
-    run.leaseUntil = Math.max(run.leaseUntil, began + this.leaseMs);
+    const { leaseMs } = this;
+    const { id, ageMs } = await untilAnswered(() => this.#openRun({ workflowId, firstRunId, leaseMs }));
+    const run = this.#runs.get(name) ?? { id, started: began - ageMs, leaseUntil: 0 };
+    run.leaseUntil = Math.max(run.leaseUntil, began + leaseMs);
     for (const [other, { leaseUntil }] of this.#runs) if (leaseUntil < began) this.#runs.delete(other);
     this.#runs.set(name, run);
     return run;
@@ -115,7 +123,7 @@ export class KeepAlive {
       .then(() => Promise.all([...this.#working].map((work) => this.#renewLease(work, this.leaseMs))))
       .then(
         () => {},
-        (err) => this.#log.warn({ err }, "renewing the leases of runs failed"),
+        (err) => this.#engine.log.warn({ err }, "renewing the leases of runs failed"),
       );
   }
 

@@ -224,7 +224,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
   const { names, dispatch, workflowBundle } = options;
   const { deployment } = dispatch;
   const engine = { ...options.engine, stopping };
-  const alive = new KeepAlive(engine.db, engine.log, dispatch.heartbeatTimeoutMs);
+  const alive = new KeepAlive(engine, dispatch.heartbeatTimeoutMs);
   const { deliverPending, retryDeliveries, ...ofRuns } = createActivities(engine, dispatch, alive);
   const common = {
     namespace: options.target.namespace,

@@ -23,7 +23,7 @@ afterAll(() => parts.end());
 const { engine } = parts;
 const { dispatch } = readConfig({});
 const run = { firstRunId: randomUUID() };
-const alive = new KeepAlive(engine.db, engine.log, HEARTBEAT_TIMEOUT_MS);
+const alive = new KeepAlive(engine, HEARTBEAT_TIMEOUT_MS);
 const work = createActivities(engine, dispatch, alive);
 const replays = createReplayActivities(engine, dispatch, alive);
 /** Every activity, with an input for which there is nothing to do. */

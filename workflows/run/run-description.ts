@@ -1,8 +1,7 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
 import { deprecatePatch, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
-import type { AttemptCounts } from "../activities.ts";
 import { countsInWords } from "../counts-in-words.ts";
-import type { RunClosing, UndeliveredList } from "../dispatch-input.ts";
+import type { RunClosing, RunTotals, UndeliveredList } from "../dispatch-input.ts";
 import { showInSearch } from "./run-search.ts";
 
 const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
@@ -23,7 +22,7 @@ export class RunDescription {
   #heldBack: readonly string[] = [];
 
   /** Adds the first attempts of a pump. */
-  addPump({ sent, delivered, failed }: AttemptCounts): void {
+  addPump({ sent, delivered, failed }: RunTotals): void {
     this.#first.sent += sent;
     this.#first.delivered += delivered;
     this.#first.failed += failed;
