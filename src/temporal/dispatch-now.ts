@@ -3,7 +3,7 @@ import pLimit from "p-limit";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
 import type { TemporalNames } from "./connection/names.ts";
-import { clientOptions, followApiKey, type TemporalTarget } from "./connection/target.ts";
+import { clientOptions, type TemporalTarget } from "./connection/target.ts";
 import { triggerDispatch } from "./setup/schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
@@ -31,9 +31,8 @@ interface FoundActivity {
 
 /** Creates a trigger that connects on first use. */
 export function createDispatchTrigger(target: TemporalTarget, names: TemporalNames, log: Logger) {
-  const connection = Connection.lazy(clientOptions(target.connectionOptions));
+  const connection = Connection.lazy(clientOptions(target));
   const client = new Client({ connection, namespace: target.namespace });
-  const stopFollowing = followApiKey(target, [connection], log);
   const search = pLimit(MAX_SEARCHES.atOnce);
   const inTime = <T>(call: () => Promise<T>) => connection.withDeadline(Date.now() + DEADLINE_MS, call);
 
@@ -67,10 +66,7 @@ export function createDispatchTrigger(target: TemporalTarget, names: TemporalNam
         { reason: "STATE_NOT_FIT" },
       );
     },
-    async close(): Promise<void> {
-      stopFollowing();
-      await connection.close();
-    },
+    close: () => connection.close(),
   };
 }
 

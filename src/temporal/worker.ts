@@ -12,9 +12,9 @@ import { systemClock } from "../process/clock.ts";
 import { createActivities } from "./activities.ts";
 import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "./connection/connection.ts";
 import type { TemporalNames } from "./connection/names.ts";
-import type { TemporalTarget } from "./connection/target.ts";
+import { currentApiKey, type TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
-import { KeepAlive } from "./keep-alive.ts";
+import { createKeepAlive } from "./keep-alive.ts";
 import { createReplayActivities } from "./replays/run-replay.ts";
 import { startReplays } from "./replays/start-replays.ts";
 import { unknownDeployment, whyNotCurrent } from "./setup/deployment.ts";
@@ -74,8 +74,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
   /** Works until the service stops, the database is lost or a worker fails. */
   async function once(): Promise<void> {
     await using ending = new AsyncDisposableStack();
-    const { native, client, close } = await connectTemporal(target, log, stopping);
-    ending.defer(close);
+    const { native, client } = await connectTemporal(target, stopping, ending);
     await client.withAbortSignal(stopping, () => prepare(client, options));
     waiting = NO_DATABASE;
     await untilAnswered(() => engine.db.raw("select 1"), { signal: stopping });
@@ -120,6 +119,11 @@ export function startDeliveryWorker(options: WorkerOptions) {
       waiting = NO_DATABASE;
       end.abort();
       return true;
+    });
+    keepDoing("reading Temporal's API key", async () => {
+      const apiKey = currentApiKey(target);
+      if (apiKey) await native.setApiKey(apiKey);
+      return !target.apiKeyFile;
     });
     keepDoing("triggering a dispatch run", async () => {
       if (dispatch.onPublish) await triggerDispatch(client, names);
@@ -207,14 +211,12 @@ async function repeat(what: string, work: () => Promise<boolean>, log: Logger, s
 /** Prepares the namespace. @throws ConfigError that names the namespace if it does not exist */
 async function prepare(client: Client, { names, dispatch, log, target }: WorkerOptions): Promise<void> {
   const { namespace } = client.options;
-  try {
-    await client.workflowService.describeNamespace({ namespace });
-  } catch (error) {
+  await client.workflowService.describeNamespace({ namespace }).catch((error) => {
     if (!isGrpcServiceError(error) || error.code !== STATUS_CODES.NOT_FOUND) throw error;
     throw new ConfigError(
       `Temporal has no namespace "${namespace}" (TEMPORAL_NAMESPACE); create it: temporal operator namespace create --namespace ${namespace}`,
     );
-  }
+  });
   await ensureSearchAttributes(client, namespace, log, target.connectionOptions.address);
   await ensureSchedules(client, names, dispatch);
 }
@@ -224,7 +226,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
   const { names, dispatch, workflowBundle } = options;
   const { deployment } = dispatch;
   const engine = { ...options.engine, stopping };
-  const alive = new KeepAlive(engine, dispatch.heartbeatTimeoutMs);
+  const alive = createKeepAlive(engine, dispatch.heartbeatTimeoutMs);
   const { deliverPending, retryDeliveries, ...ofRuns } = createActivities(engine, dispatch, alive);
   const common = {
     namespace: options.target.namespace,

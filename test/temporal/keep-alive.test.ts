@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { MockActivityEnvironment } from "@temporalio/testing";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { KeepAlive, type RunWork } from "../../src/temporal/keep-alive.ts";
+import { createKeepAlive, type RunWork } from "../../src/temporal/keep-alive.ts";
 import { observed, startEngine } from "../delivery/engine-parts.ts";
 
 const HEARTBEAT_TIMEOUT_MS = 4_000;
@@ -14,7 +14,7 @@ afterAll(() => parts.end());
 test("activities of a run renew its lease and add to its totals, by statements only where something is new", async () => {
   const statements: string[] = [];
   const db = observed(parts.db, (sql) => void statements.push(sql));
-  const alive = new KeepAlive({ ...parts.engine, db }, HEARTBEAT_TIMEOUT_MS);
+  const alive = createKeepAlive({ ...parts.engine, db }, HEARTBEAT_TIMEOUT_MS);
   const key = { firstRunId: randomUUID() };
   const activity = <T>(work: (own: RunWork) => Promise<T>): Promise<T> =>
     new MockActivityEnvironment().run(() => alive.onRun(key, work));
