@@ -23,11 +23,6 @@ import { ensureSearchAttributes, readSearchable } from "./setup/search-attribute
 
 /** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
 const MAX_RETRY_ACTIVITIES = 2_000;
-/**
- * The maximum number of concurrent pumps: that of the latest run, and earlier ones that wait for their last
- * responses.
- */
-const MAX_PUMPS = 100;
 /** The delay before the workers are created again after an error, in milliseconds. */
 const RESTART_DELAY_MS = 1_000;
 /** The interval between calls of `repeat`, in milliseconds. */
@@ -83,8 +78,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
     const end = new AbortController();
     const signal = AbortSignal.any([stopping, end.signal]);
     const workers: Worker[] = [];
-    const runs: Promise<void>[] = [];
-    const tasks: Promise<void>[] = [];
+    const running: Promise<void>[] = [];
     const shutDown = () => {
       live = undefined;
       for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
@@ -93,7 +87,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
     // The connection cannot close while workers poll.
     ending.defer(async () => {
       end.abort();
-      await Promise.allSettled([...runs, ...tasks]);
+      await Promise.allSettled(running);
     });
     for (const each of workerOptions(client, options, signal)) {
       const worker = await Worker.create({ connection: native, ...each });
@@ -101,14 +95,14 @@ export function startDeliveryWorker(options: WorkerOptions) {
       const run = worker.run();
       // The workers share the connection, so if one fails the others must stop too.
       run.catch(() => end.abort());
-      runs.push(run);
+      running.push(run);
       if (signal.aborted) shutDown();
     }
     waiting = FAILED;
     if (!signal.aborted) live = client;
 
     const keepDoing = (what: string, work: () => Promise<boolean>) =>
-      void tasks.push(client.withAbortSignal(signal, () => repeat(what, work, log, signal)));
+      void running.push(client.withAbortSignal(signal, () => repeat(what, work, log, signal)));
     const probe = new LivenessProbe(engine.db);
     ending.defer(async () => probe.close());
     keepDoing("asking the database", async () => {
@@ -141,7 +135,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
       await startReplays({ client, db: engine.db, log, names }, dispatch.heartbeatTimeoutMs);
       return false;
     });
-    await Promise.all(runs).catch((error) => {
+    await Promise.all(running).catch((error) => {
       // Activities that wait for a lost database do not end in time.
       if (waiting !== NO_DATABASE) throw error;
     });
@@ -256,12 +250,8 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
         },
       }),
     },
-    {
-      ...common,
-      taskQueue: engine.lease.taskQueue,
-      activities: { deliverPending },
-      maxConcurrentActivityTaskExecutions: MAX_PUMPS,
-    },
+    // The SDK's limit of 100 suffices for the pump of the latest run, and earlier ones that wait for their last responses.
+    { ...common, taskQueue: engine.lease.taskQueue, activities: { deliverPending } },
     {
       ...common,
       taskQueue: names.retryTaskQueue,

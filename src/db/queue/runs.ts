@@ -1,10 +1,10 @@
-import type { RunKey, RunTotals } from "../../../workflows/dispatch-input.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 
 /** A request for a run's row. Its key in Temporal is unchanged by continue-as-new. */
-export interface RunWish extends RunKey {
+export interface RunWish {
   workflowId: string;
+  firstRunId: string;
   /** The minimum duration of its lease from now, in milliseconds. An existing longer lease is kept. */
   leaseMs: number;
 }
@@ -33,6 +33,14 @@ export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<Open
     ({ workflowId, firstRunId }) =>
       opened.find((run) => run.workflowId === workflowId && run.firstRunId === firstRunId) as OpenRun,
   );
+}
+
+/** The totals of a run's activities. */
+export interface RunTotals {
+  /** The number of recorded attempts. */
+  sent: number;
+  delivered: number;
+  failed: number;
 }
 
 /** A lease to renew, and the counts since the last renewal. */

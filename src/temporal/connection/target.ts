@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { ConfigError } from "../../config/config-error.ts";
-import { readSecret } from "../../config/secret-files.ts";
+import { readSecret, withSecretFiles } from "../../config/secret-files.ts";
 
 /** The address of Temporal with TLS, API key and namespace. */
 export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {
@@ -33,16 +33,9 @@ export function temporalTarget(
       namespace: environment.TEMPORAL_NAMESPACE || "default",
     };
   }
-  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value)) as Record<
-    string,
-    string
-  >;
+  const settings = Object.entries(withSecretFiles(environment, ["TEMPORAL_API_KEY"]));
+  const given = Object.fromEntries(settings.filter(([, value]) => value)) as Record<string, string>;
   const apiKeyFile = given[API_KEY_FILE];
-  if (apiKeyFile !== undefined) {
-    if (given.TEMPORAL_API_KEY)
-      throw new ConfigError(`TEMPORAL_API_KEY and ${API_KEY_FILE} are both set; set one of them`);
-    given.TEMPORAL_API_KEY = readSecret(API_KEY_FILE, apiKeyFile);
-  }
   try {
     const config = loadClientConnectConfig({ overrideEnvVars: given });
     return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
