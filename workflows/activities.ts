@@ -1,14 +1,17 @@
-import type { RunClosing, RunKey, Searchable, UndeliveredList } from "./dispatch-input.ts";
+import { proxyActivities } from "@temporalio/workflow";
+import type {
+  DispatchInput,
+  RunClosing,
+  RunKey,
+  RunTotals,
+  Searchable,
+  UndeliveredList,
+} from "./dispatch-input.ts";
 
 /** The outcomes of the deliveries of an activity. */
-export interface AttemptCounts {
-  /** The number of recorded attempts. */
-  sent: number;
-  delivered: number;
+export interface AttemptCounts extends RunTotals {
   /** Failed attempts with retries left. */
   retrying: number;
-  /** Deliveries that failed finally. */
-  failed: number;
 }
 
 /** Options of a pump. */
@@ -57,3 +60,17 @@ export interface Activities {
   /** Applies the retention. */
   deleteExpired(): Promise<Summarised>;
 }
+
+/**
+ * Activities that only query the database: they are retried until it answers. If the worker is lost or stopped, the activity
+ * runs elsewhere after `heartbeatTimeoutMs`, because its run waits for it.
+ *
+ * @param summary what the Temporal UI shows
+ */
+export const databaseActivities = ({ heartbeatTimeoutMs }: DispatchInput, summary: string) =>
+  proxyActivities<Pick<Activities, "closeRun" | "listUndelivered">>({
+    summary,
+    startToCloseTimeout: "10 minutes",
+    heartbeatTimeout: heartbeatTimeoutMs,
+    retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
+  });

@@ -1,10 +1,10 @@
-import type { AttemptCounts } from "./activities.ts";
+import type { RunTotals } from "./dispatch-input.ts";
 
 const number = new Intl.NumberFormat("en-US");
 
 /** `4 attempts: 0 delivered, 1 failed, 3 to retry`. The counts after the colon add up to the attempts. */
 export function countsInWords(
-  { sent, delivered, failed }: Pick<AttemptCounts, "sent" | "delivered" | "failed">,
+  { sent, delivered, failed }: RunTotals,
   retried: "to retry" | "retried" = "to retry",
 ): string {
   const others = sent - delivered - failed;

@@ -29,12 +29,18 @@ export interface LiveWorker {
   name: string;
 }
 
-/** The totals of a run, shown as its result in the Temporal UI. */
-export interface DispatchReport {
-  summary: string;
+/** The outcomes of attempts. */
+export interface RunTotals {
+  /** The number of recorded attempts. */
   sent: number;
   delivered: number;
+  /** Deliveries that failed finally. */
   failed: number;
+}
+
+/** The totals of a run, shown as its result in the Temporal UI. */
+export interface DispatchReport extends RunTotals {
+  summary: string;
   /** The number of retries released for other runs after a cancellation. */
   putBack: number;
 }

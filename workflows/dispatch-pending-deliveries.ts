@@ -11,10 +11,9 @@ import {
   TimeoutFailure,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { Activities, PumpResult } from "./activities.ts";
-import { databaseActivities } from "./database-activities.ts";
+import { type Activities, databaseActivities } from "./activities.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
-import { RetryGroups } from "./run/retry-groups.ts";
+import { createRetryGroups, type RetryGroups } from "./run/retry-groups.ts";
 import { RunDescription } from "./run/run-description.ts";
 
 /** The minimum and maximum interval between requests for failed deliveries while pumps work, in milliseconds. */
@@ -34,7 +33,7 @@ const MAX_OFFERS = 2;
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
   const description = new RunDescription();
-  const retries = new RetryGroups(input, key, description);
+  const retries = createRetryGroups(input, key, description);
   const { closeRun } = databaseActivities(input, "the run's totals");
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
@@ -81,17 +80,47 @@ async function makeFirstAttempts(
   let tookOver = false;
   let cancelled: unknown;
 
+  /**
+   * Runs the pump of one worker until it ends or is lost. Throws only if the run is cancelled: later runs deliver what is
+   * unclaimed.
+   */
+  async function runPump({ taskQueue, name }: LiveWorker): Promise<void> {
+    const { deliverPending } = proxyActivities<Activities>({
+      taskQueue,
+      summary: name,
+      scheduleToStartTimeout: SCHEDULE_TO_START_TIMEOUT,
+      // A pump ends by itself with its last response. This timeout ends one that hangs.
+      startToCloseTimeout: input.pumpMs + 600_000,
+      heartbeatTimeout: input.heartbeatTimeoutMs,
+      cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+      retry: { maximumAttempts: 1 },
+    });
+    for (let offer = 1; ; offer += 1) {
+      try {
+        // A pump that starts late ends with the others: first attempts end within the run's time.
+        const forMs = Math.max(0, until - Date.now());
+        const result = await deliverPending({ ...key, lingers: input.lingers, forMs });
+        tookOver ||= result.end === "superseded";
+        return description.addPump(result);
+      } catch (error) {
+        if (isCancellation(error)) throw error;
+        const cause = error instanceof ActivityFailure ? error.cause : undefined;
+        const wasTaken = !(cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START");
+        if (!wasTaken && offer < MAX_OFFERS) continue;
+        log.warn("a pump gave up", { error, worker: name });
+        // The worker may be live, and still make attempts.
+        if (wasTaken) retries.expectLate();
+        return;
+      }
+    }
+  }
+
   function startPumps(workers: readonly LiveWorker[]): void {
     for (const worker of workers) {
       const { taskQueue } = worker;
       if (pumps.has(taskQueue)) continue;
       pumps.add(taskQueue);
-      void runPump(input, key, worker, until, retries)
-        .then((result) => {
-          if (!result) return;
-          tookOver ||= result.end === "superseded";
-          description.addPump(result);
-        })
+      void runPump(worker)
         .catch((error) => {
           cancelled = error;
         })
@@ -111,45 +140,5 @@ async function makeFirstAttempts(
     // Workers that started in the meantime, or whose pump was lost.
     if (lingers()) startPumps(workers);
   }
-  if (retries.areRunning) await retries.askAfterPumps();
-}
-
-/**
- * Runs the pump of one worker. Returns its result; undefined if it was lost. Throws only if the run is
- * cancelled: later runs deliver what is unclaimed.
- *
- * @param retries expect late failures if the worker took a lost pump, which may still make attempts
- */
-async function runPump(
-  input: DispatchInput,
-  key: RunKey,
-  worker: LiveWorker,
-  until: number,
-  retries: RetryGroups,
-): Promise<PumpResult | undefined> {
-  const { deliverPending } = proxyActivities<Activities>({
-    taskQueue: worker.taskQueue,
-    summary: worker.name,
-    scheduleToStartTimeout: SCHEDULE_TO_START_TIMEOUT,
-    // A pump ends by itself with its last response. This timeout ends one that hangs.
-    startToCloseTimeout: input.pumpMs + 600_000,
-    heartbeatTimeout: input.heartbeatTimeoutMs,
-    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    retry: { maximumAttempts: 1 },
-  });
-  for (let offer = 1; ; offer += 1) {
-    try {
-      // A pump that starts late ends with the others: first attempts end within the run's time.
-      const forMs = Math.max(0, until - Date.now());
-      return await deliverPending({ ...key, lingers: input.lingers, forMs });
-    } catch (error) {
-      if (isCancellation(error)) throw error;
-      const cause = error instanceof ActivityFailure ? error.cause : undefined;
-      const wasTaken = !(cause instanceof TimeoutFailure && cause.timeoutType === "SCHEDULE_TO_START");
-      if (!wasTaken && offer < MAX_OFFERS) continue;
-      log.warn("a pump gave up", { error, worker: worker.name });
-      if (wasTaken) retries.isLateExpected = true;
-      return undefined;
-    }
-  }
+  if (retries.areRunning()) await retries.askAfterPumps();
 }

@@ -16,12 +16,16 @@ export const SECRETS_IN_FILES = [
 /**
  * The environment with the contents of the files that `<name>_FILE` names, without surrounding white space.
  *
+ * @param names SECRETS_IN_FILES unless given
  * @throws ConfigError if a variable and its file are both set, or a file cannot be read or is empty
  */
-export function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+export function withSecretFiles(
+  environment: NodeJS.ProcessEnv,
+  names: readonly string[] = SECRETS_IN_FILES,
+): NodeJS.ProcessEnv {
   const read: Record<string, string> = {};
   const wrong: string[] = [];
-  for (const name of SECRETS_IN_FILES) {
+  for (const name of names) {
     const path = environment[`${name}_FILE`];
     if (!path) continue;
     try {

@@ -3,6 +3,9 @@ import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import type { Outcome } from "./request/outcome.ts";
 
+/** The counts before the first attempt. */
+export const noAttempts = (): AttemptCounts => ({ sent: 0, delivered: 0, retrying: 0, failed: 0 });
+
 /**
  * The owner of claimed deliveries of a run, which makes their attempts: counts those that have not ended, and the attempts of those
  * that have. The sender calls exactly one of `recorded` and `returned` when a delivery ends.
@@ -10,15 +13,16 @@ import type { Outcome } from "./request/outcome.ts";
 export class ClaimOwner {
   /** A first attempt that fails is retried by this run. */
   readonly runId: number;
-  readonly counts: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  readonly counts: AttemptCounts;
   /** Whether a claim has ended without an attempt. */
   hasReturned = false;
   /** The number of claimed deliveries that have not ended. */
   open = 0;
   #ended: PromiseWithResolvers<void> | undefined;
 
-  constructor(runId: number) {
+  constructor(runId: number, counts = noAttempts()) {
     this.runId = runId;
+    this.counts = counts;
   }
 
   /** Adds claimed deliveries. With a negative number, they have ended or have another owner. */

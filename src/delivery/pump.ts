@@ -66,16 +66,16 @@ export class Pumps {
    * Claims and sends for a run until nothing is pending (unless it lingers) and all claimed deliveries have ended.
    *
    * @param stop ends the pump early: requests in flight are completed and recorded, queued deliveries are released
-   * @param report receives the counts, which are updated in place
+   * @param counts updated in place
    */
   async run(
     runId: number,
     { lingers, forMs }: PumpOptions,
     stop: AbortSignal,
-    report: (counts: Readonly<AttemptCounts>) => void = () => {},
+    counts?: AttemptCounts,
   ): Promise<PumpResult> {
     const before = this.#current;
-    const pump = new Pump(runId);
+    const pump = new Pump(runId, counts);
     // A run whose pump was stopped or lost starts another one, also after a later run has started its own. If that one
     // took over, the later run would start no more pumps.
     if (before && before.runId > runId) return { ...pump.counts, end: "superseded" };
@@ -85,7 +85,6 @@ export class Pumps {
       pump.alarm.abort();
     };
     stop.addEventListener("abort", onStop);
-    report(pump.counts);
     this.#current = pump;
     if (before) this.#handOver(before);
     let end: PumpResult["end"] = "stopped";

@@ -77,17 +77,16 @@ export class RetryPasses {
    * @param options.horizonMs the horizon, in milliseconds. Must be shorter than the retry delay
    * @param options.forMs the time after which the pass stops claiming, in milliseconds
    * @param stop ends the pass early: requests in flight are completed and recorded, queued deliveries are released
-   * @param report receives the counts, which are updated in place
+   * @param counts updated in place
    */
   async run(
     key: GroupKey,
     { horizonMs, forMs }: { horizonMs: number; forMs: number },
     stop: AbortSignal,
-    report: (counts: Readonly<AttemptCounts>) => void = () => {},
+    counts?: AttemptCounts,
   ): Promise<PassResult> {
     const { sender, clock } = this.#parts;
-    const pass = new Pass(key, clock.now(), horizonMs);
-    report(pass.counts);
+    const pass = new Pass(key, clock.now(), horizonMs, counts);
     const onStop = () => this.#stop(pass);
     const cancel = clock.after(forMs, onStop);
     stop.addEventListener("abort", onStop);
@@ -245,8 +244,8 @@ class Pass extends ClaimOwner {
   /** Whether the last claim, if any, left due deliveries. */
   mayFindMore = true;
 
-  constructor(key: GroupKey, now: number, horizonMs: number) {
-    super(key.runId);
+  constructor(key: GroupKey, now: number, horizonMs: number, counts?: AttemptCounts) {
+    super(key.runId, counts);
     this.key = key;
     this.claimAt = now;
     this.horizon = now + horizonMs;

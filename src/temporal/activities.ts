@@ -6,10 +6,10 @@ import type { DispatchConfig } from "../config/config.ts";
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../db/queue/retry-groups.ts";
-import { closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
+import { closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { KeepAlive } from "./keep-alive.ts";
+import type { KeepAlive, RunWork } from "./keep-alive.ts";
 import { pumpMsOf } from "./setup/schedule.ts";
 import { MAX_HELD_BACK, summariseGroups, summariseHeldBack, summarisePass } from "./summaries.ts";
 
@@ -35,23 +35,20 @@ export function createActivities(
   config: DispatchConfig,
   alive: KeepAlive,
 ): Omit<Activities, "deleteExpired" | "readSearchable" | "replay" | "pauseReplay"> {
-  const { db, stopping } = engine;
+  const { db } = engine;
   const { retryInitialDelayMs } = config;
   const pumpMs = pumpMsOf(config);
   // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt
   // per delivery.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
-  /** Aborts when the process stops, or the activity is cancelled, also if Temporal has given it to another worker. */
-  const stop = () => AbortSignal.any([stopping, Context.current().cancellationSignal]);
-
   /**
    * Whether another delivery of the run may fail, and be due, before a pass that begins so much later. The workflow then waits for
    * it, because an activity that waits for its next attempt cannot be woken.
    */
-  async function mayBeWoken(runId: number, delayMs: number): Promise<boolean> {
+  function mayBeWoken({ started }: RunWork["run"], delayMs: number): boolean {
     if (!config.onPublish || delayMs < retryInitialDelayMs + MIN_EARLIER_MS) return false;
-    return untilAnswered(() => isYoungerThan(db, runId, Math.min(config.intervalMs, MAX_WAKING_MS)));
+    return performance.now() - started < Math.min(config.intervalMs, MAX_WAKING_MS);
   }
 
   const adoptMs = Math.min(ADOPT_MS.max, Math.max(ADOPT_MS.min, retryInitialDelayMs));
@@ -71,16 +68,14 @@ export function createActivities(
 
   return {
     deliverPending({ lingers, forMs, ...key }) {
-      return alive.onRun(key, async (work) => {
+      return alive.onRun(key, async ({ run, counts }, stop) => {
         const ended = await untilAnswered(() => closeExpiredRuns(db));
         if (ended > 0) {
           adopted.at = ADOPT_NEXT;
           engine.instruments.leasesExpired.add(ended, { holder: "run" });
           engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
         }
-        const result = await engine.pumps.run(work.run.id, { lingers, forMs }, stop(), (counts) => {
-          work.counts = counts;
-        });
+        const result = await engine.pumps.run(run.id, { lingers, forMs }, stop, counts);
         return { ...result, summary: countsInWords(result) };
       });
     },
@@ -101,11 +96,9 @@ export function createActivities(
     },
 
     retryDeliveries({ group, of: _, ...key }) {
-      return alive.onRun(key, async (work) => {
-        const runId = work.run.id;
-        const result = await engine.retries.run({ runId, group }, passOptions, stop(), (counts) => {
-          work.counts = counts;
-        });
+      return alive.onRun(key, async (work, stop) => {
+        const { run } = work;
+        const result = await engine.retries.run({ runId: run.id, group }, passOptions, stop, work.counts);
         const { status, complete, lastFailure: _, ...counts } = result;
         if (status.open > 0) {
           const delayMs = Math.max(complete ? 1 : STOPPED_RETRY_DELAY_MS, status.delayMs);
@@ -113,7 +106,7 @@ export function createActivities(
           throw ApplicationFailure.create({
             type: UNDELIVERED,
             message: summarisePass(result),
-            nonRetryable: await mayBeWoken(runId, delayMs),
+            nonRetryable: mayBeWoken(run, delayMs),
             nextRetryDelay: delayMs,
             details: [{ delayMs }],
           });

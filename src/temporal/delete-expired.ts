@@ -15,14 +15,13 @@ import type { KeepAlive } from "./keep-alive.ts";
  * until nothing is left, and deletes expired secrets. A retry continues where the previous attempt stopped.
  */
 export function createDeleteExpired(
-  { db, directDb, stopping, instruments }: DeliveryEngine,
+  { db, directDb, instruments }: DeliveryEngine,
   { retentionDays, payloadRetentionDays, auditRetentionDays }: DispatchConfig,
   alive: KeepAlive,
 ) {
   return (): Promise<{ summary: string }> =>
-    alive.heartbeats(async () => {
+    alive.heartbeats(async (stop) => {
       const { cancellationSignal: signal } = Context.current();
-      const stop = AbortSignal.any([stopping, signal]);
       const answer = <T>(ask: () => Promise<T>) => untilAnswered(ask, { signal });
       await answer(() => ensurePartitions(db, retentionDays));
       await answer(() => forgetExpiredSecrets(db));

@@ -1,9 +1,9 @@
-import { Client, Connection } from "@temporalio/client";
+import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
 import pLimit from "p-limit";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
 import type { TemporalNames } from "./connection/names.ts";
-import { clientOptions, followApiKey, type TemporalTarget } from "./connection/target.ts";
+import { clientOptions, type TemporalTarget } from "./connection/target.ts";
 import { triggerDispatch } from "./setup/schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
@@ -31,9 +31,8 @@ interface FoundActivity {
 
 /** Creates a trigger that connects on first use. */
 export function createDispatchTrigger(target: TemporalTarget, names: TemporalNames, log: Logger) {
-  const connection = Connection.lazy(clientOptions(target.connectionOptions));
+  const connection = Connection.lazy(clientOptions(target));
   const client = new Client({ connection, namespace: target.namespace });
-  const stopFollowing = followApiKey(target, [connection], log);
   const search = pLimit(MAX_SEARCHES.atOnce);
   const inTime = <T>(call: () => Promise<T>) => connection.withDeadline(Date.now() + DEADLINE_MS, call);
 
@@ -67,10 +66,7 @@ export function createDispatchTrigger(target: TemporalTarget, names: TemporalNam
         { reason: "STATE_NOT_FIT" },
       );
     },
-    async close(): Promise<void> {
-      stopFollowing();
-      await connection.close();
-    },
+    close: () => connection.close(),
   };
 }
 
@@ -80,26 +76,24 @@ export function createDispatchTrigger(target: TemporalTarget, names: TemporalNam
  * @param group the retry group; null for a delivery without retries
  * @returns undefined if several pumps could have sent it, or if the history is no longer stored
  */
-async function findActivity(client: Client, run: DispatchRun, group: number | null) {
+async function findActivity(client: Client, { workflowId, ...first }: DispatchRun, group: number | null) {
   const pumps: FoundActivity[] = [];
   let retries: FoundActivity | undefined;
-  let next: string | undefined = run.runId;
+  let runId: string | null | undefined = first.runId;
   // The deadline of the caller bounds the number of executions.
-  while (next) {
-    const runId: string = next;
-    next = undefined;
-    const { events } = await client.workflow.getHandle(run.workflowId, runId).fetchHistory();
-    for (const event of events ?? []) {
-      const { activityTaskScheduledEventAttributes: scheduled } = event;
+  while (runId) {
+    const execution: WorkflowHandle = client.workflow.getHandle(workflowId, runId);
+    const { events } = await execution.fetchHistory();
+    for (const { eventId, activityTaskScheduledEventAttributes: scheduled } of events ?? []) {
       const type = scheduled?.activityType?.name;
-      const activity = { runId, eventId: String(event.eventId) };
+      const activity = { runId, eventId: String(eventId) };
       if (type === "deliverPending") pumps.push(activity);
       if (type === "retryDeliveries") {
         const input = Buffer.from(scheduled?.input?.payloads?.[0]?.data ?? "{}").toString();
         if ((JSON.parse(input) as { group?: number }).group === group) retries = activity;
       }
-      next = event.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId ?? next;
     }
+    runId = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
   }
   return retries ?? (pumps.length === 1 ? pumps[0] : undefined);
 }

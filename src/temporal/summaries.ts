@@ -34,14 +34,11 @@ const VALUE_OVERHEAD = 3;
 
 /** The values that fit into one search attribute. */
 function fitting(values: Iterable<string>): string[] {
-  const chosen: string[] = [];
   let bytes = 2;
-  for (const value of values) {
+  return [...values].filter((value) => {
     bytes += Buffer.byteLength(value) + VALUE_OVERHEAD;
-    if (bytes > MAX_ATTRIBUTE_BYTES) break;
-    chosen.push(value);
-  }
-  return chosen;
+    return bytes <= MAX_ATTRIBUTE_BYTES;
+  });
 }
 
 /** The maximum number of webhooks held back by circuit breakers that a run names. */

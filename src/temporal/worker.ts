@@ -12,9 +12,9 @@ import { systemClock } from "../process/clock.ts";
 import { createActivities } from "./activities.ts";
 import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "./connection/connection.ts";
 import type { TemporalNames } from "./connection/names.ts";
-import type { TemporalTarget } from "./connection/target.ts";
+import { currentApiKey, type TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
-import { KeepAlive } from "./keep-alive.ts";
+import { createKeepAlive } from "./keep-alive.ts";
 import { createReplayActivities } from "./replays/run-replay.ts";
 import { startReplays } from "./replays/start-replays.ts";
 import { unknownDeployment, whyNotCurrent } from "./setup/deployment.ts";
@@ -23,11 +23,6 @@ import { ensureSearchAttributes, readSearchable } from "./setup/search-attribute
 
 /** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
 const MAX_RETRY_ACTIVITIES = 2_000;
-/**
- * The maximum number of concurrent pumps: that of the latest run, and earlier ones that wait for their last
- * responses.
- */
-const MAX_PUMPS = 100;
 /** The delay before the workers are created again after an error, in milliseconds. */
 const RESTART_DELAY_MS = 1_000;
 /** The interval between calls of `repeat`, in milliseconds. */
@@ -74,8 +69,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
   /** Works until the service stops, the database is lost or a worker fails. */
   async function once(): Promise<void> {
     await using ending = new AsyncDisposableStack();
-    const { native, client, close } = await connectTemporal(target, log, stopping);
-    ending.defer(close);
+    const { native, client } = await connectTemporal(target, stopping, ending);
     await client.withAbortSignal(stopping, () => prepare(client, options));
     waiting = NO_DATABASE;
     await untilAnswered(() => engine.db.raw("select 1"), { signal: stopping });
@@ -84,8 +78,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
     const end = new AbortController();
     const signal = AbortSignal.any([stopping, end.signal]);
     const workers: Worker[] = [];
-    const runs: Promise<void>[] = [];
-    const tasks: Promise<void>[] = [];
+    const running: Promise<void>[] = [];
     const shutDown = () => {
       live = undefined;
       for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
@@ -94,7 +87,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
     // The connection cannot close while workers poll.
     ending.defer(async () => {
       end.abort();
-      await Promise.allSettled([...runs, ...tasks]);
+      await Promise.allSettled(running);
     });
     for (const each of workerOptions(client, options, signal)) {
       const worker = await Worker.create({ connection: native, ...each });
@@ -102,14 +95,14 @@ export function startDeliveryWorker(options: WorkerOptions) {
       const run = worker.run();
       // The workers share the connection, so if one fails the others must stop too.
       run.catch(() => end.abort());
-      runs.push(run);
+      running.push(run);
       if (signal.aborted) shutDown();
     }
     waiting = FAILED;
     if (!signal.aborted) live = client;
 
     const keepDoing = (what: string, work: () => Promise<boolean>) =>
-      void tasks.push(client.withAbortSignal(signal, () => repeat(what, work, log, signal)));
+      void running.push(client.withAbortSignal(signal, () => repeat(what, work, log, signal)));
     const probe = new LivenessProbe(engine.db);
     ending.defer(async () => probe.close());
     keepDoing("asking the database", async () => {
@@ -120,6 +113,11 @@ export function startDeliveryWorker(options: WorkerOptions) {
       waiting = NO_DATABASE;
       end.abort();
       return true;
+    });
+    keepDoing("reading Temporal's API key", async () => {
+      const apiKey = currentApiKey(target);
+      if (apiKey) await native.setApiKey(apiKey);
+      return !target.apiKeyFile;
     });
     keepDoing("triggering a dispatch run", async () => {
       if (dispatch.onPublish) await triggerDispatch(client, names);
@@ -137,7 +135,7 @@ export function startDeliveryWorker(options: WorkerOptions) {
       await startReplays({ client, db: engine.db, log, names }, dispatch.heartbeatTimeoutMs);
       return false;
     });
-    await Promise.all(runs).catch((error) => {
+    await Promise.all(running).catch((error) => {
       // Activities that wait for a lost database do not end in time.
       if (waiting !== NO_DATABASE) throw error;
     });
@@ -207,14 +205,12 @@ async function repeat(what: string, work: () => Promise<boolean>, log: Logger, s
 /** Prepares the namespace. @throws ConfigError that names the namespace if it does not exist */
 async function prepare(client: Client, { names, dispatch, log, target }: WorkerOptions): Promise<void> {
   const { namespace } = client.options;
-  try {
-    await client.workflowService.describeNamespace({ namespace });
-  } catch (error) {
+  await client.workflowService.describeNamespace({ namespace }).catch((error) => {
     if (!isGrpcServiceError(error) || error.code !== STATUS_CODES.NOT_FOUND) throw error;
     throw new ConfigError(
       `Temporal has no namespace "${namespace}" (TEMPORAL_NAMESPACE); create it: temporal operator namespace create --namespace ${namespace}`,
     );
-  }
+  });
   await ensureSearchAttributes(client, namespace, log, target.connectionOptions.address);
   await ensureSchedules(client, names, dispatch);
 }
@@ -224,7 +220,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
   const { names, dispatch, workflowBundle } = options;
   const { deployment } = dispatch;
   const engine = { ...options.engine, stopping };
-  const alive = new KeepAlive(engine.db, engine.log, dispatch.heartbeatTimeoutMs);
+  const alive = createKeepAlive(engine, dispatch.heartbeatTimeoutMs);
   const { deliverPending, retryDeliveries, ...ofRuns } = createActivities(engine, dispatch, alive);
   const common = {
     namespace: options.target.namespace,
@@ -254,12 +250,8 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
         },
       }),
     },
-    {
-      ...common,
-      taskQueue: engine.lease.taskQueue,
-      activities: { deliverPending },
-      maxConcurrentActivityTaskExecutions: MAX_PUMPS,
-    },
+    // The SDK's limit of 100 suffices for the pump of the latest run, and earlier ones that wait for their last responses.
+    { ...common, taskQueue: engine.lease.taskQueue, activities: { deliverPending } },
     {
       ...common,
       taskQueue: names.retryTaskQueue,

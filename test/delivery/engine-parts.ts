@@ -6,7 +6,7 @@ import { onTestFinished } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { openRuns } from "../../src/db/queue/runs.ts";
+import { type OpenRun, openRuns } from "../../src/db/queue/runs.ts";
 import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
@@ -120,10 +120,8 @@ export async function states({ db }: EngineParts): Promise<Record<string, number
 
 /** The id of a fresh run. */
 export async function freshRun(db: Db): Promise<number> {
-  const [runId] = await openRuns(db, [
-    { workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs: 60_000 },
-  ]);
-  return runId as number;
+  const [run] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs: 60_000 }]);
+  return (run as OpenRun).id;
 }
 
 /** Statements, by their beginning. */

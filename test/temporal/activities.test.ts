@@ -5,7 +5,7 @@ import { readConfig } from "../../src/config/config.ts";
 import { rows } from "../../src/db/database.ts";
 import { createActivities } from "../../src/temporal/activities.ts";
 import { createDeleteExpired } from "../../src/temporal/delete-expired.ts";
-import { KeepAlive } from "../../src/temporal/keep-alive.ts";
+import { createKeepAlive } from "../../src/temporal/keep-alive.ts";
 import { createReplayActivities } from "../../src/temporal/replays/run-replay.ts";
 import { faulty, startEngine } from "../delivery/engine-parts.ts";
 
@@ -23,7 +23,7 @@ afterAll(() => parts.end());
 const { engine } = parts;
 const { dispatch } = readConfig({});
 const run = { firstRunId: randomUUID() };
-const alive = new KeepAlive(engine.db, engine.log, HEARTBEAT_TIMEOUT_MS);
+const alive = createKeepAlive(engine, HEARTBEAT_TIMEOUT_MS);
 const work = createActivities(engine, dispatch, alive);
 const replays = createReplayActivities(engine, dispatch, alive);
 /** Every activity, with an input for which there is nothing to do. */

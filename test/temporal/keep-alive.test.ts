@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { MockActivityEnvironment } from "@temporalio/testing";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { KeepAlive, type RunWork } from "../../src/temporal/keep-alive.ts";
+import { createKeepAlive, type RunWork } from "../../src/temporal/keep-alive.ts";
 import { observed, startEngine } from "../delivery/engine-parts.ts";
 
 const HEARTBEAT_TIMEOUT_MS = 4_000;
@@ -14,7 +14,7 @@ afterAll(() => parts.end());
 test("activities of a run renew its lease and add to its totals, by statements only where something is new", async () => {
   const statements: string[] = [];
   const db = observed(parts.db, (sql) => void statements.push(sql));
-  const alive = new KeepAlive(db, parts.engine.log, HEARTBEAT_TIMEOUT_MS);
+  const alive = createKeepAlive({ ...parts.engine, db }, HEARTBEAT_TIMEOUT_MS);
   const key = { firstRunId: randomUUID() };
   const activity = <T>(work: (own: RunWork) => Promise<T>): Promise<T> =>
     new MockActivityEnvironment().run(() => alive.onRun(key, work));
@@ -29,9 +29,7 @@ test("activities of a run renew its lease and add to its totals, by statements o
     work.keepMs = HOUR_MS;
   };
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
-  const counts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
-  await activity(async (work) => {
-    work.counts = counts;
+  await activity(async ({ counts }) => {
     Object.assign(counts, { sent: 2, delivered: 1 });
     vi.advanceTimersByTime(HEARTBEAT_TIMEOUT_MS);
     await expect.poll(account).toEqual([{ sent: 2, delivered: 1, failed: 0, isLong: false }]);

@@ -1,9 +1,15 @@
-import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
-import { deprecatePatch, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
-import type { AttemptCounts } from "../activities.ts";
+import { defineSearchAttributeKey, type SearchAttributePair, SearchAttributeType } from "@temporalio/common";
+import {
+  deprecatePatch,
+  isCancellation,
+  proxyLocalActivities,
+  setCurrentDetails,
+  upsertMemo,
+  upsertSearchAttributes,
+} from "@temporalio/workflow";
+import type { Activities } from "../activities.ts";
 import { countsInWords } from "../counts-in-words.ts";
-import type { RunClosing, UndeliveredList } from "../dispatch-input.ts";
-import { showInSearch } from "./run-search.ts";
+import type { RunClosing, RunTotals, Searchable, UndeliveredList } from "../dispatch-input.ts";
 
 const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
 
@@ -23,7 +29,7 @@ export class RunDescription {
   #heldBack: readonly string[] = [];
 
   /** Adds the first attempts of a pump. */
-  addPump({ sent, delivered, failed }: AttemptCounts): void {
+  addPump({ sent, delivered, failed }: RunTotals): void {
     this.#first.sent += sent;
     this.#first.delivered += delivered;
     this.#first.failed += failed;
@@ -86,3 +92,24 @@ export class RunDescription {
 /** A list under a title; nothing without lines. */
 const section = (title: string, lines: readonly string[]) =>
   lines.length > 0 ? [title, lines.map((line) => `- ${line}`).join("\n")] : [];
+
+/**
+ * Sets search attributes if they are registered. Temporal refuses and repeats a workflow task that sets others. The local
+ * activity is then asked again, because its result is stored with the task; so a run continues when operators remove
+ * attributes, and sets them once they exist.
+ */
+export async function showInSearch(
+  attributes: keyof Searchable,
+  values: SearchAttributePair[],
+): Promise<void> {
+  deprecatePatch("ask-searchable");
+  const { readSearchable } = proxyLocalActivities<Activities>({
+    startToCloseTimeout: "5 seconds",
+    retry: { maximumAttempts: 1 },
+  });
+  try {
+    if ((await readSearchable())[attributes]) upsertSearchAttributes(values);
+  } catch (error) {
+    if (isCancellation(error)) throw error;
+  }
+}

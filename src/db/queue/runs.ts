@@ -1,4 +1,5 @@
-import { count, type Db, rows } from "../database.ts";
+import type { Db } from "../database.ts";
+import { count, rows } from "../database.ts";
 
 /** A request for a run's row. Its key in Temporal is unchanged by continue-as-new. */
 export interface RunWish {
@@ -8,31 +9,30 @@ export interface RunWish {
   leaseMs: number;
 }
 
-/** The ids of runs, in the order of the wishes. Inserts missing rows. */
-export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<number[]> {
-  const opened = await rows<Omit<RunWish, "leaseMs"> & { id: number }>(
+/** The row of a run. */
+export interface OpenRun {
+  id: number;
+  /** The time since its start, in milliseconds. */
+  ageMs: number;
+}
+
+/** The runs, in the order of the wishes. Inserts missing rows. */
+export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<OpenRun[]> {
+  const opened = await rows<OpenRun & RunWish>(
     db,
     `insert into runs (workflow_id, first_run_id, lease_until)
       select "workflowId", "firstRunId", now() + interval '1 millisecond' * max("leaseMs")
         from json_to_recordset(:wishes::json) as w("workflowId" text, "firstRunId" text, "leaseMs" float8)
         group by 1, 2 order by 1, 2
       on conflict (workflow_id, first_run_id) do update set lease_until = greatest(runs.lease_until, excluded.lease_until)
-      returning id, workflow_id as "workflowId", first_run_id as "firstRunId"`,
+      returning id, (extract(epoch from now() - started) * 1000)::float8 as "ageMs",
+        workflow_id as "workflowId", first_run_id as "firstRunId"`,
     { wishes: JSON.stringify(wishes) },
   );
-  const nameOf = (run: Omit<RunWish, "leaseMs">) => `${run.workflowId} ${run.firstRunId}`;
-  const ids = new Map(opened.map((run) => [nameOf(run), run.id]));
-  return wishes.map((wish) => ids.get(nameOf(wish)) as number);
-}
-
-/** Whether a run has begun less than `ms` milliseconds ago. */
-export async function isYoungerThan(db: Db, runId: number, ms: number): Promise<boolean> {
-  const found = await count(
-    db,
-    "select from runs where id = :runId::int and started > now() - interval '1 millisecond' * :ms::float8",
-    { runId, ms },
+  return wishes.map(
+    ({ workflowId, firstRunId }) =>
+      opened.find((run) => run.workflowId === workflowId && run.firstRunId === firstRunId) as OpenRun,
   );
-  return found > 0;
 }
 
 /** The totals of a run's activities. */

@@ -11,7 +11,7 @@ export async function assertTemporalServes(
   searchAttributes: readonly string[],
 ): Promise<void> {
   const connection = await Connection.connect({
-    ...clientOptions({ address, tls: false }),
+    ...clientOptions({ connectionOptions: { address, tls: false }, namespace }),
     connectTimeout: 2_000,
   });
   try {

@@ -1,9 +1,8 @@
 import { Client, Connection, isGrpcServiceError, ServiceError } from "@temporalio/client";
 import { NativeConnection, TransportError } from "@temporalio/worker";
-import type { Logger } from "pino";
 import { ConfigError } from "../../config/config-error.ts";
 import { STATUS_CODES, type StatusName } from "../../contract/errors.ts";
-import { clientOptions, followApiKey, type TemporalTarget, withCurrentApiKey } from "./target.ts";
+import { clientOptions, currentApiKey, type TemporalTarget } from "./target.ts";
 
 /** The reason while nothing answers at Temporal's address. */
 export const NO_TEMPORAL = "Temporal cannot be reached";
@@ -15,35 +14,28 @@ const NO_RESPONSE: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_E
 const NO_ACCESS: ReadonlySet<StatusName> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
 
 /**
- * Connects a worker process to Temporal: its workers by one connection, its client by another. Connects with the API key that TEMPORAL_API_KEY_FILE then holds. Follows later changes of that file.
+ * Connects a worker process to Temporal: its workers by one connection, its client by another.
  *
+ * @param ending closes the connections
  * @throws Error if Temporal does not respond or refuses access (see `whyUnavailable`), or `stopping` aborts
  */
-export async function connectTemporal(target: TemporalTarget, log: Logger, stopping: AbortSignal) {
-  const current = withCurrentApiKey(target);
-  const { connectionOptions, namespace } = current;
-  const connection = Connection.lazy(clientOptions(connectionOptions));
-  try {
-    // Before the workers' connection, whose errors have the status only in their message.
-    await connection.withAbortSignal(stopping, () =>
-      connection.withDeadline(Date.now() + CONNECT_TIMEOUT_MS, () =>
-        connection.workflowService.getSystemInfo({}),
-      ),
-    );
-    const native = await NativeConnection.connect(connectionOptions);
-    const stopFollowing = followApiKey(current, [native, connection], log);
-    return {
-      native,
-      client: new Client({ connection, namespace }),
-      async close(): Promise<void> {
-        stopFollowing();
-        await Promise.allSettled([connection.close(), native.close()]);
-      },
-    };
-  } catch (error) {
-    await connection.close();
-    throw error;
-  }
+export async function connectTemporal(
+  target: TemporalTarget,
+  stopping: AbortSignal,
+  ending: AsyncDisposableStack,
+) {
+  const connection = Connection.lazy(clientOptions(target));
+  ending.defer(() => connection.close());
+  // Before the workers' connection, whose errors have the status only in their message.
+  await connection.withAbortSignal(stopping, () =>
+    connection.withDeadline(Date.now() + CONNECT_TIMEOUT_MS, () =>
+      connection.workflowService.getSystemInfo({}),
+    ),
+  );
+  const apiKey = currentApiKey(target);
+  const native = await NativeConnection.connect({ ...target.connectionOptions, ...(apiKey && { apiKey }) });
+  ending.defer(() => native.close());
+  return { native, client: new Client({ connection, namespace: target.namespace }) };
 }
 
 /**

@@ -1,9 +1,7 @@
 import type { ConnectionOptions } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
-import type { Logger } from "pino";
 import { ConfigError } from "../../config/config-error.ts";
-import { readSecret } from "../../config/secret-files.ts";
-import { watchFiles } from "../../process/watched-files.ts";
+import { readSecret, withSecretFiles } from "../../config/secret-files.ts";
 
 /** The address of Temporal with TLS, API key and namespace. */
 export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {
@@ -35,16 +33,9 @@ export function temporalTarget(
       namespace: environment.TEMPORAL_NAMESPACE || "default",
     };
   }
-  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value)) as Record<
-    string,
-    string
-  >;
+  const settings = Object.entries(withSecretFiles(environment, ["TEMPORAL_API_KEY"]));
+  const given = Object.fromEntries(settings.filter(([, value]) => value)) as Record<string, string>;
   const apiKeyFile = given[API_KEY_FILE];
-  if (apiKeyFile !== undefined) {
-    if (given.TEMPORAL_API_KEY)
-      throw new ConfigError(`TEMPORAL_API_KEY and ${API_KEY_FILE} are both set; set one of them`);
-    given.TEMPORAL_API_KEY = readSecret(API_KEY_FILE, apiKeyFile);
-  }
   try {
     const config = loadClientConnectConfig({ overrideEnvVars: given });
     return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
@@ -60,50 +51,22 @@ export function temporalTarget(
 }
 
 /**
- * The target with the API key that TEMPORAL_API_KEY_FILE holds now: since the start, another key may have replaced it.
+ * The API key. That of TEMPORAL_API_KEY_FILE is read again, because another one may have replaced it since the start.
  *
  * @throws ConfigError if the file cannot be read or is empty
  */
-export function withCurrentApiKey(target: TemporalTarget): TemporalTarget {
-  const { apiKeyFile, connectionOptions } = target;
-  if (apiKeyFile === undefined) return target;
-  const apiKey = readSecret(API_KEY_FILE, apiKeyFile);
-  return { ...target, connectionOptions: { ...connectionOptions, apiKey } };
+export function currentApiKey({ apiKeyFile, connectionOptions }: TemporalTarget): string | undefined {
+  return apiKeyFile === undefined ? connectionOptions.apiKey : readSecret(API_KEY_FILE, apiKeyFile);
 }
 
 /**
- * Replaces the API key of connections whenever the file of TEMPORAL_API_KEY_FILE changes. The calls that follow carry the
- * new key; open ones are not interrupted.
- *
- * @returns stops watching
+ * The options of a client's connection, of which each call carries the current API key. Without the channel argument, gRPC of Node
+ * applies `https_proxy` and `http_proxy`, also to 127.0.0.1; the workers' connections ignore them.
  */
-export function followApiKey(
-  { apiKeyFile, connectionOptions }: TemporalTarget,
-  connections: readonly { setApiKey(key: string): Promise<void> | void }[],
-  log: Logger,
-): () => void {
-  if (apiKeyFile === undefined) return () => {};
-  let current = connectionOptions.apiKey;
-  return watchFiles(
-    [apiKeyFile],
-    [current ?? ""],
-    async ([content = ""]) => {
-      const key = content.trim();
-      if (key === "") throw new Error("the file is empty");
-      // The file may hold white space around the key in use.
-      if (key === current) return;
-      await Promise.all(connections.map((connection) => connection.setApiKey(key)));
-      current = key;
-      log.info({ apiKeyFile }, "Temporal's API key was reloaded");
-    },
-    (err) => log.warn({ err, apiKeyFile }, "reloading Temporal's API key failed; the old one stays in use"),
-  );
-}
-
-/**
- * The options of a client's connection. Without the channel argument, gRPC of Node applies `https_proxy` and `http_proxy`,
- * also to 127.0.0.1; the workers' connections ignore them.
- */
-export function clientOptions(connectionOptions: TemporalTarget["connectionOptions"]): ConnectionOptions {
-  return { ...(connectionOptions as ConnectionOptions), channelArgs: { "grpc.enable_http_proxy": 0 } };
+export function clientOptions(target: TemporalTarget): ConnectionOptions {
+  return {
+    ...(target.connectionOptions as ConnectionOptions),
+    ...(target.apiKeyFile && { apiKey: () => currentApiKey(target) as string }),
+    channelArgs: { "grpc.enable_http_proxy": 0 },
+  };
 }

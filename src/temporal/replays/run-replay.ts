@@ -1,5 +1,4 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { ApplicationFailure, CancelledFailure, Context } from "@temporalio/activity";
 import pLimit from "p-limit";
 import type { Activities } from "../../../workflows/activities.ts";
 import { untilAnswered } from "../../db/faults.ts";
@@ -18,7 +17,7 @@ const SETTLED_MS = 10_000;
 
 /** Creates the activities of replays. @param retentionDays older deliveries are skipped */
 export function createReplayActivities(
-  { db, log, stopping, delivery }: DeliveryEngine,
+  { db, log, delivery }: DeliveryEngine,
   { retentionDays }: { retentionDays: number },
   alive: KeepAlive,
 ): Pick<Activities, "replay" | "pauseReplay"> {
@@ -66,24 +65,18 @@ export function createReplayActivities(
 
   return {
     pauseReplay: ({ replayId }) =>
-      alive.heartbeats(async () => {
-        await untilAnswered(() => changeReplay(db, "everything", replayId, "pause"), { signal: stopping });
+      alive.heartbeats(async (signal) => {
+        await untilAnswered(() => changeReplay(db, "everything", replayId, "pause"), { signal });
         log.info({ replayId }, "replay paused, because its workflow was cancelled");
       }),
 
     replay: ({ replayId }) =>
-      alive.heartbeats(async () => {
-        const signal = AbortSignal.any([stopping, Context.current().cancellationSignal]);
-        try {
-          const more = await workOn(replayId, signal);
-          const summary = await inWords(replayId, signal);
-          if (!more) log.info({ replayId, outcome: summary }, "the work on a replay ended");
-          return { more, summary };
-        } catch (error) {
-          if (!signal.aborted) throw error;
-          if (!stopping.aborted) throw new CancelledFailure("cancelled");
-          throw ApplicationFailure.retryable("the worker stops; another one continues", "Stopped");
-        }
+      // If the signal aborts, the activity ends as cancelled, or fails and another worker continues.
+      alive.heartbeats(async (signal) => {
+        const more = await workOn(replayId, signal);
+        const summary = await inWords(replayId, signal);
+        if (!more) log.info({ replayId, outcome: summary }, "the work on a replay ended");
+        return { more, summary };
       }),
   };
 }

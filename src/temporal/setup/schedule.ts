@@ -20,34 +20,52 @@ const HOUR_MS = 3_600_000;
 /** The maximum duration of a run's pumps, in milliseconds. */
 export const pumpMsOf = ({ intervalMs }: DispatchConfig) => intervalMs + OVERLAP_MS;
 
-/** Creates or updates the schedules of the dispatch and, once an hour, of the retention. */
+/**
+ * Creates the schedules of the dispatch and, once an hour, of the retention; or updates existing ones without changing their state:
+ * a schedule paused by an operator stays paused.
+ */
 export async function ensureSchedules(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
 ): Promise<void> {
-  const { intervalMs, heartbeatTimeoutMs } = config;
+  const { intervalMs, heartbeatTimeoutMs, retryInitialDelayMs } = config;
+  const { dispatchTaskQueue: taskQueue, retryTaskQueue } = names;
+
+  async function ensure(
+    workflowId: string,
+    workflow: { workflowType: string; args: object[] },
+    every: number,
+    overlap: ScheduleOverlapPolicy,
+  ): Promise<void> {
+    const definition: Omit<ScheduleOptions, "scheduleId"> = {
+      spec: { intervals: [{ every }] },
+      action: { type: "startWorkflow", workflowId, taskQueue, ...workflow },
+      // The next run makes up for a missed one. Temporal's default would replay runs of a year.
+      policies: { overlap, catchupWindow: Math.max(every, MIN_CATCH_UP_MS) },
+    };
+    try {
+      await client.schedule.create({ scheduleId: workflowId, ...definition });
+    } catch (error) {
+      if (!(error instanceof ScheduleAlreadyRunning)) throw error;
+      const schedule = client.schedule.getHandle(workflowId);
+      await schedule.update(({ state }) => ({ ...definition, state }) as never);
+    }
+  }
+
   const dispatch: DispatchInput = {
     pumpMs: pumpMsOf(config),
     lingers: config.onPublish,
     heartbeatTimeoutMs,
-    retryInitialDelayMs: config.retryInitialDelayMs,
-    retryTaskQueue: names.retryTaskQueue,
+    retryInitialDelayMs,
+    retryTaskQueue,
     continueAsNewAfter: 4_000,
   };
-  await ensureSchedule(client, names.scheduleId, names.dispatchTaskQueue, {
-    workflowType: "dispatchPendingDeliveries",
-    input: dispatch,
-    everyMs: intervalMs,
-    // Claims are exclusive, so a run that still retries does not delay the next one.
-    overlap: ScheduleOverlapPolicy.ALLOW_ALL,
-  });
-  await ensureSchedule(client, names.retentionScheduleId, names.dispatchTaskQueue, {
-    workflowType: "deleteExpired",
-    input: { heartbeatTimeoutMs },
-    everyMs: HOUR_MS,
-    overlap: ScheduleOverlapPolicy.SKIP,
-  });
+  const dispatching = { workflowType: "dispatchPendingDeliveries", args: [dispatch] };
+  // Claims are exclusive, so a run that still retries does not delay the next one.
+  await ensure(names.scheduleId, dispatching, intervalMs, ScheduleOverlapPolicy.ALLOW_ALL);
+  const retention = { workflowType: "deleteExpired", args: [{ heartbeatTimeoutMs }] };
+  await ensure(names.retentionScheduleId, retention, HOUR_MS, ScheduleOverlapPolicy.SKIP);
 }
 
 /** Starts a run immediately, unless the schedule is paused. Returns whether it started. */
@@ -56,29 +74,4 @@ export async function triggerDispatch(client: Client, names: TemporalNames): Pro
   const { state } = await schedule.describe();
   if (!state.paused) await schedule.trigger();
   return !state.paused;
-}
-
-/**
- * Creates the schedule of a workflow, or updates the existing one without changing its state: a schedule paused by an operator
- * stays paused.
- */
-async function ensureSchedule(
-  client: Client,
-  scheduleId: string,
-  taskQueue: string,
-  work: { workflowType: string; input: object; everyMs: number; overlap: ScheduleOverlapPolicy },
-): Promise<void> {
-  const { workflowType, input, everyMs, overlap } = work;
-  const definition: Omit<ScheduleOptions, "scheduleId"> = {
-    spec: { intervals: [{ every: everyMs }] },
-    action: { type: "startWorkflow", workflowType, workflowId: scheduleId, taskQueue, args: [input] },
-    // The next run makes up for a missed one. Temporal's default would replay runs of a year.
-    policies: { overlap, catchupWindow: Math.max(everyMs, MIN_CATCH_UP_MS) },
-  };
-  try {
-    await client.schedule.create({ scheduleId, ...definition });
-  } catch (error) {
-    if (!(error instanceof ScheduleAlreadyRunning)) throw error;
-    await client.schedule.getHandle(scheduleId).update(({ state }) => ({ ...definition, state }) as never);
-  }
 }

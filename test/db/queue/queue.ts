@@ -11,7 +11,7 @@ import {
 } from "../../../src/db/queue/claims.ts";
 import { type AttemptResult, type RetrySpacing, recordAttempts } from "../../../src/db/queue/results.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
-import { openRuns } from "../../../src/db/queue/runs.ts";
+import { type OpenRun, openRuns } from "../../../src/db/queue/runs.ts";
 import { addWorker } from "../../../src/db/queue/workers.ts";
 import { aKey } from "../../support/builders.ts";
 import { empty, useDatabase } from "../../support/database.ts";
@@ -96,8 +96,8 @@ export function freshWorker(db: Db, name: string, leaseMs: number): Promise<numb
 
 /** A fresh worker in a fresh run. @param leaseMs of both */
 export async function freshClaimant(db: Db, leaseMs = 60_000): Promise<Claimant> {
-  const [runId] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs }]);
-  return { runId: runId as number, workerId: await freshWorker(db, "test", leaseMs) };
+  const [run] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs }]);
+  return { runId: (run as OpenRun).id, workerId: await freshWorker(db, "test", leaseMs) };
 }
 
 /** Claims what is pending, at most so many: the deliveries. */

@@ -10,18 +10,13 @@ import { startTemporalGateway } from "../../support/temporal-gateway.ts";
 
 const log = pino({ level: "silent" });
 
-/** A signal that is aborted when the test has ended. */
-function untilEnd(): AbortSignal {
-  const ended = new AbortController();
-  onTestFinished(() => ended.abort());
-  return ended.signal;
-}
+const never = new AbortController().signal;
 
 test("workers and the API reach Temporal directly, whatever the proxy variables say", async () => {
   const proxied = await useRefusingProxy();
   const target = { connectionOptions: { address: (await part("temporal")).address }, namespace: "default" };
-  const connections = await connectTemporal(target, log, untilEnd());
-  onTestFinished(() => connections.close());
+  await using ending = new AsyncDisposableStack();
+  await connectTemporal(target, never, ending);
   const trigger = createDispatchTrigger(target, temporalNames("none-"), log);
   onTestFinished(() => trigger.close());
   // The schedule does not exist.
@@ -35,7 +30,9 @@ test("an attempt to connect that fails half-way closes its connections", async (
   // The client connects first, and the workers fail to.
   gateway.answer((_, session) => (sessions.add(session).size === 1 ? null : STATUS_CODES.PERMISSION_DENIED));
   const target = { connectionOptions: { address: gateway.address }, namespace: "default" };
-  await expect(connectTemporal(target, log, untilEnd())).rejects.toThrow();
+  const ending = new AsyncDisposableStack();
+  await expect(connectTemporal(target, never, ending)).rejects.toThrow();
   expect(sessions.size).toBe(2);
+  await ending.disposeAsync();
   await expect.poll(gateway.connections).toBe(0);
 });

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { Db } from "../../../../src/db/database.ts";
 import type { ClaimedDelivery } from "../../../../src/db/queue/claims.ts";
-import { openRuns } from "../../../../src/db/queue/runs.ts";
+import { type OpenRun, openRuns } from "../../../../src/db/queue/runs.ts";
 import { ClaimedWebhooks } from "../../../../src/db/queue/webhooks.ts";
 import { removeWorker } from "../../../../src/db/queue/workers.ts";
 import type { ReplayFilter } from "../../../../src/db/replays/replays.ts";
@@ -184,8 +184,8 @@ export class StorageModel {
 
   async openRun(): Promise<void> {
     const wish = { workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs: 600_000 };
-    const [runId] = await openRuns(this.db, [wish]);
-    this.runId = runId as number;
+    const [run] = await openRuns(this.db, [wish]);
+    this.runId = (run as OpenRun).id;
   }
 
   async addWorker(): Promise<ModelWorker> {
