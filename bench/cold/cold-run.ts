@@ -42,8 +42,6 @@ const POLL_MS = 50;
 const STALL_TIMEOUT_MS = 120_000;
 /** The time without a look after which the measurement fails, in milliseconds: the bench itself was stopped meanwhile. */
 const MAX_PAUSE_MS = 10_000;
-/** A fifth of the pace has a tenth of the events. */
-const SIZE_EXPONENT = 1.43;
 const MEBIBYTE = 1_048_576;
 
 /** Starts a service, registers webhooks, publishes events, and ends when all deliveries to healthy receivers have arrived. */
@@ -92,9 +90,9 @@ export async function runCold(bench: ColdBench, load: Load): Promise<ColdRun> {
   };
 }
 
-/** The number of events at a pace. A cold service's rate falls faster than its pace, because its start costs the same. */
+/** The number of events at a pace, so that each pace takes as long. */
 export function scaled(events: number, pace: number): number {
-  return Math.max(1, Math.round(events * pace ** SIZE_EXPONENT));
+  return Math.max(1, Math.round(events * pace));
 }
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);

@@ -100,7 +100,8 @@ export class RetryPasses {
     } finally {
       cancel();
       stop.removeEventListener("abort", onStop);
-      sender.withdraw(pass);
+      // Searches the whole queue.
+      if (pass.open > 0) sender.withdraw(pass);
       await pass.ended();
     }
   }

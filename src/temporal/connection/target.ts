@@ -60,13 +60,23 @@ export function currentApiKey({ apiKeyFile, connectionOptions }: TemporalTarget)
 }
 
 /**
- * The options of a client's connection, of which each call carries the current API key. Without the channel argument, gRPC of Node
- * applies `https_proxy` and `http_proxy`, also to 127.0.0.1; the workers' connections ignore them.
+ * The options of a client's connection, of which each call carries the current API key, or the last one while the file cannot be read.
+ * Without the channel argument, gRPC of Node applies `https_proxy` and `http_proxy`, also to 127.0.0.1; the workers' connections ignore
+ * them.
  */
 export function clientOptions(target: TemporalTarget): ConnectionOptions {
+  let last = target.connectionOptions.apiKey as string;
+  const apiKey = () => {
+    try {
+      last = currentApiKey(target) as string;
+    } catch {
+      // The worker logs why.
+    }
+    return last;
+  };
   return {
     ...(target.connectionOptions as ConnectionOptions),
-    ...(target.apiKeyFile && { apiKey: () => currentApiKey(target) as string }),
+    ...(target.apiKeyFile && { apiKey }),
     channelArgs: { "grpc.enable_http_proxy": 0 },
   };
 }
