@@ -129,7 +129,8 @@ export class Sender {
   claimRoom(kind: Kind, most: number, maxQueued: number) {
     const { contents, watch } = this.#parts;
     const limit = Math.min(most, contents.room);
-    if (limit === 0 || this.#scheduler.lanes[kind].hasSendable(maxQueued)) return undefined;
+    const { lanes, free } = this.#scheduler;
+    if (limit === 0 || lanes[kind].hasSendable(maxQueued, free)) return undefined;
     return { limit, excluded: this.#skipped.of(kind), revision: watch.revision };
   }
 
@@ -242,7 +243,11 @@ export class Sender {
       this.#heldBy = this.#fullLimit();
       if (this.#heldBy) return;
       const sending = this.#scheduler.next();
-      if (!sending) return;
+      if (!sending) {
+        // If receivers have room, too few requests are free for them.
+        this.#heldBy = "limit";
+        return;
+      }
       this.#send(sending);
     }
     this.#plan();
@@ -251,12 +256,12 @@ export class Sender {
   /** The cause for which no request may start; undefined if requests may. */
   #fullLimit(): BottleneckCause | undefined {
     const { recorder, handshakes } = this.#parts;
-    const { inFlight, isFull } = this.#scheduler;
+    const { inFlight, free } = this.#scheduler;
     const { unrecorded } = recorder;
     if (unrecorded >= MAX_UNRECORDED) return "database";
     if (inFlight + unrecorded >= this.#maxInDoubt) return inFlight > unrecorded ? "limit" : "database";
     if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return "handshakes";
-    return isFull ? "limit" : undefined;
+    return free > 0 ? undefined : "limit";
   }
 
   /** The number of requests that may start in this turn. */

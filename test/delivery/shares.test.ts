@@ -27,14 +27,14 @@ test("the many webhooks of a host that never answers hold up no other host's, ho
   expect(scenario.startedOf("silent")).toHaveLength(INITIAL_WINDOW);
 });
 
-test("beside slow receivers that may have all requests in flight, others get each that becomes free", async () => {
+test("slow receivers leave a request free for others, which also get each that becomes free", async () => {
   const slow = { webhooks: 20, hosts: 20, answer: after(1_000) };
   const settings = { DELIVERY_TIMEOUT: "60s", DELIVERY_MAX_IN_FLIGHT: "40" };
   const scenario = start({ slow, well: {} }, { settings });
   scenario.add("slow", 20);
   void scenario.pump(1, { lingers: true });
   await scenario.run(100);
-  expect(scenario.started).toHaveLength(40);
+  expect(scenario.started).toHaveLength(39);
   scenario.add("well", 20);
   await scenario.run(2_000);
   expect(scenario.startedOf("well")).toHaveLength(20);
@@ -111,7 +111,10 @@ test("seventy webhooks on as many hosts that hang do not delay another one of th
 
 test("due retries get an eighth of the requests in flight beside first attempts at full speed", async () => {
   const settings = { DELIVERY_MAX_IN_FLIGHT: "64" };
-  const scenario = start({ recovering: {}, well: { webhooks: 10, answer: after(100) } }, { settings });
+  const scenario = start(
+    { recovering: {}, well: { webhooks: 10, hosts: 10, answer: after(100) } },
+    { settings },
+  );
   scenario.addFailed("recovering", 200, 1);
   scenario.add("well", 2_000);
   void scenario.pump(2);
@@ -120,7 +123,7 @@ test("due retries get an eighth of the requests in flight beside first attempts 
   void scenario.pass();
   await scenario.run(4_000);
   expect(scenario.startedOf("recovering")).toHaveLength(200);
-  expect(scenario.startedOf("well").length - before).toBeGreaterThan(4 * 56 * 10 * 0.9);
+  expect(scenario.startedOf("well").length - before).toBeGreaterThan(4 * 56 * 10 * 0.8);
   expect(scenario.startedOf("well").length).toBeLessThan(10 * 2_000);
 });
 

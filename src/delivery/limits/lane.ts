@@ -47,14 +47,15 @@ export class Lane<T extends Task> {
   }
 
   /**
-   * Whether more than the given number of queued tasks wait for the thread alone: the windows of their receivers have room. Those
-   * that wait for their receiver must not prevent claims for other receivers.
+   * Whether more than the given number of queued tasks wait for the thread alone: the windows of their receivers have room, and their
+   * hosts have fewer than `free` in flight. Those that wait for their receiver must not prevent claims for other receivers.
    */
-  hasSendable(tasks: number): boolean {
+  hasSendable(tasks: number, free = Number.POSITIVE_INFINITY): boolean {
     if (this.waiting <= tasks) return false;
     let sendable = 0;
-    for (const host of this.ready.items) {
-      for (const { waiting } of host.ready.items) {
+    for (const [host, inFlight] of this.ready.loads) {
+      if (inFlight >= free) continue;
+      for (const { waiting } of host.ready.loads.keys()) {
         sendable += waiting;
         if (sendable > tasks) return true;
       }

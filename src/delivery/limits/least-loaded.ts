@@ -13,8 +13,8 @@ export class LeastLoaded<T> {
     return this.#loads.size;
   }
 
-  get items(): Iterable<T> {
-    return this.#loads.keys();
+  get loads(): ReadonlyMap<T, number> {
+    return this.#loads;
   }
 
   /** Adds an item, changes its load, or removes it if it has none. */

@@ -54,9 +54,9 @@ export class Scheduler<T extends Task> {
     this.webhooks = new Windows(limits.perWebhook);
   }
 
-  /** Whether as many tasks are in flight as allowed in total. */
-  get isFull(): boolean {
-    return this.inFlight >= this.#max;
+  /** The number of further tasks that are allowed in flight in total. */
+  get free(): number {
+    return this.#max - this.inFlight;
   }
 
   /**
@@ -76,7 +76,7 @@ export class Scheduler<T extends Task> {
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
-    if (this.isFull) return undefined;
+    if (this.free <= 0) return undefined;
     const { first, retry } = this.lanes;
     return this.#isRetrysTurn()
       ? (this.#take(retry) ?? this.#take(first))
@@ -125,7 +125,7 @@ export class Scheduler<T extends Task> {
 
   #takeHanging(lane: Lane<T>): T | undefined {
     if (this.#hanging.size >= Math.max(1, Math.floor(this.#max * HANGING))) return undefined;
-    for (const each of lane.hanging.items) {
+    for (const each of lane.hanging.loads.keys()) {
       const isWindow = "window" in each;
       if (isWindow && !this.hosts.hasRoomApart(each.host.host)) continue;
       const task = this.#start(lane, isWindow ? each : (each.ready.first() as WindowQueue<T>), isWindow);
@@ -143,9 +143,11 @@ export class Scheduler<T extends Task> {
     return this.#start(lane, host.failing.first() ?? (host.ready.first() as WindowQueue<T>));
   }
 
+  /** A host gets another request while it has fewer in flight than are free, so that slow hosts cannot take all. */
   #takeUsual(lane: Lane<T>): T | undefined {
-    const queue = lane.ready.first()?.ready.first();
-    return queue && this.#start(lane, queue);
+    const host = lane.ready.first();
+    if (!host || this.hosts.of(host.host).inFlight >= this.free) return undefined;
+    return this.#start(lane, host.ready.first() as WindowQueue<T>);
   }
 
   /** @param isApart whether the task takes no slot of its host */

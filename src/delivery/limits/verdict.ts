@@ -6,7 +6,8 @@ export const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
 
 /** The effects of failures without a response. The others say nothing about the receiver. */
 const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
-  webhook: { webhook: "failure", host: "none" },
+  // A host that closes all connections is known after one request instead of one for each of its webhooks.
+  webhook: { webhook: "failure", host: "partial failure" },
   "webhook timeout": { webhook: "timeout", host: "none" },
   tls: { webhook: "failure", host: "none" },
   host: { webhook: "none", host: "failure" },

@@ -4,6 +4,8 @@ export type Evidence =
   | "success"
   /** An error response or a broken connection: the window is halved. */
   | "failure"
+  /** A failure of one of the host's webhooks: a failure of the host too, as long as no other has succeeded. */
+  | "partial failure"
   /** A timeout: one request at a time until the next success or failure. */
   | "timeout"
   /** No information: the attempt failed for another reason. */
@@ -18,6 +20,8 @@ export interface Window {
   apart: number;
   /** Whether the last attempt that started filled the window. */
   isFull: boolean;
+  /** Whether any attempt has succeeded. */
+  hasSucceeded: boolean;
   /**
    * `hangs` if the last attempt with evidence timed out, `fails` if it failed and left a window of one. Such a receiver gets
    * one request at a time.
@@ -73,11 +77,14 @@ export class Windows<Key> {
   }
 
   /** @param apart as given to `start` */
-  end(key: Key, evidence: Evidence, apart = false): void {
+  end(key: Key, given: Evidence, apart = false): void {
     const window = this.#window(key);
     window[apart ? "apart" : "inFlight"] -= 1;
+    const ofPart = window.hasSucceeded ? "none" : "failure";
+    const evidence = given === "partial failure" ? ofPart : given;
     if (evidence === "none") return;
     if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
+    if (evidence === "success") window.hasSucceeded = true;
     if (evidence === "failure") window.allowed = Math.max(1, window.allowed >> 1);
     if (evidence === "timeout") window.allowed = 1;
     window.trouble = "none";
@@ -87,7 +94,7 @@ export class Windows<Key> {
 
   #fresh(): Window {
     const allowed = Math.min(INITIAL_WINDOW, this.#max);
-    return { allowed, inFlight: 0, apart: 0, isFull: false, trouble: "none" };
+    return { allowed, inFlight: 0, apart: 0, isFull: false, hasSucceeded: false, trouble: "none" };
   }
 
   #window(key: Key): Window {

@@ -139,7 +139,9 @@ export class FakeReceivers {
     const queues = Map.groupBy(this.#waiting, ({ kind, webhookId }) => `${kind} ${webhookId}`);
     return [...queues.values()].flatMap(([task]) => {
       if (!task) return [];
-      return may[this.#troubleOf(task)] && this.#hasWindows(task) ? [task] : [];
+      if (!may[this.#troubleOf(task)] || !this.#hasWindows(task)) return [];
+      const isCrowded = this.#roleOf(task) === "usual" && this.#toHost(task) >= max - this.#inFlight.size;
+      return isCrowded ? [] : [task];
     });
   }
 

@@ -104,6 +104,16 @@ test("webhooks and hosts that hang have together at most a quarter of the reques
   expect(probed.size).toBe(hanging);
 });
 
+test("slow hosts leave as many requests free as each of them has", () => {
+  const receivers = new FakeReceivers({ max: 40, perHost: 400, perWebhook: 400 }, 4);
+  for (let webhook = 0; webhook < 3; webhook += 1) receivers.push("first", webhook, 200);
+  for (let round = 0; round < 20; round += 1)
+    for (const task of receivers.start()) receivers.end(task, ANSWERED);
+  expect(receivers.start()).toHaveLength(30);
+  receivers.push("first", 3, 1);
+  expect(receivers.start().map(({ webhookId }) => webhookId)).toEqual([3n]);
+});
+
 test("first attempts have seven of eight turns, each host in turn, and retries the eighth", () => {
   const receivers = new FakeReceivers({ max: 1, perHost: 8, perWebhook: 8 }, 3);
   receivers.push("first", 0, 20);

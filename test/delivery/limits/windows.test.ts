@@ -25,6 +25,18 @@ test.each<[string, number, Evidence[], object]>([
     { allowed: 1, trouble: "fails" },
   ],
   ["is halved by a failure", 100, ["success", "success", "failure"], { allowed: 2, trouble: "none" }],
+  [
+    "has one at a time after a failure of a part before any success",
+    100,
+    ["partial failure"],
+    { allowed: 1, trouble: "fails" },
+  ],
+  [
+    "stays as it is after a failure of a part once there was a success",
+    100,
+    ["success", "partial failure"],
+    { allowed: 3, trouble: "none" },
+  ],
   ["keeps at least one", 100, ["failure", "failure"], { allowed: 1, trouble: "fails" }],
   ["has one at a time after a timeout", 100, ["timeout"], { allowed: 1, inFlight: 1, trouble: "hangs" }],
   [
