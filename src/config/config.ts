@@ -245,7 +245,7 @@ const variables = {
   DELIVERY_MAX_IN_FLIGHT: integer({ min: 1, max: 100_000 })({ default: 4_000 }),
   DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
   DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
-  DELIVERY_FAILING_PERCENT: integer({ min: 1, max: 100 })({ default: 10 }),
+  DELIVERY_FAILING_PERCENT: integer({ min: 1, max: 100 })({ default: 5 }),
   DELIVERY_TRACEPARENT: bool({ default: false }),
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),

@@ -144,10 +144,10 @@ test("the retries of a webhook that always fails keep up with its first attempts
   expect(scenario.started.length - retries).toBeLessThan(retries + 100);
 });
 
-test("in a busy process, webhooks that fail one attempt after another get a tenth of it, however many they are", async () => {
+test("in a busy process, webhooks that fail one attempt after another get their percentage of it, however many they are", async () => {
   const failing = { webhooks: 200, hosts: 20, answer: after(1, 503) };
   const well = { webhooks: 20, hosts: 10, answer: after(10) };
-  const settings = { DELIVERY_MAX_IN_FLIGHT: "20" };
+  const settings = { DELIVERY_MAX_IN_FLIGHT: "20", DELIVERY_FAILING_PERCENT: "10" };
   const scenario = start({ failing, well }, { settings, isBusy: true });
   scenario.add("failing", 100);
   scenario.add("well", 500);
