@@ -100,8 +100,7 @@ export class RetryPasses {
     } finally {
       cancel();
       stop.removeEventListener("abort", onStop);
-      // Searches the whole queue.
-      if (pass.open > 0) sender.withdraw(pass);
+      sender.withdraw(pass);
       await pass.ended();
     }
   }

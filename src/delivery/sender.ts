@@ -189,7 +189,8 @@ export class Sender {
 
   /** Releases the queued deliveries of an owner. */
   withdraw(owner: ClaimOwner): void {
-    this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
+    // The search goes through the whole queue.
+    if (owner.open > 0) this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
   }
 
   /** Transfers the queued deliveries of an owner. */
@@ -244,7 +245,7 @@ export class Sender {
       if (this.#heldBy) return;
       const sending = this.#scheduler.next();
       if (!sending) {
-        // If receivers have room, too few requests are free for them.
+        // If receivers have room, too few requests or none are free for them.
         this.#heldBy = "limit";
         return;
       }
@@ -253,15 +254,14 @@ export class Sender {
     this.#plan();
   }
 
-  /** The cause for which no request may start; undefined if requests may. */
+  /** The cause for which no request may start, whatever its receiver; undefined if requests may. */
   #fullLimit(): BottleneckCause | undefined {
     const { recorder, handshakes } = this.#parts;
-    const { inFlight, free } = this.#scheduler;
+    const { inFlight } = this.#scheduler;
     const { unrecorded } = recorder;
     if (unrecorded >= MAX_UNRECORDED) return "database";
     if (inFlight + unrecorded >= this.#maxInDoubt) return inFlight > unrecorded ? "limit" : "database";
-    if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return "handshakes";
-    return free > 0 ? undefined : "limit";
+    return handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS ? "handshakes" : undefined;
   }
 
   /** The number of requests that may start in this turn. */

@@ -44,7 +44,7 @@ export interface RetrySpacing {
  * A result matches its row only while the claim holds and no other result of this attempt is recorded. The operation
  * is idempotent, so a call whose response was lost can be repeated.
  *
- * @param isRepeated whether retries that it does not find are looked for no more
+ * @param isRepeated whether this is the second and last attempt to find retries that another statement had locked
  * @returns the new state of each recorded delivery, by id
  */
 export async function recordAttempts(

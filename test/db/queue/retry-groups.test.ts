@@ -71,7 +71,7 @@ describe("a retry group", () => {
     expect(await claimRetries(db, second)).toHaveLength(4);
   });
 
-  test("leaves the retries of paused and deleted webhooks to other runs, but for the probe of a breaker", async () => {
+  test("leaves the retries of paused and deleted webhooks to other runs, except the probe of a circuit breaker", async () => {
     const { ids, claimant } = await failing(2, 2, 2, 2);
     const { runId } = claimant;
     const [paused, probed, deleted, failed] = ids.map(String) as [string, string, string, string];
