@@ -10,7 +10,7 @@ import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { EventContents } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
 import type { Bottlenecks } from "./limits/bottlenecks.ts";
-import { CONNECTION_COST, type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
+import { type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
 import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
 import type { Kind, Task } from "./limits/task.ts";
@@ -36,7 +36,7 @@ export interface SenderParts extends AttemptParts {
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   /** The share of the thread's time for receivers that fail. */
-  share: Pick<FailingShare, "hasRoom" | "spend" | "sample">;
+  share: Pick<FailingShare, "hasRoom" | "request" | "connection" | "sample">;
   bottlenecks: Pick<Bottlenecks, "waitFor" | "sample">;
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
@@ -276,10 +276,10 @@ export class Sender {
   #send(sending: Sending): void {
     const { share } = this.#parts;
     const isInTrouble = this.#scheduler.isInTrouble(sending);
-    share.spend(1, isInTrouble);
+    share.request(isInTrouble);
     this.#started.add(sending);
     makeAttempt(this.#parts, sending.delivery, {
-      opens: () => share.spend(CONNECTION_COST, isInTrouble),
+      opens: () => share.connection(isInTrouble),
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
       ended: (outcome, signature) => this.#ended(sending, outcome, signature),

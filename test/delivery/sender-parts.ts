@@ -58,7 +58,7 @@ export function startSender(
       of: () => ({ payload: "{}", userId: "" }),
       release: () => {},
     },
-    share: { hasRoom: true, spend: () => {}, sample: () => 0 },
+    share: { hasRoom: true, request: () => {}, connection: () => {}, sample: () => 0 },
     bottlenecks: { waitFor: (statement) => statement, sample: () => {} },
     handshakes: { backlogMs: 0 },
   };

@@ -163,6 +163,21 @@ test("in a busy process, webhooks that fail one attempt after another get their 
   expect(failed).toBeGreaterThan(20);
 });
 
+test.each([
+  ["answer 503", after(1, 503)],
+  ["close the connection", closes],
+])("a busy process finds out after two attempts that a host's webhooks all %s", async (_what, answer) => {
+  const well = { webhooks: 20, hosts: 10, answer: after(10) };
+  const scenario = start({ failing: { webhooks: 300, answer }, well }, { isBusy: true });
+  scenario.add("well", 200);
+  void scenario.pump(1, { lingers: true });
+  await scenario.run(1_000);
+  scenario.add("failing", 10);
+  await scenario.run(1_000);
+  expect(scenario.startedOf("failing").length).toBeGreaterThan(INITIAL_WINDOW);
+  expect(scenario.startedOf("failing").length).toBeLessThan(100);
+});
+
 test.each<[string, Group, number]>([
   ["webhook", { answer: hangs }, 1_000],
   ["host", { webhooks: 20, answer: isUnreachable }, 50],

@@ -3,11 +3,16 @@ import { systemClock } from "../../process/clock.ts";
 /** The interval between samples of the thread's utilization, in milliseconds. */
 export const SAMPLE_MS = 100;
 /** The cost of a new connection with TLS, in requests over an open one: 1 ms of thread time against 60 µs. */
-export const CONNECTION_COST = 16;
+const CONNECTION_COST = 16;
+/** The cost of an attempt to a failing receiver, in requests: its retries are claimed and recorded in smaller batches. */
+const FAILING_COST = 4;
 /** The thread utilization, 0 to 1, from which attempts to failing receivers are limited to their share. */
 const BUSY = 0.7;
-/** The weight of the latest sample in the moving average, which covers about the last third of a second. */
-const SAMPLE_WEIGHT = 0.3;
+/**
+ * The weight of the latest sample in the moving average: more than a third of a second of work makes a thread busy, and some seconds
+ * without work end that. A thread that waits for a claim for a moment is as busy as before.
+ */
+const SAMPLE_WEIGHT = { rising: 0.3, falling: 0.03 };
 /** The factor by which earlier costs count less after each sample: a half after 0.7 s. */
 const DECAY = 0.9;
 /** The cost that failing receivers may always have, so that they are tried however busy the thread is. */
@@ -54,15 +59,25 @@ export class FailingShare {
     return this.#average < BUSY || this.#failing < this.#share * this.#all + MIN_COST;
   }
 
-  /** Counts a request, or with `CONNECTION_COST` its new connection. */
-  spend(cost: number, isFailing: boolean): void {
+  /** Counts a request. */
+  request(isFailing: boolean): void {
+    this.#spend(isFailing ? FAILING_COST : 1, isFailing);
+  }
+
+  /** Counts a new connection of a request. */
+  connection(isFailing: boolean): void {
+    this.#spend(CONNECTION_COST, isFailing);
+  }
+
+  #spend(cost: number, isFailing: boolean): void {
     this.#all += cost;
     if (isFailing) this.#failing += cost;
   }
 
   /** Must be called every `SAMPLE_MS`. @returns the moving average of the thread utilization, 0 to 1 */
   sample(): number {
-    this.#average += (this.#utilization() - this.#average) * SAMPLE_WEIGHT;
+    const change = this.#utilization() - this.#average;
+    this.#average += change * (change > 0 ? SAMPLE_WEIGHT.rising : SAMPLE_WEIGHT.falling);
     this.#all *= DECAY;
     this.#failing *= DECAY;
     return this.#average;

@@ -6,7 +6,6 @@ export const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
 
 /** The effects of failures without a response. The others say nothing about the receiver. */
 const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
-  // A host that closes all connections is known after one request instead of one for each of its webhooks.
   webhook: { webhook: "failure", host: "partial failure" },
   "webhook timeout": { webhook: "timeout", host: "none" },
   tls: { webhook: "failure", host: "none" },
@@ -14,8 +13,9 @@ const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
   "host timeout": { webhook: "none", host: "timeout" },
 };
 
-/** The effect of an outcome on the windows. Any response is a success of the host. */
+/** The effect of an outcome on the windows. A host of which all webhooks fail is known after one request instead of one for each. */
 export function verdictOf({ delivered, status, failure }: Outcome): Verdict {
-  if (status !== null) return { webhook: delivered ? "success" : "failure", host: "success" };
+  if (delivered) return { webhook: "success", host: "success" };
+  if (status !== null) return { webhook: "failure", host: "partial failure" };
   return (failure && OF_FAILURE[failure]) ?? NO_VERDICT;
 }

@@ -4,7 +4,7 @@ export type Evidence =
   | "success"
   /** An error response or a broken connection: the window is halved. */
   | "failure"
-  /** A failure of one of the host's webhooks: a failure of the host too, as long as no other has succeeded. */
+  /** A failure of one of the host's webhooks, which shows that the host responds: a failure of the host until one has succeeded. */
   | "partial failure"
   /** A timeout: one request at a time until the next success or failure. */
   | "timeout"
@@ -77,19 +77,18 @@ export class Windows<Key> {
   }
 
   /** @param apart as given to `start` */
-  end(key: Key, given: Evidence, apart = false): void {
+  end(key: Key, evidence: Evidence, apart = false): void {
     const window = this.#window(key);
     window[apart ? "apart" : "inFlight"] -= 1;
-    const ofPart = window.hasSucceeded ? "none" : "failure";
-    const evidence = given === "partial failure" ? ofPart : given;
     if (evidence === "none") return;
+    const isFailure = evidence === "failure" || (evidence === "partial failure" && !window.hasSucceeded);
     if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
     if (evidence === "success") window.hasSucceeded = true;
-    if (evidence === "failure") window.allowed = Math.max(1, window.allowed >> 1);
+    if (isFailure) window.allowed = Math.max(1, window.allowed >> 1);
     if (evidence === "timeout") window.allowed = 1;
     window.trouble = "none";
     if (evidence === "timeout") window.trouble = "hangs";
-    if (evidence === "failure" && window.allowed === 1) window.trouble = "fails";
+    if (isFailure && window.allowed === 1) window.trouble = "fails";
   }
 
   #fresh(): Window {

@@ -39,7 +39,12 @@ const lineOf = (cause: BottleneckCause, percent: number) => {
   const { problem, remedy } = BOTTLENECKS[cause];
   return { level: pino.levels.values.warn, cause, percent, msg: `${problem}. ${remedy}` };
 };
-const share = (utilization: number) => ({ hasRoom: true, spend: () => {}, sample: () => utilization });
+const share = (utilization: number) => ({
+  hasRoom: true,
+  request: () => {},
+  connection: () => {},
+  sample: () => utilization,
+});
 const lease = {
   isValid: () => false,
   hasLost: () => false,

@@ -37,6 +37,12 @@ test.each<[string, number, Evidence[], object]>([
     ["success", "partial failure"],
     { allowed: 3, trouble: "none" },
   ],
+  [
+    "no longer hangs after a failure of a part",
+    100,
+    ["success", "timeout", "partial failure"],
+    { allowed: 1, trouble: "none" },
+  ],
   ["keeps at least one", 100, ["failure", "failure"], { allowed: 1, trouble: "fails" }],
   ["has one at a time after a timeout", 100, ["timeout"], { allowed: 1, inFlight: 1, trouble: "hangs" }],
   [
