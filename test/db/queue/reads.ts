@@ -4,6 +4,7 @@ import { type Databases, type Db, openDatabases, rows } from "../../../src/db/da
 import type { Claimant, ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { loadContents } from "../../../src/db/queue/event-contents.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { adoptRetries, assignGroups, MAX_ADOPTED_PER_STEP } from "../../../src/db/queue/retry-groups.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { undone } from "../explained.ts";
 import { claim, claimRetries, freshClaimant, queueMany, result, SPACING, TABLES } from "./queue.ts";
@@ -12,6 +13,8 @@ const [WEBHOOKS, EVENTS] = [200, 60];
 const CLAIMED = 200;
 /** What may be read for each delivery that is claimed. To read the queue once would be 60 rows for each of these. */
 const [ROWS_EACH, PAGES_EACH] = [20, 60];
+/** What may be read for each retry that is listed and adopted. To join all webhooks with each would be 200 rows. */
+const ADOPTED_ROWS_EACH = 5;
 /** PostgreSQL plans a prepared statement for its values this often, before it compares the costs. */
 const FIRST_PLANS = 5;
 /** Executions after which it keeps the plan that it makes then. */
@@ -71,6 +74,15 @@ async function retry(trx: Db): Promise<number> {
   return attempt(trx, await claimRetries(trx, retrying, CLAIMED));
 }
 
+/** Lists what has failed in a run, and has another run adopt it. Answers the number of retries. */
+async function listAndAdopt(trx: Db): Promise<number> {
+  const listed = await assignGroups(trx, retrying.runId);
+  expect(listed.length).toBeGreaterThanOrEqual(WEBHOOKS);
+  await trx("runs").where({ id: retrying.runId }).update({ closed: trx.fn.now() });
+  const { runId } = await freshClaimant(trx);
+  return adoptRetries(trx, runId);
+}
+
 const fill = (webhooks = WEBHOOKS, events = EVENTS) =>
   queueMany(db, { urlPrefix: `https://example.com/${randomUUID()}/`, webhooks, events });
 
@@ -81,7 +93,7 @@ async function failOnce(): Promise<void> {
       select id, event_id, webhook_id, ?, 1, 0, now() from queue`,
     [retrying.runId],
   );
-  await db.raw("insert into run_groups select distinct run_id, webhook_id, 1 from retries");
+  await db.raw("insert into run_groups select distinct run_id, webhook_id, 1 from retries on conflict do nothing");
   await db.raw("truncate queue");
 }
 
@@ -171,7 +183,7 @@ export function testReads(histories: readonly History[]): void {
       expect(await rows(db, planned, { statement })).toEqual([{ n: FIRST_PLANS }]);
     }
 
-    // Once for both tests, because each rolls back its work. The second uses the plans of the first, or opens a new pool.
+    // Once for all tests, because each rolls back its work. The second uses the plans of the first, or opens a new pool.
     beforeAll(async () => {
       await openPool();
       await db.raw(`truncate ${TABLES} cascade`);
@@ -190,6 +202,15 @@ export function testReads(histories: readonly History[]): void {
       await failOnce();
       await expectLittleRead(retry);
       await expectPlansKept("claim_due", retry);
+    });
+
+    test("listing 200 failing webhooks and adopting their retries reads each a few times", async () => {
+      await failOnce();
+      const [all] = await rows<{ n: number }>(db, "select count(*)::int as n from retries");
+      const retries = all?.n ?? 0;
+      const read = await readBy(async (trx) => expect(await listAndAdopt(trx)).toBe(MAX_ADOPTED_PER_STEP));
+      expect(read.rows).toBeGreaterThan(retries);
+      expect(read.rows).toBeLessThan(ADOPTED_ROWS_EACH * retries);
     });
   });
 }
