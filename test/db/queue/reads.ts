@@ -93,7 +93,9 @@ async function failOnce(): Promise<void> {
       select id, event_id, webhook_id, ?, 1, 0, now() from queue`,
     [retrying.runId],
   );
-  await db.raw("insert into run_groups select distinct run_id, webhook_id, 1 from retries on conflict do nothing");
+  await db.raw(
+    "insert into run_groups select distinct run_id, webhook_id, 1 from retries on conflict do nothing",
+  );
   await db.raw("truncate queue");
 }
 
