@@ -8,8 +8,6 @@ import { distinctOf, isFree, MAX_ID, ofWebhook, retriesOf, WORKERS } from "./wor
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
-/** The maximum number of webhooks visited by one claim of first attempts. Each costs an index probe. */
-const MAX_WEBHOOKS_PER_CLAIM = 512;
 
 /**
  * SQL for a binding whose value has no effect on the plan. With its value, a plan for a few rows appears cheaper than the prepared
@@ -72,8 +70,8 @@ export interface PendingClaim extends ClaimResult {
 
 /**
  * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
- * webhook with pending deliveries gets an equal share of `limit`, at least one. Paused and deleted webhooks are
- * skipped, except for the test delivery of a paused one.
+ * webhook with pending deliveries gets an equal share of `limit`, at least one, and at most `limit` webhooks are visited. Paused and
+ * deleted webhooks are skipped, except for the test delivery of a paused one.
  *
  * A claim updates no index. Of other tables, it locks the rows that hold the tokens of rate limits.
  *
@@ -91,8 +89,7 @@ export async function claimPending(
   oldest?: ReadonlyMap<bigint, string>,
 ): Promise<PendingClaim> {
   const { limit, after, excluded } = options;
-  const webhooks = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
-  const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
+  const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, limit);
   const found = await rows<FoundRow & { next: bigint | null; workers: number; limited: boolean }>(
     db,
     `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
@@ -125,14 +122,13 @@ export async function claimPending(
     ), ${claimed("queue", ":runId::int")}, ${SPEND_ALLOWANCES}
     select c.*, v.next, cardinality(${WORKERS}) as workers,
       exists (select from allowed where most is not null) as limited
-    from (select case when count(webhook_id) = :webhooks::int then max(webhook_id) end as next from waiting) v
+    from (select case when count(webhook_id) = :limit::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,
     {
       ...claimant,
       after,
       limit,
       excluded: plainArray(excluded),
-      webhooks,
       webhookIds: plainArray(visited?.map(([id]) => id) ?? []),
       firstIds: plainArray(visited?.map(([, id]) => id) ?? []),
     } satisfies Bindings,
@@ -145,7 +141,7 @@ export async function claimPending(
 /** SQL for the webhooks with rows in `queue`. */
 const WAITING_WEBHOOKS = distinctOf("waiting", "webhook_id", "queue", {
   where: `webhook_id > ${unplanned(":after::bigint")}`,
-  most: unplanned(":webhooks::int"),
+  most: unplanned(":limit::int"),
 });
 
 /** SQL for the webhooks that the caller knows, and the first id to claim. */

@@ -115,13 +115,13 @@ describe("a claim", () => {
     expect(shares((await from(0n, 20, [ids[0]])).deliveries, ids)).toEqual([0, 9, 7]);
   });
 
-  test("visits 512 webhooks at most, however many deliveries it may take, and the next one visits the others", async () => {
-    const ids = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 600, events: 1 });
+  test("visits as many webhooks as it may take deliveries, and the next one visits the others", async () => {
+    const ids = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 600, events: 2 });
     const claimant = await freshClaimant(db);
-    const first = await claimPending(db, claimant, ALL);
+    const first = await claimPending(db, claimant, { ...ALL, limit: 512 });
     expect([first.deliveries.length, first.next]).toEqual([512, ids[511]]);
-    const second = await claimPending(db, claimant, { ...ALL, after: first.next as bigint });
-    expect([second.deliveries.length, second.next]).toEqual([88, null]);
+    const second = await claimPending(db, claimant, { ...ALL, limit: 512, after: first.next as bigint });
+    expect([second.deliveries.length, second.next]).toEqual([176, null]);
   });
 
   test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {

@@ -3,9 +3,6 @@ import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
 import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
-/** The maximum number of webhooks visited by one claim, as in `claimPending`. */
-const MAX_WEBHOOKS_PER_CLAIM = 512;
-
 /** A claimed delivery. The object is also its token, because 42 million of them are created. */
 export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
   readonly id = "00000000-0000-7000-8000-000000000000";
@@ -137,16 +134,15 @@ export class QueueTable {
     const { limit } = options;
     const excluded = new Set(options.excluded.map((id) => Number(id) - 1));
     const eligible: number[] = [];
-    const most = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
     let visited = 0;
     // Ids start at 1, so an id is the index of the next webhook.
     let n = Number(options.after);
-    for (; n < this.#rows.length && visited < most; n += 1) {
+    for (; n < this.#rows.length && visited < limit; n += 1) {
       if (this.#rows[n] === 0) continue;
       visited += 1;
       if ((this.free[n] as Rows).size > 0 && !excluded.has(n)) eligible.push(n);
     }
-    const next = visited === most ? BigInt(n) : null;
+    const next = visited === limit ? BigInt(n) : null;
     const share = Math.max(1, Math.floor(limit / Math.max(1, eligible.length)));
     const deliveries: SimulatedDelivery[] = [];
     for (const each of eligible)
