@@ -82,14 +82,29 @@ function requestTo(origin: string, more: Omit<Differences, "tls">, settings: Tls
   return { origin, path: "/", headers: [], body: "{}", signed: new Date(), ...more, ...(tls ? { tls } : {}) };
 }
 
-/** A receiver that notes each client's certificate and port, and the Host header. @param authority of certificates that it demands */
+/** A request and its connection. */
+interface Seen {
+  /** The name in the client's certificate. */
+  client: string | undefined;
+  port: number | undefined;
+  host: string | undefined;
+  isResumed: boolean;
+}
+
+/**
+ * A receiver that notes each request. The path `/close` ends its connection.
+ *
+ * @param authority of certificates that it demands
+ */
 export async function noting(certificate: Certificate, { authority = "", demands = true } = {}) {
-  const seen: { client: string | undefined; port: number | undefined; host: string | undefined }[] = [];
+  const seen: Seen[] = [];
   const options = { requestCert: demands, rejectUnauthorized: demands, ca: authority };
   const server = createServer({ ...certificate, ...options }, (request, response) => {
     const socket = request.socket as TLSSocket;
     const client = socket.getPeerCertificate().subject?.CN as string | undefined;
-    seen.push({ client, port: socket.remotePort, host: request.headers.host });
+    const isResumed = socket.isSessionReused();
+    seen.push({ client, port: socket.remotePort, host: request.headers.host, isResumed });
+    if (request.url === "/close") response.setHeader("connection", "close");
     request.resume().on("end", () => response.end("noted"));
   });
   const { port, origin } = await listening(server);

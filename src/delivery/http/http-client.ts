@@ -9,7 +9,7 @@ import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
 import { Connections } from "./connections.ts";
 import { Pacer } from "./pacer.ts";
-import { TlsContext, type TlsIdentity } from "./tls-identity.ts";
+import { createTlsSessions, TlsContext, type TlsIdentity } from "./tls-identity.ts";
 
 /**
  * The timeout of a connection including the outbound proxy and TLS, in milliseconds. It starts after the wait for a
@@ -25,7 +25,7 @@ const KEEP_ALIVE_MS = 4_000;
 export const MAX_RESPONSE_BYTES = 64 * 1024;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
-/** The maximum number of TLS identities whose contexts and sessions are cached. */
+/** The maximum number of TLS identities whose contexts are cached. */
 const MAX_CACHED_IDENTITIES = 500;
 
 /**
@@ -42,10 +42,10 @@ export function createHttpClient(
   proxy?: OutboundProxy,
   handshakes = new Pacer(HANDSHAKES, systemClock),
 ): Connections {
-  // Identities share no session: a resumed one would authenticate as another identity.
+  const sessions = createTlsSessions();
   const contexts = new LRUCache<string, TlsContext, TlsIdentity | undefined>({
     max: MAX_CACHED_IDENTITIES,
-    memoMethod: (_id, _stale, { context: tls }) => new TlsContext(tls?.settings),
+    memoMethod: (_id, _stale, { context: tls }) => new TlsContext(tls, sessions),
   });
 
   async function connect(

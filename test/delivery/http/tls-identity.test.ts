@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { localCertificate } from "../../support/receivers.ts";
-import { aClient, type Differences, noting, send } from "../http-parts.ts";
+import { aClient, type Differences, namesAt, noting, send } from "../http-parts.ts";
 
 const [serverAuthority, clientAuthority] = [await createLocalAuthority(), await createLocalAuthority()];
 const [alice, bob] = [
@@ -35,6 +35,19 @@ test.each<[string, Certificate, boolean, Differences[], (string | undefined)[]]>
     expect(again).toEqual([first, second]);
   },
 );
+
+test("connections to 150 hosts resume the session of the connection before", async () => {
+  const names = Array.from({ length: 150 }, (_, n) => `host-${n}.example`);
+  const { origin, seen } = await receiver(await serverAuthority.issue(names), false);
+  const client = aClient({ resolver: namesAt("127.0.0.1") });
+  const once = async () => {
+    for (const name of names)
+      await send(client, origin.replace("localhost", name), { ...as(), path: "/close" });
+    return seen.splice(0).map(({ isResumed }) => isResumed);
+  };
+  expect(new Set(await once())).toEqual(new Set([false]));
+  expect(new Set(await once())).toEqual(new Set([true]));
+});
 
 test("without a certificate that the receiver accepts, nothing is delivered", async () => {
   const { origin, seen } = await receiver(await ofServer("localhost"));
