@@ -15,7 +15,8 @@ const FAILURES: Record<string, ColdBehaviour> = {
 export const WAYS = Object.keys(FAILURES);
 const HEALTHY: ColdBehaviour = { status: 200, delayMs: 100 };
 const FREQUENT = { DISPATCH_INTERVAL: "5s", DELIVERY_TIMEOUT: "10s" };
-const FAST_RETRIES = { ...FREQUENT, RETRY_INITIAL_DELAY: "5s", RETRY_BACKOFF_COEFFICIENT: "2" };
+/** Retries after 5 and 10 s. */
+export const FAST_RETRIES = { ...FREQUENT, RETRY_INITIAL_DELAY: "5s", RETRY_BACKOFF_COEFFICIENT: "2" };
 /** A run ends after this many times the time that the healthy receivers take alone: the target is then missed by far. */
 const MAX_TIMES_ALONE = 3;
 

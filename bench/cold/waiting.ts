@@ -5,6 +5,7 @@ import type { Receivers } from "../parts/receivers.ts";
 import type { ColdBench, ColdScenario } from "./cold-bench.ts";
 import { startColdReceivers } from "./cold-receivers.ts";
 import { type ColdService, startColdService } from "./cold-service.ts";
+import { FAST_RETRIES } from "./isolation.ts";
 
 /** Webhooks that fail, with a number of events for each. */
 interface Failing {
@@ -20,14 +21,12 @@ const FAILING: readonly Failing[] = [
   { webhooks: 3_000, events: 1, spreadS: 176 },
 ];
 const HOSTS = 100;
-/** Retries follow the receivers' Retry-After, which spreads them evenly; these shorter delays do not extend it. */
-const SETTINGS = { DISPATCH_INTERVAL: "5s", RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "1" };
 const MEASURED_S = 30;
 /** The time in which a service comes to rest before a measurement, in seconds. */
 const SETTLE_S = 12;
 const POLL_MS = 200;
 
-/** What is used while nothing but retries happens. */
+/** What is used while nothing but retries happens. They follow the receivers' Retry-After, which spreads them evenly. */
 export const waiting: ColdScenario = {
   name: "waiting",
   what: "300, then 3,000 failing webhooks with 17 attempts a second in all: commits, and processor time of Temporal above idle",
@@ -42,7 +41,7 @@ export const waiting: ColdScenario = {
     let idle: Use | undefined;
     for (const { webhooks, events, spreadS } of FAILING) {
       await using receivers = await startColdReceivers(bench, Array(HOSTS).fill({ status: 503, spreadS }));
-      await using service = await startColdService(bench, SETTINGS);
+      await using service = await startColdService(bench, FAST_RETRIES);
       if (!idle) {
         bench.group?.setPace(pace);
         await rest(bench, "idle", SETTLE_S);

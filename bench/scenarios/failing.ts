@@ -37,8 +37,8 @@ export const failing: Scenario = {
     });
     const [good, bad] = [receivers.urls.slice(0, HEALTHY_HOSTS), receivers.urls.slice(HEALTHY_HOSTS)];
     /** The duration of queued first attempts of webhooks unknown to the service, in seconds. */
-    const deliver = (what: string, { requests, webhooks }: Queued) =>
-      dispatch(stage, { what, requests, webhooks, receivers, hosts: HEALTHY_HOSTS });
+    const deliver = (what: string, queued: Queued) =>
+      dispatch(stage, { what, ...queued, receivers, hosts: HEALTHY_HOSTS });
     const queue = async (name: string, requests: number): Promise<Queued> => {
       const webhooks = await seedWebhooks(
         stage.db,
@@ -46,8 +46,10 @@ export const failing: Scenario = {
         webhookUrls(good).map((url) => `${url}/${name}`),
       );
       const events = Math.ceil(requests / webhooks.length);
+      // The pump of a run that is ending may send some.
+      const before = await receivers.count(HEALTHY_HOSTS);
       await seedPending(stage, { events, webhooks });
-      return { requests: events * webhooks.length, webhooks };
+      return { requests: events * webhooks.length, webhooks, before };
     };
     /** The same from the moment at which the retries of the given number of webhooks per failing host fall due. */
     const deliverBeside = async (name: string, requests: number, failingEach: number) => {
@@ -91,6 +93,8 @@ export const failing: Scenario = {
 interface Queued {
   requests: number;
   webhooks: bigint[];
+  /** The number of requests at the healthy receivers before. */
+  before: number;
 }
 
 async function requestsOfFailing(receivers: Receivers): Promise<number> {
