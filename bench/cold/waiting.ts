@@ -26,7 +26,7 @@ const MEASURED_S = 30;
 const SETTLE_S = 12;
 const POLL_MS = 200;
 
-/** What is used while nothing but retries happens. They follow the receivers' Retry-After, which spreads them evenly. */
+/** What is used while nothing but retries happens. The receivers' Retry-After spreads the retries evenly. */
 export const waiting: ColdScenario = {
   name: "waiting",
   what: "300, then 3,000 failing webhooks with 17 attempts a second in all: commits, and processor time of Temporal above idle",

@@ -46,7 +46,7 @@ export const failing: Scenario = {
         webhookUrls(good).map((url) => `${url}/${name}`),
       );
       const events = Math.ceil(requests / webhooks.length);
-      // The pump of a run that is ending may send some.
+      // Counted before queueing: the pump of a run that is about to end may send some at once.
       const before = await receivers.count(HEALTHY_HOSTS);
       await seedPending(stage, { events, webhooks });
       return { requests: events * webhooks.length, webhooks, before };
@@ -93,7 +93,7 @@ export const failing: Scenario = {
 interface Queued {
   requests: number;
   webhooks: bigint[];
-  /** The number of requests at the healthy receivers before. */
+  /** The number of requests at the healthy receivers before these deliveries were queued. */
   before: number;
 }
 

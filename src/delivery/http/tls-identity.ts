@@ -7,8 +7,8 @@ import type { TlsSettings } from "../../contract/target-rules.ts";
 import { dialling } from "./families.ts";
 
 /**
- * The maximum size of the cached sessions of a client, in bytes: those of some thousand hosts. A resumed handshake takes a third less of the
- * thread's time. A session holds the receiver's certificate, so that its size is up to the receiver.
+ * The maximum size of the cached sessions of a client, in bytes: enough for thousands of hosts. A resumed handshake takes a third less
+ * of the thread's time than a full one. The limit is in bytes because a session contains the receiver's certificate.
  */
 const MAX_SESSION_BYTES = 8 * 1_024 * 1_024;
 /** The size of the read buffer, in bytes: that of the largest TLS record. */
@@ -29,11 +29,12 @@ export function tlsIdentity(settings: TlsSettings | null): TlsIdentity | undefin
   return { id: createHash("sha256").update(JSON.stringify(settings)).digest("base64"), settings };
 }
 
-/** The sessions to resume, by TLS identity and host name. */
-export type TlsSessions = LRUCache<string, Buffer>;
-
-export function createTlsSessions(): TlsSessions {
-  return new LRUCache({ maxSize: MAX_SESSION_BYTES, sizeCalculation: ({ length }) => length });
+/** Creates a cache of sessions to resume, by TLS identity and host name. */
+export function createTlsSessions() {
+  return new LRUCache<string, Buffer>({
+    maxSize: MAX_SESSION_BYTES,
+    sizeCalculation: ({ length }) => length,
+  });
 }
 
 /** What the TLS connections of one identity share: certificates, and sessions to resume. HTTP/1.1 only. */
@@ -41,11 +42,11 @@ export class TlsContext {
   /** Shared: otherwise each connection reads the certificates of the authorities again. */
   readonly #secureContext: SecureContext;
   readonly #id: string;
-  readonly #sessions: TlsSessions;
+  readonly #sessions: LRUCache<string, Buffer>;
 
   /**
    * @param identity its authorities replace the public ones; host names are verified in any case. Undefined for the public ones
-   * @param sessions those of the client, of all identities. Defaults to its own
+   * @param sessions the cache that all identities of a client share. Defaults to a new one
    */
   constructor(identity?: TlsIdentity, sessions = createTlsSessions()) {
     const { client, authorities } = identity?.settings ?? { client: null, authorities: null };
