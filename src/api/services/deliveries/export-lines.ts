@@ -54,8 +54,12 @@ export function csv(withPayload: boolean): LineFormat {
   };
 }
 
-/** Spreadsheets take a text with these first characters for a formula, which may send the sheet's data elsewhere. */
-const FORMULA = /^[=+\-@\t\r]/;
+/**
+ * Spreadsheets take a text that begins so for a formula, which may send the sheet's data elsewhere. They read the full-width forms,
+ * U+FF1D, U+FF0B, U+FF0D and U+FF20, as the ASCII characters. Some skip white space before them, depending on the options of the
+ * import.
+ */
+const FORMULA = /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
 
 function csvCell(cell: Cell): string {
   if (cell === null || cell === undefined) return "";

@@ -80,6 +80,24 @@ test("CSV quotes what needs it, and no value becomes a formula", async () => {
   expect(text).toMatch(/,pending,0,\d{4}-\d\d-\d\dT[\d:.]+Z,,,,,,,"\{""OrderId"":1,/);
 });
 
+test.each([
+  ...["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\nplain", "＝1+1", "＋1", "－1", "＠SUM(1)"],
+  ...[" =1+1", "   @SUM(1)", "\u00a0=1", "\u3000＝1", "\ufeff=1", " \n-1"],
+])("a CSV cell that a spreadsheet could take for a formula begins with an apostrophe: %j", async (number) => {
+  const id = await publish(number);
+  const text = textOf(await exported({ search: id, format: CSV }));
+  const cell = /[\r\n]/.test(number) ? `"'${number}"` : `'${number}`;
+  expect(text).toContain(`,OrderDispatched,${cell},`);
+});
+
+test.each(["SO-1", "a=1", " a@b", "7", "１＋１"])(
+  "a CSV cell that is no formula stays as it is: %j",
+  async (number) => {
+    const id = await publish(number);
+    expect(textOf(await exported({ search: id, format: CSV }))).toContain(`,OrderDispatched,${number},`);
+  },
+);
+
 test("deliveries that share a large payload are exported in messages of less than 1.5 MiB, each once", async () => {
   const webhooks = 12;
   for (let n = 0; n < webhooks; n += 1) await api.register({ process: 2 });
