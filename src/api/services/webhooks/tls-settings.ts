@@ -9,13 +9,14 @@ import type {
 } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import type { ClientCertificate, TlsSettings } from "../../../contract/target-rules.ts";
 import type { Facts } from "../../../db/audit/audit-log.ts";
+import { readPrivateKey } from "./private-keys.ts";
 
 /** The maximum size of certificates, or of a key, in characters of PEM. */
 const MAX_PEM = 16_384;
-/** The maximum size of an RSA key, in bits. Each handshake signs with it: 16,384 bits would block the process for half a second. */
-const MAX_RSA_BITS = 4_096;
 /** The maximum number of certificates in one field. */
 const MAX_CERTIFICATES = 10;
+/** The maximum length of a subject or issuer as it is shown and kept in the audit log, in characters. */
+const MAX_SHOWN_NAME = 300;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
 /** Collects what is wrong with a field. */
@@ -83,23 +84,9 @@ function checkedKey(pem: string, check: Check): KeyObject | undefined {
     check(field, `has ${pem.length} characters; at most ${MAX_PEM} are allowed`);
     return undefined;
   }
-  if (/ENCRYPTED/.test(pem)) {
-    check(field, "is encrypted with a password; send it decrypted, such as by `openssl pkey -in key.pem`");
-    return undefined;
-  }
-  let key: KeyObject;
-  try {
-    key = createPrivateKey(pem);
-  } catch {
-    check(field, "must be a private key in PEM, which begins with -----BEGIN PRIVATE KEY-----");
-    return undefined;
-  }
-  const { modulusLength: bits = 0 } = key.asymmetricKeyDetails ?? {};
-  if (bits <= MAX_RSA_BITS) return key;
-  check(
-    field,
-    `has ${bits} bits; at most ${MAX_RSA_BITS} are allowed: use a shorter RSA key, or an elliptic curve`,
-  );
+  const key = readPrivateKey(pem);
+  if (typeof key !== "string") return key;
+  check(field, key);
   return undefined;
 }
 
@@ -143,9 +130,12 @@ function checkedCertificates(
   return `${blocks.join("\n")}\n`;
 }
 
+/** Undefined if the certificate cannot be read, or its end is no time. */
 function expiryOf(pem: string): Date | undefined {
   try {
-    return new X509Certificate(pem).validToDate;
+    // Not `validToDate`, which is any time if the certificate's is none.
+    const expires = new Date(new X509Certificate(pem).validTo);
+    return Number.isNaN(expires.getTime()) ? undefined : expires;
   } catch {
     return undefined;
   }
@@ -162,18 +152,20 @@ export function maskedTls(
 }
 
 function certificateFacts(pem: string): MessageInitShape<typeof CertificateFactsSchema> {
-  const { subject, subjectAltName, issuer, validToDate, fingerprint256 } = new X509Certificate(pem);
+  const { subject, subjectAltName, issuer, fingerprint256 } = new X509Certificate(pem);
+  const expires = expiryOf(pem);
   return {
-    subject: oneLine(subject) || (subjectAltName ?? ""),
-    issuer: oneLine(issuer),
-    expires: timestampFromDate(validToDate),
+    subject: shown(subject) || shown(subjectAltName),
+    issuer: shown(issuer),
+    ...(expires ? { expires: timestampFromDate(expires) } : {}),
     fingerprintSha256: fingerprint256,
   };
 }
 
 /** `C=NL\nCN=shop` → `C=NL, CN=shop`. Node has undefined for an empty name, which its types do not say. */
-function oneLine(name: string | undefined): string {
-  return name?.replaceAll("\n", ", ") ?? "";
+function shown(name: string | undefined): string {
+  const line = name?.replaceAll("\n", ", ") ?? "";
+  return line.length > MAX_SHOWN_NAME ? `${line.slice(0, MAX_SHOWN_NAME - 1)}…`.toWellFormed() : line;
 }
 
 /** The facts of TLS settings for the audit log. */
