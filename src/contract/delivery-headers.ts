@@ -63,7 +63,11 @@ const OWNED = new Set([
 ]);
 /** Beginnings of such headers: those of the contract, of Standard Webhooks and of proxies. */
 const OWNED_PREFIXES = ["x-service-", "webhook-", "proxy-"];
-const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/**
+ * The names of custom headers. HTTP allows more characters, but CGI servers read `_` and others as `-`: `x_service_userid` would pass
+ * for X-Service-UserId.
+ */
+const NAME = /^[0-9A-Za-z-]+$/;
 const VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/;
 
 /** The error of a custom header's name, to read after the field's name. Undefined if the name is allowed. */

@@ -22,7 +22,7 @@ export const file_webhook_v1_request_settings: GenFile = /*@__PURE__*/
  */
 export type RequestHeader = Message<"webhook.v1.RequestHeader"> & {
   /**
-   * Not a name that HTTP, the contract or Standard Webhooks uses: errors list them.
+   * 1 to 100 letters, digits and hyphens. Not a name that HTTP, the contract or Standard Webhooks uses: errors list them.
    *
    * @generated from field: string name = 1;
    */
@@ -326,6 +326,8 @@ export const MaskedOAuth2AuthenticationSchema: GenMessage<MaskedOAuth2Authentica
  */
 export type CertificateFacts = Message<"webhook.v1.CertificateFacts"> & {
   /**
+   * At most 300 characters, like the issuer.
+   *
    * @generated from field: string subject = 1;
    */
   subject: string;

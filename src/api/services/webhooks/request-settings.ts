@@ -205,11 +205,12 @@ function merged(
   const made = headers.map(({ name, value }, index) => {
     const field = `headers[${index}]`;
     const lower = name.toLowerCase();
-    const nameError = headerNameError(name);
+    const kept = stored.headers.find((each) => each.name.toLowerCase() === lower)?.value;
+    // Earlier versions stored names that are not allowed any more. They stay until they get another value.
+    const nameError = value === undefined && kept !== undefined ? undefined : headerNameError(name);
     check(`${field}.name`, nameError);
     if (seen.has(lower)) check(`${field}.name`, `is ${name}, as an earlier one; send each name once`);
     seen.add(lower);
-    const kept = stored.headers.find((each) => each.name.toLowerCase() === lower)?.value;
     if (nameError === undefined && value === undefined && kept === undefined) {
       check(`${field}.value`, "is required: no value is stored for this name");
     }

@@ -1,7 +1,7 @@
-import { createPrivateKey, generateKeyPairSync } from "node:crypto";
+import { createPrivateKey, generateKeyPairSync, randomUUID } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import type { RequestSettingsSchema } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import { expectRefused } from "../../../support/refusals.ts";
@@ -46,6 +46,126 @@ test.each<[string, Settings]>([
   await webhooks.setWebhookRequestSettings({ webhookId });
   const moved = `https://shop-${webhookId}.example/`;
   expect((await change(moved)).webhook?.url).toBe(moved);
+});
+
+test.each<[string, string[]]>([
+  [
+    "keeps its credentials under another spelling of its host",
+    [
+      "https://SHOP.example/a",
+      "https://shop.example./b",
+      "https://shop.example:443/c",
+      "https://shop\uff0eexample/d",
+      "https://\uff53hop.example/e",
+      "https://sho%70.example/f",
+      "https:shop.example/g",
+      "https://shop.example\\@thief.example/h",
+    ],
+  ],
+  [
+    "gives no credentials to a host that only looks like its own",
+    [
+      "https://thief.example\\@shop.example/",
+      "https://shop.example%2ethief.example/",
+      "https://shop.example\u3002thief.example/",
+      "https://\u0455hop.example/",
+      "https://shop.example:444/",
+      "https://www.shop.example/",
+      "https://example/",
+    ],
+  ],
+  [
+    "has no URL that can be misread",
+    [
+      "https://shop.example@thief.example/",
+      "https://user:password@shop.example/",
+      "https://shop.example..",
+      "https://shop.ex\u00adample/",
+      "https://shop.example\t.thief.example/",
+      " https://shop.example/",
+      "http://shop.example/",
+    ],
+  ],
+])("a webhook %s", async (title, urls) => {
+  const webhookId = await api.register({ url: "https://shop.example/hooks" });
+  onTestFinished(async () => void (await webhooks.deleteWebhook({ webhookId })));
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: bearer });
+  for (const url of urls) {
+    const call = webhooks.updateWebhook({ webhookId, url });
+    if (title.startsWith("keeps")) expect((await call).webhook?.url, url).toBe(url);
+    else {
+      const code = title.startsWith("gives") ? Code.FailedPrecondition : Code.InvalidArgument;
+      await expectRefused(call, code, code === Code.FailedPrecondition ? "send request_settings" : "");
+    }
+  }
+  expect((await read(webhookId)).settings?.hasBearerToken).toBe(true);
+});
+
+test("of a move and a change of settings at the same time, one is refused if both name the revision that they have read", async () => {
+  for (let n = 0; n < 10; n += 1) {
+    const webhookId = await api.register();
+    await webhooks.setWebhookRequestSettings({ webhookId, settings: bearer });
+    const { revision } = await read(webhookId);
+    const url = `https://moved-${webhookId}.example/`;
+    const [moved, changed] = await Promise.allSettled([
+      webhooks.updateWebhook({ webhookId, revision, url, requestSettings: {} }),
+      webhooks.setWebhookRequestSettings({ webhookId, revision, settings: header("X-Old-Host") }),
+    ]);
+    expect([moved.status, changed.status].sort()).toEqual(["fulfilled", "rejected"]);
+    const { webhook } = await webhooks.getWebhook({ webhookId });
+    const names = await namesOf(webhookId);
+    if (webhook?.url === url) expect(names).toEqual([]);
+    else expect(names).toEqual(["X-Old-Host"]);
+  }
+});
+
+test("a move and a change that keeps stored values, at the same time, leave no stored value with the new host", async () => {
+  for (let n = 0; n < 10; n += 1) {
+    const webhookId = await api.register();
+    await webhooks.setWebhookRequestSettings({ webhookId, settings: { ...header("X-One"), ...bearer } });
+    const kept: Settings = {
+      headers: [{ name: "X-One" }],
+      authentication: { case: "bearer", value: {} },
+    };
+    const url = `https://moved-${webhookId}.example/`;
+    const [moved, changed] = await Promise.allSettled([
+      webhooks.updateWebhook({ webhookId, url, requestSettings: {} }),
+      webhooks.setWebhookRequestSettings({ webhookId, settings: kept }),
+    ]);
+    expect(moved.status).toBe("fulfilled");
+    if (changed.status === "rejected")
+      expect(String(changed.reason)).toMatch(/is required: no value is stored/);
+    expect((await read(webhookId)).settings).toMatchObject({ headerNames: [], hasBearerToken: false });
+  }
+});
+
+test("all webhooks of an endpoint move together: none keeps credentials that the others have left", async () => {
+  const url = `https://endpoint-${randomUUID()}.example/`;
+  const { endpoint } = await api.endpoints.createEndpoint({ processes: [1, 2], url });
+  const ids = endpoint?.webhooks.map(({ id }) => id) as [bigint, bigint];
+  await webhooks.setWebhookRequestSettings({ webhookId: ids[0], settings: bearer });
+  for (const webhookId of ids) {
+    const call = webhooks.updateWebhook({ webhookId, url: "https://thief.example/" });
+    await expectRefused(call, Code.FailedPrecondition, "send request_settings");
+  }
+  const moved = `https://moved-${randomUUID()}.example/`;
+  await webhooks.updateWebhook({ webhookId: ids[1], url: moved, requestSettings: header("X-New") });
+  for (const webhookId of ids) {
+    expect((await webhooks.getWebhook({ webhookId })).webhook?.url).toBe(moved);
+    expect((await read(webhookId)).settings).toMatchObject({ headerNames: ["X-New"], hasBearerToken: false });
+  }
+});
+
+test("a client certificate moves with its webhook, since its key is never sent; so do its authorities", async () => {
+  const webhookId = await api.register();
+  const tls = {
+    clientCertificate: { certificate: cert, key },
+    authorities: { certificates: authority.cert },
+  };
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: { tls } });
+  const { settings } = await read(webhookId);
+  await webhooks.updateWebhook({ webhookId, url: `https://moved-${webhookId}.example/` });
+  expect((await read(webhookId)).settings).toEqual(settings);
 });
 
 test("a URL of another host comes with new values of headers and credentials, in one change; stored ones are not kept", async () => {
@@ -114,12 +234,26 @@ const OWNED = [
   ...["Host", "content-type", "CONTENT-LENGTH", "X-Service-UserId", "webhook-signature", "User-Agent"],
   ...["Proxy-Authorization", "Transfer-Encoding", "traceparent", "Tracestate"],
 ];
+/** Names that CGI servers, or objects of a program, take for other ones. */
+const MERGED = [
+  "x_service_userid",
+  "webhook_id",
+  "X_Tenant",
+  "__proto__",
+  "x.service.userid",
+  "a!b",
+  "a`b",
+  "a|b",
+];
 const http = "http://login.example/token";
 const https = "https://login.example/token";
 
 test.each<[string, Settings[]]>([
   ["headers[0].name is", OWNED.map((name) => named(name))],
-  ["headers[0].name must be a header name of 1 to", ["a b", "ä", "x\r\ny"].map((name) => named(name))],
+  [
+    "headers[0].name must be a header name of 1 to 100 letters, digits and hyphens",
+    [...["a b", "ä", "x\r\ny", "X".repeat(101)], ...MERGED].map((name) => named(name)),
+  ],
   [
     "headers[0].value must",
     [`${SECRET}\r\nX-Evil: 1`, ` ${SECRET}`, `${SECRET} `, `${SECRET}ü`, "", "h".repeat(4_097)].map(valued),
