@@ -49,6 +49,8 @@ export function aClient({
 export interface Differences {
   path?: string;
   headers?: string[];
+  /** Secrets in the headers. */
+  hidden?: string[];
   body?: string;
   tls?: TlsSettings | null;
   /** Defaults to more than any receiver takes. */

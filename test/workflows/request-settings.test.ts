@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { randomBytes, X509Certificate } from "node:crypto";
 import { createServer } from "node:net";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -9,6 +9,8 @@ import type { Receiver } from "../../demo/receiver.ts";
 import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { RequestSettingsSchema } from "../../gen/webhook/v1/request_settings_pb.ts";
+import { sealRequestSettings } from "../../src/db/webhooks/request-settings.ts";
+import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { startConnectProxy, type TestProxy } from "../delivery/proxy/proxies.ts";
 import { aReceiver } from "../support/receivers.ts";
 import { expectRefused } from "../support/refusals.ts";
@@ -20,6 +22,7 @@ type Authentication = NonNullable<Settings["authentication"]>;
 /** Part of each secret that these tests send. No answer, record or log entry has it. */
 const SECRET = "hush-4711";
 const CREDENTIALS = `egress:${SECRET}`;
+const SECRET_KEY = randomBytes(32);
 const INVALID_CLIENT = "answered 401 (invalid_client)";
 
 let service: TestService;
@@ -28,6 +31,7 @@ beforeAll(async () => {
   proxy = await startConnectProxy({ credentials: CREDENTIALS });
   service = await startTestService({
     ...WOKEN,
+    SECRET_KEY: SECRET_KEY.toString("base64"),
     DELIVERY_PROXY: `http://${CREDENTIALS}@127.0.0.1:${proxy.port}`,
   });
 });
@@ -179,6 +183,97 @@ test.each(AUTHENTICATIONS)(
     expect(await stored()).not.toHaveProperty("clientCertificate");
   },
 );
+
+test.each(AUTHENTICATIONS)(
+  "the response of a receiver that repeats its requests shows neither the $name nor the headers that were tried or stored",
+  async ({ by }) => {
+    const tenant = `tenant-${SECRET}`;
+    const { webhookId, received } = await service.endpoint(({ headers }, response) => {
+      const text = JSON.stringify(headers);
+      response.writeHead(400, { "x-repeated": text }).end(`<script>${headers.authorization}</script>${text}`);
+      return undefined;
+    });
+    const authentication = by(await authorizationServer());
+    const settings = {
+      authentication: authentication(SECRET),
+      headers: [{ name: "X-Tenant", value: tenant }],
+    };
+    const tried = await service.webhooks.tryWebhookRequest({ webhookId, settings });
+    await set(webhookId, settings);
+    const { attempts } = await deliver(webhookId);
+    const { authorization = "none", "x-tenant": sentTenant } = received[0]?.headers ?? {};
+    expect(sentTenant).toBe(tenant);
+    for (const { responseStart, responseHeaders } of [{ ...tried, responseHeaders: [] }, ...attempts]) {
+      expect(responseStart).toMatch(/^<script>\[hidden\]<\/script>\{.*"x-tenant":"\[hidden\]"/);
+      const texts = json([responseStart, responseHeaders]);
+      for (const secret of [SECRET, tenant, authorization, authorization.split(" ")[1]])
+        expect(texts).not.toContain(secret);
+    }
+    expect(attempts).toHaveLength(4);
+  },
+);
+
+test("while a webhook moves between hosts, each host gets its own credentials only, in deliveries, retries and test requests", async () => {
+  const hosts = await Promise.all(
+    ["a", "b"].map(async (name) => ({
+      name,
+      ...(await service.receiver(({ attempt }) => (attempt > 1 ? 200 : 503))),
+    })),
+  );
+  const own = ({ name }: { name: string }): Settings => ({
+    authentication: { case: "bearer", value: { token: `for-${name}-${SECRET}` } },
+    headers: [{ name: "X-Host", value: `${name}-${SECRET}` }],
+  });
+  const kept: Settings = { authentication: { case: "bearer", value: {} }, headers: [{ name: "X-Host" }] };
+  const [first, second] = hosts as [(typeof hosts)[0], (typeof hosts)[0]];
+  const webhookId = await service.register(`${first.url}/0`);
+  await set(webhookId, own(first));
+  const events: string[] = [];
+  for (let n = 1; n <= 8; n += 1) {
+    const host = n % 2 === 1 ? second : first;
+    for (let each = 0; each < 3; each += 1) events.push((await service.publish()).eventId);
+    const requestSettings = own(host);
+    const move = service.webhooks.updateWebhook({ webhookId, url: `${host.url}/${n}`, requestSettings });
+    // Stored values are those of the host that the webhook has when they are read.
+    const [trial, change] = [
+      service.webhooks.tryWebhookRequest({ webhookId, settings: kept }),
+      set(webhookId, kept),
+    ];
+    const results = await Promise.allSettled([move, trial, change]);
+    expect(results[0]?.status).toBe("fulfilled");
+    for (const { reason } of results.filter((each) => each.status === "rejected"))
+      expect(reason.message).toMatch(/was changed meanwhile/);
+  }
+  for (const eventId of events) await service.untilFinal(eventId);
+  expect(first.received.length + second.received.length).toBeGreaterThanOrEqual(events.length);
+  for (const { name, received } of hosts)
+    for (const { headers } of received)
+      expect([headers.authorization, headers["x-host"]]).toEqual([
+        `Bearer for-${name}-${SECRET}`,
+        `${name}-${SECRET}`,
+      ]);
+});
+
+test("a header name that earlier versions stored is sent and kept, but gets no new value and no other host", async () => {
+  const { webhookId, received } = await service.endpoint();
+  const stored = { authentication: null, tls: null, headers: [{ name: "x_tenant.id", value: SECRET }] };
+  const sealed = sealRequestSettings(createSecretBox(SECRET_KEY), webhookId, stored);
+  await service
+    .db("webhooks")
+    .where({ id: webhookId })
+    .update({ request_settings: sealed, revision: service.db.raw("revision + 1") });
+  expect((await deliver(webhookId)).delivery?.state).toBe(DeliveryState.DELIVERED);
+  const kept = { headers: [{ name: "X_Tenant.id" }, { name: "X-New", value: "1" }] };
+  expect((await set(webhookId, kept)).settings?.headerNames).toEqual(["X_Tenant.id", "X-New"]);
+  await deliver(webhookId);
+  for (const { headers } of received) expect(headers["x_tenant.id"]).toBe(SECRET);
+  expect(received).toHaveLength(2);
+  const changed = { headers: [{ name: "x_tenant.id", value: "another" }] };
+  await expectRefused(set(webhookId, changed), Code.InvalidArgument, "letters, digits and hyphens");
+  const url = `https://receiver.example/${webhookId}`;
+  const moved = service.webhooks.updateWebhook({ webhookId, url, requestSettings: kept });
+  await expectRefused(moved, Code.InvalidArgument, "letters, digits and hyphens");
+});
 
 test("a stored secret is kept for the user, client, token URL and certificate that it was stored with, and no other", async () => {
   const webhookId = await service.register("https://receiver.example/kept");

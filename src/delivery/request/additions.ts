@@ -8,6 +8,8 @@ import { NotBuiltError } from "./not-built.ts";
 export interface Additions {
   /** Names and values in turn. */
   headers: readonly string[];
+  /** Secrets in the headers, longest first, which no record of the response repeats. */
+  hidden?: readonly string[];
   /** To be called if the receiver answers 401. */
   onUnauthorized?: () => void;
   /** The webhook's own certificates. */
@@ -34,11 +36,12 @@ export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAddit
   return (webhookId, sealed) => {
     const { additions, oauth2 } = known.getOrInsertComputed(sealed, () => open(box, webhookId, sealed));
     if (oauth2 === null) return additions;
-    const withToken = (token: string) => ({
-      ...additions,
-      headers: [...additions.headers, ...bearer(token)],
-      onUnauthorized: () => tokens.refused(oauth2, token),
-    });
+    const withToken = (token: string) => {
+      const header = bearer(token);
+      const headers = [...additions.headers, ...header];
+      const hidden = [...additions.hidden, ...secretsIn(header)].sort(longestFirst);
+      return { ...additions, headers, hidden, onUnauthorized: () => tokens.refused(oauth2, token) };
+    };
     const token = tokens.get(oauth2);
     return typeof token === "string" ? withToken(token) : token.then(withToken);
   };
@@ -49,13 +52,46 @@ export function bearer(token: string): [string, string] {
   return ["Authorization", `Bearer ${token}`];
 }
 
+/** The minimum length of a hidden value, in characters. Hiding shorter ones, such as `1`, would garble responses. */
+const MIN_HIDDEN = 8;
+
+/**
+ * The secrets in the headers of a webhook's settings, longest first: values, credentials without their scheme, and the password of
+ * Basic authentication, also as JSON escapes them.
+ *
+ * @param headers names and values in turn
+ */
+export function secretsIn(headers: readonly string[]): string[] {
+  const values = headers.filter((_, index) => index % 2 === 1).flatMap(partsOf);
+  const spellings = values.flatMap((value) => {
+    const escaped = JSON.stringify(value).slice(1, -1);
+    // Some servers escape slashes, too.
+    return [value, escaped, escaped.replaceAll("/", "\\/")];
+  });
+  const long = spellings.filter(({ length }) => length >= MIN_HIDDEN);
+  return [...new Set(long)].sort(longestFirst);
+}
+
+/** A secret may contain another. */
+const longestFirst = (a: string, b: string) => b.length - a.length;
+
+/** A header's value, and what is secret in it if it authenticates. */
+function partsOf(value: string): string[] {
+  const [, scheme = "", credentials] = /^(basic|bearer) +(\S+)$/i.exec(value) ?? [];
+  if (credentials === undefined) return [value];
+  if (scheme.toLowerCase() === "bearer") return [value, credentials];
+  const user = Buffer.from(credentials, "base64").toString("latin1");
+  return [value, credentials, user, user.slice(user.indexOf(":") + 1)];
+}
+
 /** The opened settings of a webhook. */
 function open(box: SecretBox, webhookId: bigint, sealed: Buffer) {
   try {
     const settings = openRequestSettings(box, webhookId, sealed);
     const { authentication } = settings;
     const tls = tlsIdentity(settings.tls);
-    const additions: Additions = { headers: headersOfSettings(settings), ...(tls ? { tls } : {}) };
+    const headers = headersOfSettings(settings);
+    const additions = { headers, hidden: secretsIn(headers), ...(tls ? { tls } : {}) };
     return { additions, oauth2: authentication?.kind === "oauth2" ? authentication.client : null };
   } catch (cause) {
     if (!(cause instanceof UnopenableError)) throw cause;

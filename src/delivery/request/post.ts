@@ -15,6 +15,9 @@ import type { SignedRequest } from "./request.ts";
 /** The size of the response excerpt stored with the attempt, in bytes. */
 const RESPONSE_EXCERPT_BYTES = 1_024;
 
+/** The text in place of a secret that a receiver repeats. */
+const HIDDEN = "[hidden]";
+
 /** The size of the names and values of response headers stored with a failed attempt, in bytes. */
 const MAX_HEADERS_BYTES = 2_048;
 
@@ -43,12 +46,14 @@ export interface Gate {
  */
 export function post(
   client: Pick<Connections, "dispatch">,
-  request: Pick<SignedRequest, "origin" | "path" | "headers" | "body" | "signed" | "tls">,
+  request: Pick<SignedRequest, "origin" | "path" | "headers" | "body" | "signed" | "hidden" | "tls">,
   timeoutMs: number,
   outcome: (outcome: Outcome) => void,
   gate?: Gate,
 ): void {
-  const { origin, path, headers, body, signed, tls } = request;
+  const { origin, path, headers, body, signed, hidden = [], tls } = request;
+  // A secret that begins in the excerpt is read to its end, so that it is recognized.
+  const excerptBytes = RESPONSE_EXCERPT_BYTES + (hidden[0]?.length ?? 0);
   const startedAt = performance.now();
   let isSettled = false;
   let wasSent = false;
@@ -69,7 +74,7 @@ export function post(
     const durationMs = Math.round(performance.now() - startedAt);
     // A request that was sent could be answered meanwhile, but no connection be made.
     const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
-    if (received > 0) response.responseStart = text(excerpt);
+    if (received > 0) response.responseStart = text(excerpt, hidden);
     outcome({ ...response, started: signed, durationMs, error, failure: isOurs ? "ours" : failure });
   }
 
@@ -110,7 +115,7 @@ export function post(
         if (code < 200) return;
         response.status = code;
         response.delivered = isDelivered(code);
-        if (!response.delivered) response.responseHeaders = headersText(fields);
+        if (!response.delivered) response.responseHeaders = headersText(fields, hidden);
         const retryAfter = fields["retry-after"];
         response.retryAfterMs = parseRetryAfter(
           Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
@@ -118,8 +123,7 @@ export function post(
         );
       },
       onResponseData(_controller, chunk) {
-        if (received < RESPONSE_EXCERPT_BYTES)
-          excerpt.push(Buffer.from(chunk.subarray(0, RESPONSE_EXCERPT_BYTES - received)));
+        if (received < excerptBytes) excerpt.push(Buffer.from(chunk.subarray(0, excerptBytes - received)));
         received += chunk.length;
       },
       onResponseEnd: endBody,
@@ -139,18 +143,37 @@ export function post(
   );
 }
 
-/** PostgreSQL's text type cannot store NUL. Invalid UTF-8 becomes replacement characters. */
-function text(parts: Buffer[]): string {
-  return Buffer.concat(parts).toString("utf8").replaceAll("\0", "\uFFFD");
+/**
+ * The start of a response. PostgreSQL's text type cannot store NUL. Invalid UTF-8 becomes replacement characters.
+ *
+ * @param hidden the secrets that a receiver may repeat, longest first
+ */
+function text(parts: Buffer[], hidden: readonly string[]): string {
+  let start = Buffer.concat(parts);
+  if (hidden.length > 0) {
+    // In latin1, each byte is a character.
+    const kept = withoutSecrets(start.toString("latin1"), hidden);
+    start = Buffer.from(kept.slice(0, RESPONSE_EXCERPT_BYTES), "latin1");
+  }
+  return start.toString("utf8").replaceAll("\0", "\uFFFD");
+}
+
+/** Replaces each secret that a receiver repeats. */
+function withoutSecrets(received: string, hidden: readonly string[]): string {
+  return hidden.reduce((left, secret) => left.replaceAll(secret, HIDDEN), received);
 }
 
 /** The first headers as JSON, without cookies, which are credentials. */
-function headersText(headers: Record<string, string | string[] | undefined>): string | null {
+function headersText(
+  headers: Record<string, string | string[] | undefined>,
+  hidden: readonly string[],
+): string | null {
   const kept: string[] = [];
   let left = MAX_HEADERS_BYTES;
   for (const [name, values] of Object.entries(headers)) {
     if (name === "set-cookie") continue;
-    for (const value of [values ?? []].flat()) {
+    for (const each of [values ?? []].flat()) {
+      const value = withoutSecrets(each, hidden);
       const bytes = name.length + value.length;
       if (bytes > left) continue;
       left -= bytes;

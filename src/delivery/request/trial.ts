@@ -11,7 +11,7 @@ import { tlsIdentity } from "../http/tls-identity.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { OutboundProxy } from "../proxy/outbound-proxy.ts";
 import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
-import { bearer } from "./additions.ts";
+import { bearer, secretsIn } from "./additions.ts";
 import type { AddressGuard } from "./address-guard.ts";
 import { notBuilt } from "./not-built.ts";
 import type { Outcome } from "./outcome.ts";
@@ -53,7 +53,7 @@ export function createRequestTrial(options: {
     }
     const tls = tlsIdentity(given.tls);
     const content = { payload, userId: USER_ID, test: true };
-    const additions = { headers, ...(tls ? { tls } : {}) };
+    const additions = { headers, hidden: secretsIn(headers), ...(tls ? { tls } : {}) };
     const request = buildRequest({ id: randomUUID(), webhook }, content, sign, additions);
     return new Promise((resolve) => post(client, request, timeoutMs, resolve));
   }

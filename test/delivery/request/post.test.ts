@@ -9,6 +9,7 @@ import { createLocalAuthority } from "../../../demo/certificates.ts";
 import type { Reply } from "../../../demo/receiver.ts";
 import { lookupError } from "../../../src/delivery/http/name-resolver.ts";
 import { Pacer } from "../../../src/delivery/http/pacer.ts";
+import { secretsIn } from "../../../src/delivery/request/additions.ts";
 import { describeFault, parseRetryAfter } from "../../../src/delivery/request/outcome.ts";
 import { setTrapOnBlockedPort } from "../../faults/trap.ts";
 import { anyPort } from "../../support/any-port.ts";
@@ -81,6 +82,42 @@ test("the headers of a response that is no success are kept, without cookies and
   expect(kept.slice(0, 4)).toEqual(["retry-after", "5", "date", "d"]);
   expect(responseHeaders).not.toMatch(/s3cret|x-long|cookie/);
   expect((await send(client, url)).responseHeaders).toBeNull();
+});
+
+test("secrets that a receiver repeats are hidden in what is kept of its response, also where the excerpt would cut them off", async () => {
+  const token = "tok/en-0123456789";
+  const headers = ["Authorization", `Bearer ${token}`, "X-Tenant", "4711", "X-Key", 'a"long\\value'];
+  const { url, received } = await aReceiver(({ path, headers: got }, response) => {
+    const told = String(got.authorization);
+    response.writeHead(400, { "x-told": `got ${told}`, "x-key": got["x-key"] });
+    response.end(
+      `${"\u00e4".repeat(Number(path.slice(1)))}${told}${JSON.stringify(got)}${told.replace("/", "\\/")}`,
+    );
+    return undefined;
+  });
+  const client = aClient();
+  const hidden = secretsIn(headers);
+  for (const before of [0, 490, 505, 509, 511, 512]) {
+    const { responseStart, responseHeaders } = await send(client, url, {
+      path: `/${before}`,
+      headers,
+      hidden,
+    });
+    for (const kept of [responseStart, responseHeaders]) {
+      expect(kept).not.toMatch(/tok|en-0|Bearer|long/);
+      expect(Buffer.byteLength(kept ?? "")).toBeLessThanOrEqual(1_024);
+    }
+    expect(responseStart?.startsWith("\u00e4".repeat(before))).toBe(true);
+    expect(JSON.parse(responseHeaders ?? "[]").slice(0, 4)).toEqual([
+      "x-told",
+      "got [hidden]",
+      "x-key",
+      "[hidden]",
+    ]);
+    if (before === 0)
+      expect(responseStart).toMatch(/^\[hidden\]\{.*"authorization":"\[hidden\]","x-tenant":"4711"/);
+  }
+  expect(received[0]?.headers["x-key"]).toBe('a"long\\value');
 });
 
 test("an attempt without a response is charged to the webhook when its time is over", async () => {

@@ -57,6 +57,16 @@ test("headers are refused in the service's words, tried as they stand, and empty
   ]);
 });
 
+test("the response to a test request is shown as text, not as HTML", async () => {
+  const responseStart = '<b id="injected">bold</b><script>injected()</script>';
+  const tried = { accepted: false, status: 400, durationMs: 1, responseStart };
+  await openSettings({}, { tryWebhookRequest: tried });
+  await change();
+  await tryIt();
+  sees(responseStart);
+  expect(document.querySelector("#injected")).toBeNull();
+});
+
 test("settings that the service cannot decrypt are removed from the page, after a question", async () => {
   const { calls } = await openSettings(
     {},
