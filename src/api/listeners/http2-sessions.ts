@@ -23,8 +23,10 @@ export interface Http2Limits {
 
 /** The burst of stream resets, in seconds' worth of `resetsPerSecond`. */
 const RESET_BURST_S = 10;
-/** The maximum size of a request's headers, in bytes. */
+/** The maximum size of a request's headers, in bytes, with 32 bytes for each header (RFC 9113, 6.5.2). */
 const MAX_HEADER_BYTES = 16_384;
+/** The size that HTTP/2 adds for each header, in bytes. */
+const HEADER_OVERHEAD_BYTES = 32;
 /** The number of invalid frames after which a session is closed. */
 const MAX_INVALID_FRAMES = 100;
 /** The number of streams above `maxStreams` after which a session is closed. */
@@ -97,7 +99,20 @@ export class IdleSessions {
 /** Adds behaviour that gRPC clients expect and Node does not implement to all sessions of a server. */
 export function tendSessions(server: Http2Server | Http2SecureServer): void {
   server.on("session", pingWhileOpen);
-  server.on("stream", (stream) => closeOnceAnswered(stream as ServerHttp2Stream));
+  server.on("stream", (stream, _headers, _flags, rawHeaders) => {
+    refuseLongHeaders(stream as ServerHttp2Stream, rawHeaders);
+    closeOnceAnswered(stream as ServerHttp2Stream);
+  });
+}
+
+/**
+ * Resets a stream whose headers exceed MAX_HEADER_BYTES. Node does so only after the client has acknowledged the limit: until then, which
+ * may be never, 64 KiB are allowed.
+ */
+function refuseLongHeaders(stream: ServerHttp2Stream, rawHeaders: readonly string[]): void {
+  let bytes = (rawHeaders.length / 2) * HEADER_OVERHEAD_BYTES;
+  for (const text of rawHeaders) bytes += text.length;
+  if (bytes > MAX_HEADER_BYTES) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 /** Sends PING frames. Without them, a vanished peer would keep its session and streams open until TCP times out. */
