@@ -13,6 +13,8 @@ export interface Question {
 /** The answer to a question; without addresses and code an empty one. */
 export interface Reply {
   addresses?: string[];
+  /** The name that the name is an alias of, and that has the addresses. */
+  alias?: string;
   /** In seconds; 60 unless given. */
   ttl?: number;
   code?: "SERVFAIL" | "NXDOMAIN" | "REFUSED";
@@ -82,10 +84,12 @@ export async function startNameServer(behaviour: Behaviour): Promise<NameServer>
 }
 
 function responseTo(query: Packet, { name, type, over }: Question, reply: Reply): Packet {
-  const { addresses = [], ttl = 60, code, truncated } = reply;
+  const { addresses = [], alias, ttl = 60, code, truncated } = reply;
   const cut = truncated === true && over === "udp";
   const ofType = addresses.filter((address) => address.includes(":") === (type === "AAAA"));
-  const answers: Answer[] = cut ? [] : ofType.map((data) => ({ type, name, ttl, data }));
+  const aliases: Answer[] = alias === undefined ? [] : [{ type: "CNAME", name, ttl, data: alias }];
+  const records: Answer[] = ofType.map((data) => ({ type, name: alias ?? name, ttl, data }));
+  const answers = cut ? [] : [...aliases, ...records];
   const flags = (code ? CODES[code] : 0) | (cut ? TRUNCATED_RESPONSE : 0);
   return { type: "response", id: query.id ?? 0, flags, questions: query.questions ?? [], answers };
 }

@@ -103,6 +103,21 @@ test.each<[string, Reply, string]>([
   expect(message).toContain(words);
 });
 
+test.each([300, 301, 302, 303, 307, 308])(
+  "the redirect %i of a token endpoint is not followed, and its error tells neither where it leads nor what it says",
+  async (status) => {
+    const target = await aReceiver(bearer({}));
+    const location = `${target.url}/internal-target`;
+    const answer = { access_token: "internal-token", token_type: "bearer", error: "internal_error" };
+    const refresh = `0; url=${location}`;
+    const { client, host, server } = await endpoint(json(answer, status, { location, refresh }));
+    expect(await failureOf(client)).toBe(
+      `token endpoint ${host} answered ${status}; redirects are not followed`,
+    );
+    expect([server.received.length, target.received.length]).toEqual([1, 0]);
+  },
+);
+
 test("a token endpoint that does not answer, cannot be reached or has a private address is an error with its host", async () => {
   const { server, client, host } = await endpoint(() => new Promise<number>(() => {}));
   expect(await failureOf(client, aClient(), 100)).toBe(`token endpoint ${host} did not answer within 0.1 s`);
