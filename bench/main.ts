@@ -6,6 +6,7 @@ import { createShow } from "./parts/progress.ts";
 import { Figures, writeResults } from "./parts/results.ts";
 import type { Measurement, Scenario } from "./parts/scenario.ts";
 import { toTable } from "./parts/table.ts";
+import { attack } from "./scenarios/attack.ts";
 import { backlog } from "./scenarios/backlog.ts";
 import { breakers } from "./scenarios/breakers.ts";
 import { bytes } from "./scenarios/bytes.ts";
@@ -65,6 +66,7 @@ const scenarios: readonly Scenario[] = [
   subscribers,
   latency,
   latencyBesideSlow,
+  attack,
   lists,
   grown,
   temporal,

@@ -17,6 +17,7 @@ import { createSigner } from "./delivery/request/signature.ts";
 import { createTargetRules } from "./delivery/request/target-url.ts";
 import { createRequestTrial } from "./delivery/request/trial.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
+import { FilterThreads } from "./filters/filter-threads.ts";
 import {
   createApiInstruments,
   createDeliveryInstruments,
@@ -185,6 +186,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       log,
     });
     started.defer(trial.close);
+    const filters = new FilterThreads(config.delivery.filterTimeoutMs, log);
+    started.defer(() => filters.close());
     const readiness = [
       async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
       async () => (isPrepared ? [] : ["the service is starting and waits for its database"]),
@@ -209,6 +212,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ...(dispatch ? { dispatchNow: dispatch.trigger, findActivity: dispatch.findActivity } : {}),
         ...(announcer ? { onQueued: announcer.announce } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
+        filters,
         targets: createTargetRules(guard),
         tryRequest: trial.send,
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),

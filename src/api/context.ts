@@ -6,6 +6,7 @@ import type { StaleReads } from "../db/connections/read-replica.ts";
 import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import type { SealedSecret } from "../db/webhooks/webhook-secrets.ts";
+import type { FilterRunner } from "../filters/filter-runner.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 
 /** Dependencies of the API. */
@@ -22,6 +23,8 @@ export interface ApiContext {
     at: Date,
     body: string,
   ) => { "webhook-timestamp": string; "webhook-signature": string };
+  /** Evaluates filters. */
+  filters: FilterRunner;
   /** The rules for webhooks' target URLs. */
   targets: TargetRules;
   /** Limits for callers. */

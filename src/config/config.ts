@@ -172,6 +172,8 @@ export interface DeliveryConfig {
   maxPerWebhook: number;
   /** The share of a busy thread's time for receivers that fail one attempt after another, 0.01 to 1. */
   failingShare: number;
+  /** The limit of an evaluation of a filter, in processor time. Also applies to the API. */
+  filterTimeoutMs: number;
   /** The maximum number of pending first attempts per webhook, beyond which deliveries fail; 0 for no limit. */
   maxPendingPerWebhook: number;
   /** Whether requests carry the `traceparent` of the event's trace. */
@@ -246,6 +248,7 @@ const variables = {
   DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
   DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
   DELIVERY_FAILING_PERCENT: integer({ min: 1, max: 100 })({ default: 5 }),
+  FILTER_TIMEOUT: duration({ min: 10, max: 1_000 })({ default: 50 }),
   DELIVERY_TRACEPARENT: bool({ default: false }),
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
@@ -352,6 +355,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       maxPerHost: env.DELIVERY_MAX_PER_HOST,
       maxPerWebhook: env.DELIVERY_MAX_PER_WEBHOOK,
       failingShare: env.DELIVERY_FAILING_PERCENT / 100,
+      filterTimeoutMs: env.FILTER_TIMEOUT,
       maxPendingPerWebhook: env.MAX_PENDING_PER_WEBHOOK,
       sendTraceparent: env.DELIVERY_TRACEPARENT,
       memoryBytes: env.DELIVERY_MEMORY,

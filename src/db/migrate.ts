@@ -20,6 +20,7 @@ import * as queuedAgain from "./migrations/0014-queued-again.ts";
 import * as plansOfPublishing from "./migrations/0015-plans-of-publishing.ts";
 import * as dueRetries from "./migrations/0016-due-retries.ts";
 import * as bottlenecks from "./migrations/0017-bottlenecks.ts";
+import * as slowFilters from "./migrations/0018-slow-filters.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -41,6 +42,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0015-plans-of-publishing": plansOfPublishing,
   "0016-due-retries": dueRetries,
   "0017-bottlenecks": bottlenecks,
+  "0018-slow-filters": slowFilters,
 };
 
 /** The delay between attempts to get the lock, in milliseconds. */

@@ -14,6 +14,7 @@ import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
+import { FilterThreads } from "../filters/filter-threads.ts";
 import {
   countAttempts,
   countFailed,
@@ -25,6 +26,7 @@ import { type Clock, systemClock as clock } from "../process/clock.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { createEventContents } from "./event-contents.ts";
+import { createSlowFilters } from "./filters/slow-filters.ts";
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { Pacer } from "./http/pacer.ts";
@@ -39,7 +41,6 @@ import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
 import { createAddressGuard } from "./request/address-guard.ts";
-import { Filters } from "./request/filters.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";
@@ -99,6 +100,7 @@ export function createDeliveryEngine(options: {
     outbound,
     handshakes,
   );
+  const filters = new FilterThreads(delivery.filterTimeoutMs, log);
   const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
   const lease = new WorkerLease({
     clock,
@@ -150,7 +152,7 @@ export function createDeliveryEngine(options: {
         log,
         onRecorded: (results, states) => countAttempts(instruments, results, states),
       }),
-      filters: new Filters(clock, log),
+      filters: { runner: filters, ...createSlowFilters({ db, log, instruments, stopping }) },
       release: (workerId, some) => release(db, workerId, some),
       endFiltered: (workerId, some) => endFiltered(db, workerId, some),
       lease,
@@ -207,7 +209,7 @@ export function createDeliveryEngine(options: {
       resolver.close();
       sender.close();
       await sender.ended();
-      await Promise.all([client.destroy(), stopMaintenance(), watch.close(), lease.close()]);
+      await Promise.all([client.destroy(), filters.close(), stopMaintenance(), watch.close(), lease.close()]);
     },
   };
 }

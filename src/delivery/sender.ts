@@ -8,6 +8,7 @@ import type { ClaimOwner } from "./claim-owner.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { EventContents } from "./event-contents.ts";
+import { Filters, type FiltersParts } from "./filters/filters.ts";
 import type { Pacer } from "./http/pacer.ts";
 import type { Bottlenecks } from "./limits/bottlenecks.ts";
 import { type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
@@ -17,7 +18,6 @@ import type { Kind, Task } from "./limits/task.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import type { OutboundProxy } from "./proxy/outbound-proxy.ts";
 import type { Recorder } from "./recorder.ts";
-import type { Filters } from "./request/filters.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 
 /** Ends claims of a worker in the database. */
@@ -27,7 +27,7 @@ type EndClaims = (workerId: number, deliveries: readonly ClaimedDelivery[]) => P
 export interface SenderParts extends AttemptParts {
   clock: Clock;
   recorder: Pick<Recorder, "unrecorded" | "record">;
-  filters: Pick<Filters, "unmatched">;
+  filters: Omit<FiltersParts, "log">;
   /** Makes deliveries claimable again. */
   release: EndClaims;
   /** Ends deliveries that their webhooks' filters do not match. */
@@ -47,7 +47,7 @@ export interface SenderParts extends AttemptParts {
 /** What a claim may take. */
 export type ClaimRoom = NonNullable<ReturnType<Sender["claimRoom"]>>;
 
-/** A claimed delivery that is queued or in flight. */
+/** A claimed delivery that waits for its filter, is queued or in flight. */
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
   owner: ClaimOwner;
@@ -68,6 +68,8 @@ export const MAX_UNRECORDED = 128;
  * larger: a crash repeats no more attempts than that.
  */
 const MAX_IN_DOUBT = 200;
+/** The number of deliveries to end that filters did not match, above which nothing is claimed. */
+const MAX_UNMATCHED = 1_024;
 /**
  * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
  * beside receivers that close each connection, attempts to others would fail.
@@ -86,8 +88,11 @@ export class Sender {
   readonly close: () => void;
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
-  /** Resolves when the last deliveries that filters did not match have ended. */
-  #filtered: Promise<void> = Promise.resolve();
+  /** Deliveries that wait for the results of filters. */
+  readonly #filters: Filters<Sending>;
+  /** Deliveries to end that filters did not match. */
+  readonly #unmatched: Sending[] = [];
+  #endsUnmatched = false;
   /** Resolves when all claims have ended that are being ended without an attempt. */
   #ending: Promise<void> = Promise.resolve();
   readonly #maxInDoubt: number;
@@ -104,6 +109,11 @@ export class Sender {
     this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler);
+    this.#filters = new Filters(
+      { ...parts.filters, log: parts.log },
+      (sending, isSent) => this.#filtered(sending, isSent),
+      (sendings) => this.#return(sendings),
+    );
     this.close = parts.clock.every(SAMPLE_MS, () => {
       const utilization = parts.share.sample();
       const { first, retry } = this.#scheduler.lanes;
@@ -131,11 +141,14 @@ export class Sender {
     const limit = Math.min(most, contents.room);
     const { lanes, free } = this.#scheduler;
     if (limit === 0 || lanes[kind].hasSendable(maxQueued, free)) return undefined;
-    return { limit, excluded: this.#skipped.of(kind), revision: watch.revision };
+    // Retries are not filtered.
+    const waiting = kind === "first" ? this.#filters.excluded() : [];
+    if (!waiting || this.#unmatched.length > MAX_UNMATCHED) return undefined;
+    return { limit, excluded: [...this.#skipped.of(kind), ...waiting], revision: watch.revision };
   }
 
   /**
-   * Takes over claimed deliveries. Sends them as soon as the limits allow; ends first attempts that the webhook's filter
+   * Takes over claimed deliveries. Sends them as soon as filters and limits allow; ends first attempts that the webhook's filter
    * does not match; releases those whose payload does not fit, or whose webhook was paused, deleted or changed since the claim.
    *
    * @param revision the revision read before the claim
@@ -147,18 +160,14 @@ export class Sender {
     revision: bigint,
   ): Promise<void> {
     if (deliveries.length === 0) return;
-    const { bottlenecks, contents, endFiltered, filters, release, watch } = this.#parts;
+    const { bottlenecks, contents, release, watch } = this.#parts;
     const sendings = deliveries.map((delivery) => sendingOf(delivery, kind, ownerOf(delivery)));
     for (const { owner } of sendings) owner.add(1);
     /** Deliveries whose payloads are not loaded. */
     let unheld: ReadonlySet<ClaimedDelivery> = new Set(deliveries);
-    let unmatched: ReadonlySet<ClaimedDelivery>;
     let stopped: ReadonlySet<bigint>;
     try {
       unheld = new Set(await bottlenecks.waitFor(contents.hold(deliveries)));
-      // Retries are not filtered: the first attempt was made.
-      const first = kind === "first" ? deliveries.filter((delivery) => !unheld.has(delivery)) : [];
-      unmatched = await filters.unmatched(first, (delivery) => contents.of(delivery));
       stopped = await watch.stoppedSince(revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
@@ -167,19 +176,42 @@ export class Sender {
     }
     const unsendable: Sending[] = [];
     for (const sending of sendings) {
-      if (unheld.has(sending.delivery) || unmatched.has(sending.delivery)) continue;
-      if (stopped.has(sending.webhookId)) unsendable.push(sending);
+      const { delivery, webhookId } = sending;
+      if (unheld.has(delivery)) continue;
+      const content = contents.of(delivery);
+      if (stopped.has(webhookId)) unsendable.push(sending);
+      // Retries are not filtered: the first attempt was made.
+      else if (kind === "first" && this.#filters.appliesTo(delivery, content))
+        this.#filters.add(sending, content);
       else unsendable.push(...this.#skipped.queue(sending));
     }
     this.#return(unsendable);
     this.#plan();
-    // Concurrently with the next claim, so that it does not delay what was queued meanwhile; but no further ahead.
-    await this.#filtered;
-    for (const delivery of unmatched) contents.release(delivery);
-    const filtered = sendings.filter(({ delivery }) => unmatched.has(delivery));
-    this.#filtered = this.#end(filtered, endFiltered);
     const refused = sendings.filter(({ delivery }) => unheld.has(delivery));
     await this.#end(refused, release);
+  }
+
+  #filtered(sending: Sending, isSent: boolean): void {
+    if (isSent) {
+      this.#return(this.#skipped.queue(sending));
+      this.#plan();
+    } else {
+      this.#unmatched.push(sending);
+      void this.#endUnmatched();
+    }
+  }
+
+  /** Ends deliveries that filters did not match: one statement at a time, for all that have gathered. */
+  async #endUnmatched(): Promise<void> {
+    if (this.#endsUnmatched) return;
+    this.#endsUnmatched = true;
+    const { contents, endFiltered } = this.#parts;
+    while (this.#unmatched.length > 0) {
+      const some = this.#unmatched.splice(0);
+      for (const { delivery } of some) contents.release(delivery);
+      await this.#end(some, endFiltered);
+    }
+    this.#endsUnmatched = false;
   }
 
   /** Resolves when the claims have ended that are being ended without an attempt. */
@@ -190,15 +222,21 @@ export class Sender {
   /** Releases the queued deliveries of an owner. */
   withdraw(owner: ClaimOwner): void {
     // The search goes through the whole queue.
-    if (owner.open > 0) this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
+    if (owner.open === 0) return;
+    this.#return(this.#filters.remove((sending) => sending.owner === owner));
+    this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
   }
 
   /** Transfers the queued deliveries of an owner. */
   transfer(from: ClaimOwner, to: ClaimOwner): void {
-    for (const sending of this.#scheduler.remove(({ owner }) => owner === from)) {
+    const move = (sending: Sending) => {
       from.add(-1);
       to.add(1);
       sending.owner = to;
+    };
+    for (const sending of this.#filters.tasks()) if (sending.owner === from) move(sending);
+    for (const sending of this.#scheduler.remove(({ owner }) => owner === from)) {
+      move(sending);
       this.#return(this.#scheduler.push(sending));
     }
   }
@@ -210,13 +248,15 @@ export class Sender {
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
     const { first, retry } = this.#scheduler.lanes;
-    const held = [...first.tasks(), ...retry.tasks(), ...started, ...this.#skipped.crowded()];
+    const queued = [...this.#filters.tasks(), ...first.tasks(), ...retry.tasks()];
+    const held = [...queued, ...started, ...this.#skipped.crowded()];
     return heldWebhooks(held.map(({ delivery }) => delivery));
   }
 
   /** Releases the queued deliveries of paused, deleted or changed webhooks. */
   stop(webhookIds: ReadonlySet<bigint>): void {
-    this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
+    const isOf = ({ webhookId }: Sending) => webhookIds.has(webhookId);
+    this.#return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
     for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
     this.#skipped.forget(webhookIds);
   }

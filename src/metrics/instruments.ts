@@ -92,6 +92,7 @@ export interface DeliveryInstruments {
   bottleneck: Counter;
   leasesExpired: Counter;
   breakerChanges: Counter;
+  slowFilters: Counter;
 }
 
 /** The instruments of a process that delivers. */
@@ -145,6 +146,10 @@ export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
         description: "Changes of circuit breakers, by the new state.",
       },
     ),
+    slowFilters: counter(meter, "webhook.filters.slow", [{}], {
+      unit: "{evaluation}",
+      description: "Evaluations of filters that took longer than FILTER_TIMEOUT; the events were sent.",
+    }),
   };
 }
 

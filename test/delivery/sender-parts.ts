@@ -5,6 +5,7 @@ import { ClaimOwner } from "../../src/delivery/claim-owner.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import type { Clock } from "../../src/process/clock.ts";
+import { inThisThread } from "../support/filter-runner.ts";
 import { answerOf, type Host, webhookAt } from "../support/simulation/receivers.ts";
 
 /** What tests of the sender alone give it, without a database or receivers. */
@@ -41,7 +42,7 @@ export function startSender(
     sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
     additions: () => ({ headers: [] }),
     recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
-    filters: { unmatched: async () => new Set() },
+    filters: { runner: inThisThread, onSlow: () => {}, onStopped: () => {} },
     release: async () => {},
     endFiltered: async () => {},
     lease: {

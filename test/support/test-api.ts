@@ -18,6 +18,7 @@ import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
 import { createTargetRules } from "../../src/delivery/request/target-url.ts";
+import { FilterThreads } from "../../src/filters/filter-threads.ts";
 import { createApiInstruments } from "../../src/metrics/instruments.ts";
 import { grpc } from "./clients.ts";
 import { createTestDatabase, empty } from "./database.ts";
@@ -74,12 +75,14 @@ export async function startTestApi(
   const db = openDatabase(database.url, { max: 10, applicationName: "test" });
   const log = options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" });
   const secrets = createSecretBox(randomBytes(32));
+  const filters = new FilterThreads(readConfig({}).delivery.filterTimeoutMs, log);
   let skippedMs = 0;
   const context: ApiContext = {
     db,
     ...(options.reads ? { reads: options.reads(log) } : {}),
     secrets,
     sign: createSigner(secrets),
+    filters,
     targets: createTargetRules(createAddressGuard([])),
     instruments: createApiInstruments(createNoopMeter()),
     log,
@@ -153,6 +156,7 @@ export async function startTestApi(
     },
     async stop() {
       await started.stop();
+      await filters.close();
       await db.destroy();
       await database.drop();
     },

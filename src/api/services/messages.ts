@@ -105,6 +105,8 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
     ...troubleFields(row.trouble),
     ...(row.filter === null ? {} : { filter: row.filter }),
+    ...(row.filterSlow === null ? {} : { filterSlow: timestampFromDate(row.filterSlow) }),
+    ...(row.filterStopped === null ? {} : { filterStopped: timestampFromDate(row.filterStopped) }),
     ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
     ...(row.endpointId === null ? {} : { endpointId: row.endpointId }),
   };

@@ -1,34 +1,20 @@
 import { type CelEnv, CelScalar, celEnv, isCelError, objectType, parse, plan } from "@bufbuild/cel";
 import { createRegistry, type DescMessage, type Message } from "@bufbuild/protobuf";
+import { RE2JS } from "@bufbuild/re2";
 import { type CatalogueEntry, catalogue } from "../catalogue.ts";
-import { type EventSize, type FilterSize, Steps, sizeOf } from "./cost.ts";
 import { FilterError } from "./filter-error.ts";
-import { Patterns } from "./patterns.ts";
 import { readPayload } from "./payload-reader.ts";
 import { typeName, typeOf } from "./type-check.ts";
 
 /** The maximum length of a filter, in characters. */
 export const MAX_FILTER_CHARACTERS = 1_000;
 
-/** The maximum number of brackets within each other. */
-const MAX_NESTING = 32;
-/** A comment or a text in quotes, as the parser reads them: raw or not, in three quotes or in one. */
-const NO_BRACKETS = new RegExp(
-  [
-    "//[^\\r\\n]*",
-    `[rR](?:"""[^]*?"""|'''[^]*?'''|"[^"\\r\\n]*"|'[^'\\r\\n]*')`,
-    `"""(?:\\\\[^]|(?!""")[^\\\\])*"""|'''(?:\\\\[^]|(?!''')[^\\\\])*'''`,
-    `"(?:\\\\[^\\r\\n]|[^"\\\\\\r\\n])*"|'(?:\\\\[^\\r\\n]|[^'\\\\\\r\\n])*'`,
-  ].join("|"),
-  "g",
-);
-
 /** The variables of filters. */
 const EVENT = "event";
 const USER_ID = "user_id";
 
 /** An event as filters see it. */
-export interface FilterEvent extends EventSize {
+export interface FilterEvent {
   /** The payload. */
   message: Message;
   userId: string;
@@ -37,7 +23,7 @@ export interface FilterEvent extends EventSize {
 /** A compiled filter of an event type. */
 export interface Filter {
   /**
-   * Whether the webhook is to get an event of this type.
+   * Whether the webhook is to get an event of this type. An evaluation may take seconds: src/filters ends those that take long.
    *
    * @throws FilterError if the filter cannot be evaluated for it
    */
@@ -46,8 +32,7 @@ export interface Filter {
 
 /** Reads an event of a type for its filters. @throws Error if the payload is not one of this type */
 export function filterEvent(process: number, payload: string, userId: string): FilterEvent {
-  const { message, longestList } = readPayload(entryOf(process).payload, payload);
-  return { message, longestList, characters: payload.length, userId };
+  return { message: readPayload(entryOf(process).payload, payload), userId };
 }
 
 /**
@@ -55,28 +40,22 @@ export function filterEvent(process: number, payload: string, userId: string): F
  * `user_id`.
  *
  * @param process the number of the event type
- * @param patterns the compiled regular expressions that it shares with other filters
  * @throws FilterError if it is not valid for this event type
  */
-export function compileFilter(process: number, expression: string, patterns = new Patterns()): Filter {
+export function compileFilter(process: number, expression: string): Filter {
   const { length } = [...expression];
   if (length > MAX_FILTER_CHARACTERS) {
     throw new FilterError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
   }
-  assertFlat(expression);
-  const steps = new Steps();
-  const env = environmentOf(entryOf(process).payload, steps, patterns);
+  const env = environmentOf(entryOf(process).payload);
   const parsed = parseFilter(expression);
   const type = typeOf(env, parsed);
   if (type !== CelScalar.BOOL && type !== CelScalar.DYN) {
     throw new FilterError(`must be true or false for each event, but is ${typeName(type)}`);
   }
-  const size: FilterSize = sizeOf(parsed.expr);
-  for (const pattern of size.regexes) patterns.assertValid(pattern);
   const evaluate = plan(env, parsed);
   return {
     matches(event) {
-      steps.start(size, event);
       const result = evaluate({ [EVENT]: event.message, [USER_ID]: event.userId });
       if (isCelError(result)) throw new FilterError(result.message);
       if (typeof result === "boolean") return result;
@@ -91,24 +70,15 @@ function entryOf(process: number): CatalogueEntry {
   return entry;
 }
 
-function environmentOf(payload: DescMessage, steps: Steps, patterns: Patterns): CelEnv {
+function environmentOf(payload: DescMessage): CelEnv {
+  const compiled = new Map<string, RE2JS>();
   return celEnv({
     // So that enums need no package: DocumentKind.DOCUMENT_KIND_INVOICE.
     namespace: payload.file.proto.package,
     registry: createRegistry(payload.file, ...payload.file.dependencies),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
-    re2: patterns.forFilter((size, characters) => steps.read(size, characters)),
+    re2: { compile: (pattern) => compiled.getOrInsertComputed(pattern, () => RE2JS.compile(pattern)) },
   });
-}
-
-/** @throws FilterError for brackets nested so deeply that the parser would need long to find out that one is missing */
-function assertFlat(expression: string): void {
-  let depth = 0;
-  for (const [bracket] of expression.replaceAll(NO_BRACKETS, "").matchAll(/[()[\]{}]/g)) {
-    depth += "([{".includes(bracket) ? 1 : -1;
-    if (depth > MAX_NESTING)
-      throw new FilterError(`has brackets in brackets more than ${MAX_NESTING} deep; use fewer`);
-  }
 }
 
 function parseFilter(expression: string): ReturnType<typeof parse> {

@@ -11,6 +11,7 @@ import {
   plan,
 } from "@bufbuild/cel";
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
+import { RE2JS } from "@bufbuild/re2";
 import { FilterError } from "./filter-error.ts";
 
 type Parsed = ReturnType<typeof parse>;
@@ -156,6 +157,7 @@ class TypeChecker {
     const chosen = [...functions].find((each) => accepts(each, target, types));
     if (!chosen) throw wrong();
     this.#assertText(expr, call, chosen);
+    if (name === "matches") assertPattern(args.at(-1));
     // Of two lists of one type.
     return chosen.result.kind === "list" && types.length > 0
       ? listType(common(types.map(elementOf)))
@@ -208,6 +210,21 @@ class TypeChecker {
   #error(expr: Expr, what: string): FilterError {
     const position = this.#positions[String(expr.id)];
     return new FilterError(position === undefined ? what : `at character ${position + 1}: ${what}`);
+  }
+}
+
+/** @throws FilterError for a regular expression that is not a constant, or not valid */
+function assertPattern(expr: Expr | undefined): void {
+  const constant = expr?.exprKind.case === "constExpr" ? expr.exprKind.value.constantKind : undefined;
+  if (constant?.case !== "stringValue")
+    throw new FilterError("matches takes a regular expression in quotes, not one that depends on the event");
+  try {
+    RE2JS.compile(constant.value);
+  } catch (error) {
+    const fault = (error as Error).message.replace(/^error parsing regexp: /, "");
+    throw new FilterError(
+      `the regular expression ${constant.value} is not valid: ${fault}; use the syntax of RE2, which has no lookahead and no backreferences`,
+    );
   }
 }
 

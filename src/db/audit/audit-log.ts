@@ -32,6 +32,7 @@ export type AuditAction =
   | "webhook_breaker_opened"
   | "webhook_breaker_closed"
   | "webhook_disabled"
+  | "webhook_filter_stopped"
   | "replay_started"
   | "replay_paused"
   | "replay_resumed"
@@ -178,6 +179,7 @@ export function webhookFacts(webhook: {
   apiKeyId: string;
   rateLimit: number | null;
   filter: string | null;
+  filterStopped: Date | null;
   paused: Date | null;
   breaker: Breaker | null;
   endpointId: string | null;
@@ -190,6 +192,7 @@ export function webhookFacts(webhook: {
     rate_limit: webhook.rateLimit,
     paused: webhook.paused?.toISOString() ?? null,
     ...(webhook.filter === null ? {} : { filter: webhook.filter }),
+    ...(webhook.filterStopped === null ? {} : { filter_stopped: webhook.filterStopped.toISOString() }),
     ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
     ...breakerFacts(webhook.breaker),
   };

@@ -6,6 +6,7 @@ import {
   type NoticeWebhookSchema,
   WebhookDisabledSchema,
   WebhookFailingSchema,
+  WebhookFilterStoppedSchema,
   WebhookRecoveredSchema,
 } from "../../../gen/webhook/v1/notice_pb.ts";
 import { WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
@@ -146,6 +147,30 @@ export async function noticeDisabled(trx: Db, webhookIds: readonly bigint[]): Pr
       since: timestampFromDate(since),
       ...(failingSince === null ? {} : { failingSince: timestampFromDate(failingSince) }),
       ...(lastError === null ? {} : { lastError }),
+    }),
+  }));
+  await publish(trx, notices);
+}
+
+/** Publishes the notice of a webhook whose filter was switched off. Requires the transaction that stores it. */
+export async function noticeFilterStopped(trx: Db, webhookId: bigint): Promise<void> {
+  const process = WebhookProcess.WEBHOOK_FILTER_STOPPED;
+  const noticed = await rows<AboutWebhook & { filter: string; since: Date }>(
+    trx,
+    `select ${ABOUT}, w.filter, w.filter_stopped as since from webhooks w
+      where w.id = :webhookId::bigint and ${isNoticed(String(process))}`,
+    { webhookId },
+  );
+  const notices = noticed.map(({ filter, since, ...about }) => ({
+    process,
+    key: `${processName(process)}/${webhookId}/${since.toISOString()}`,
+    about,
+    userId: USER_ID,
+    occurred: since,
+    payload: write(WebhookFilterStoppedSchema, {
+      webhook: webhookMessage(about),
+      filter,
+      since: timestampFromDate(since),
     }),
   }));
   await publish(trx, notices);

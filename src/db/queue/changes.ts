@@ -32,8 +32,8 @@ export async function openChangeFeed(url: string, queued: () => void) {
   }
   return {
     /**
-     * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets other secrets,
-     * key pairs or request settings. Rejects once the connection has ended.
+     * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets another filter,
+     * other secrets, key pairs or request settings. Rejects once the connection has ended.
      */
     async revision() {
       const { rows: found } = await client.query<{ revision: string }>({

@@ -36,7 +36,7 @@ export interface ClaimedWebhook {
   endpointId?: string | null;
   /** Sealed custom headers and credentials, if any. */
   requestSettings?: Buffer | null;
-  /** The filter of its events, if any. */
+  /** The filter of its events, if any that is not switched off. */
   filter?: string | null;
   /** Whether the response 410 Gone disables the webhook. Defaults to false. */
   disableOnGone?: boolean;
@@ -70,7 +70,8 @@ export class ClaimedWebhooks {
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, w.revision, process, target_url as "targetUrl", ${SECRET_COLUMNS},
-          installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings", filter,
+          installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings",
+          case when filter_stopped is null then filter end as filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version)
           -- An index probe for each, whatever the planner takes the table's size for.

@@ -101,6 +101,9 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
   // A user who pauses or resumes the webhook takes over from its breaker.
   const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
   if (moves) await forgetGone(trx, id);
+  // A filter that was switched off is switched on by setting the same one again.
+  const newFilter =
+    after.filter !== before.filter || (changes.filter !== undefined && before.filterStopped !== null);
   const newBreaker = await changeBreaker(trx, before, changes, takesOver);
   const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
   const [webhook] = await rows<WebhookRow>(
@@ -108,23 +111,25 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
     `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
         paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
         rate_limit = :rateLimit::int, filter = :filter::text,
+        filter_slow = case when not :newFilter::bool then w.filter_slow end,
+        filter_stopped = case when not :newFilter::bool then w.filter_stopped end,
         test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
         probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
         rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
         rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
         modified = now(), revision = w.revision + 1
-      where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool
+      where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
         or (w.name, w.url, w.rate_limit, w.filter, w.paused is not null)
           is distinct from (:name::text, :url::text, :rateLimit::int, :filter::text, :held::bool))
       returning ${webhookColumns("w")}`,
-    { id, ...after, held, takesOver, newBreaker },
+    { id, ...after, held, takesOver, newBreaker, newFilter },
   );
   if (!webhook) return { before, webhook: before, isTold: false };
   if (webhook.url !== before.url) {
     const until = trx.raw("clock_timestamp()");
     await run(trx, trx("webhook_old_urls").insert({ webhook_id: id, until, url: before.url }));
   }
-  const isTold = moves || takesOver || after.paused !== (before.paused !== null);
+  const isTold = moves || takesOver || newFilter || after.paused !== (before.paused !== null);
   return { before, webhook, isTold };
 }
 

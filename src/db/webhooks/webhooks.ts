@@ -34,6 +34,10 @@ export interface WebhookRow {
   paused: Date | null;
   /** An expression in CEL; null for none. */
   filter: string | null;
+  /** The latest evaluation of the filter that took too long, accurate to a minute; null for none. */
+  filterSlow: Date | null;
+  /** The time since which the filter is switched off, because evaluations took too long; null if it is evaluated. */
+  filterStopped: Date | null;
   /** Null for none. */
   breaker: Breaker | null;
   created: Date;
@@ -70,7 +74,8 @@ export const webhookColumns = (
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
   ${table}.endpoint_id as "endpointId",
-  ${table}.rate_limit as "rateLimit", ${table}.filter, ${breakerColumns(table)}, ${table}.created, ${table}.modified,
+  ${table}.rate_limit as "rateLimit", ${table}.filter, ${table}.filter_slow as "filterSlow",
+  ${table}.filter_stopped as "filterStopped", ${breakerColumns(table)}, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 

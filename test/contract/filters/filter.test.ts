@@ -1,7 +1,6 @@
 import { CelScalar, celEnv, parse } from "@bufbuild/cel";
 import { create, createRegistry } from "@bufbuild/protobuf";
 import { file_google_protobuf_descriptor, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   type DocumentCreated,
@@ -117,10 +116,6 @@ test.each(
     "event.carrier.startsWith(7)": /startsWith does not take string and int/,
     "event.dispatched_at.seconds > 1": /Timestamp has no fields/,
     "event.order_number.matches(event.carrier)": /matches takes a regular expression in quotes/,
-    'event.carrier.matches("(?:a?b?c?d?e?){1000}$")':
-      /^the regular expressions are too large: [\d,]+ instructions, of 2,000 allowed; repeat less/,
-    'event.carrier.matches("^[0-9]{1000}$")': /regular expressions are too large/,
-    'event.carrier.matches("(?i)[b-\u{1e942}][b-\\\\x{1e942}]")': /regular expressions are too large/,
     'event.order_number.matches("^(?!TEST-).*$")':
       /^the regular expression \^\(\?!TEST-\)\.\*\$ is not valid: .*; use the syntax of RE2, which has no lookahead/,
     'event.dispatched_at > timestamp("2026-11-21")':
@@ -133,58 +128,12 @@ test.each(
     "event.carrier == 'DHL": /^is not a valid expression/,
     "": /^is not a valid expression: it ends too early$/,
     "OrderLine{sku: 'x'} == event.lines[0]": /maps and messages cannot be made/,
-    "event.lines.exists(a, event.lines.exists(b, event.lines.exists(c, true)))":
-      /loops .* more than 2 deep; use fewer$/,
-    ["(".repeat(500)]: /^has brackets in brackets more than 32 deep; use fewer$/,
-    [`"(" == ${"[".repeat(33)}`]: /^has brackets in brackets more than 32 deep; use fewer$/,
     [`user_id == "${"x".repeat(MAX_FILTER_CHARACTERS)}"`]:
       /^has 1013 characters, more than the 1000 allowed$/,
   }),
 )("%s is refused for orders", (expression, message) => {
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(FilterError);
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(message);
-});
-
-/** What strings and comments may hold, with all that ends or escapes a part of them. */
-const parts = fc.array(fc.constantFrom(..."([{)]}\"'\\\n\u2028rx".split(""), '""', "\\\\", "//", "\r\n"), {
-  maxLength: 6,
-});
-/** Strings and bytes of every form that the parser reads, escapes or none. */
-const literal = fc
-  .tuple(
-    fc.constantFrom("", "r", "R", "b", "B", "br", "bR"),
-    fc.constantFrom('"', "'", '"""', "'''"),
-    parts.map((all) => all.join("")),
-  )
-  .map(([prefix, quotes, text]) => prefix + quotes + text + quotes)
-  .filter((text) => isConstant(text));
-const comment = parts.map((all) => `//${all.join("").replaceAll(/[\r\n]/g, "")}\n`);
-
-function isConstant(text: string): boolean {
-  try {
-    return parse(text).expr?.exprKind.case === "constExpr";
-  } catch {
-    return false;
-  }
-}
-
-test("whatever strings and comments between them hold, brackets in brackets are counted as the parser reads them", () => {
-  const opening = fc.oneof(
-    fc
-      .tuple(fc.constant("["), comment, literal)
-      .map(([bracket, note, string]) => `${bracket}${note}${string}, `),
-    fc.constantFrom("[", "(", "{0: "),
-  );
-  fc.assert(
-    fc.property(fc.array(opening, { minLength: 30, maxLength: 35, size: "max" }), (openings) => {
-      const closing = openings.map(([bracket]) => ({ "[": "]", "(": ")", "{": "}" })[bracket as string]);
-      const text = `${openings.join("")}1${closing.reverse().join("")}`;
-      fc.pre(text.length <= MAX_FILTER_CHARACTERS);
-      const message = /^has brackets in brackets more than 32 deep/;
-      if (openings.length > 32) expect(() => compileFilter(ORDER_DISPATCHED, text)).toThrow(message);
-      else expect(() => compileFilter(ORDER_DISPATCHED, text)).not.toThrow(message);
-    }),
-  );
 });
 
 test("an enum compared with a text is refused with a hint at its values", () => {
@@ -210,34 +159,4 @@ test("a filter that fails for an event says why", () => {
   expect(() => filter.matches(ofOrder(zero))).toThrow(FilterError);
   expect(() => filter.matches(ofOrder(zero))).toThrow(/divide by zero/);
   expect(() => filter.matches(ofOrder(create(OrderDispatchedSchema, {})))).toThrow(FilterError);
-});
-
-test("a filter that may be expensive for an event is not evaluated for it", () => {
-  const lines = Array.from({ length: 100 }, (_, n) => ({
-    productId: BigInt(n),
-    sku: `SKU-${n}`,
-    quantity: 1,
-  }));
-  const large = ofOrder(create(OrderDispatchedSchema, { orderId: 1n, lines }));
-  const filter = compileFilter(
-    ORDER_DISPATCHED,
-    "event.lines.all(a, event.lines.exists(b, a.sku == b.sku && a.quantity == b.quantity))",
-  );
-  expect(filter.matches(ofOrder())).toBe(true);
-  expect(() => filter.matches(large)).toThrow(/too expensive for this event: [\d,]+ steps, of 5,000 allowed/);
-  const pattern = compileFilter(ORDER_DISPATCHED, 'event.order_number.matches("(a|b|c|d)*(e|f|g|h)*$")');
-  const long = create(OrderDispatchedSchema, { ...order, orderNumber: "x".repeat(200_000) });
-  expect(() => pattern.matches(ofOrder(long))).toThrow(/too expensive/);
-});
-
-test("a regular expression costs as much as the texts that it reads, not as the whole event", () => {
-  const lines = Array.from({ length: 50 }, (_, n) => ({ productId: 1n, sku: `SKU-${n}`, quantity: 1 }));
-  const event = ofOrder(create(OrderDispatchedSchema, { orderId: 1n, lines }));
-  const matches = (pattern: string) =>
-    compileFilter(ORDER_DISPATCHED, `event.lines.exists(line, line.sku.matches("${pattern}"))`).matches(
-      event,
-    );
-  expect(matches("^SKU-4[89]$")).toBe(true);
-  expect(matches("^DESK-[0-9]+$")).toBe(false);
-  expect(() => matches("^DESK-[0-9]{900}$")).toThrow(/too expensive for this event/);
 });

@@ -10,7 +10,7 @@ import { arbitraryType } from "../../api/json/arbitrary-types.ts";
 
 function expectReadBack(desc: DescMessage, message: MessageShape<DescMessage>): void {
   const payload = jsonWriter(desc, "payload")(message);
-  expect(equals(desc, readPayload(desc, payload).message, message), payload).toBe(true);
+  expect(equals(desc, readPayload(desc, payload), message), payload).toBe(true);
 }
 
 test.each(catalogue)("any payload of $name reads back as the message that was published", ({ payload }) => {
@@ -27,11 +27,9 @@ test("so does a payload of any type that the catalogue may hold", () => {
   );
 });
 
-test("the length of the longest list is known, and properties of later versions are ignored", () => {
+test("properties of later versions are ignored", () => {
   const payload = '{"OrderId":1,"Lines":[{"Sku":"a"},{"Sku":"b"},{"Sku":"c"}],"Priority":[1,2,3,4,5]}';
-  const { message, longestList } = readPayload(OrderDispatchedSchema, payload);
-  expect(longestList).toBe(3);
-  expect(message).toEqual(
+  expect(readPayload(OrderDispatchedSchema, payload)).toEqual(
     create(OrderDispatchedSchema, { orderId: 1n, lines: [{ sku: "a" }, { sku: "b" }, { sku: "c" }] }),
   );
 });

@@ -9,6 +9,7 @@ import type { Outcome } from "../../../src/delivery/request/outcome.ts";
 import type { Gate } from "../../../src/delivery/request/post.ts";
 import { RetryPasses } from "../../../src/delivery/retry-pass.ts";
 import { Sender, type SenderParts } from "../../../src/delivery/sender.ts";
+import { inThisThread } from "../filter-runner.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
 import type { Measuring } from "./receivers.ts";
 import type { RetryTable } from "./retry-table.ts";
@@ -93,7 +94,7 @@ export class SimulatedWorker {
         sign: SIGNED,
         additions: () => ({ headers: [] }),
         recorder: this.#recorder,
-        filters: { unmatched: async () => new Set() },
+        filters: { runner: inThisThread, onSlow() {}, onStopped() {} },
         endFiltered: async () => {},
         release: async (_workerId, deliveries) => {
           await database.released(deliveries.length);

@@ -6,16 +6,16 @@ import type {
   TryWebhookFilterResponseSchema,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import {
-  compileFilter,
-  type Filter,
-  filterEvent,
-  MAX_FILTER_CHARACTERS,
-} from "../../../contract/filters/filter.ts";
-import { FilterError } from "../../../contract/filters/filter-error.ts";
+import { MAX_FILTER_CHARACTERS } from "../../../contract/filters/filter.ts";
 import { type LatestEvent, latestEvents } from "../../../db/events/latest.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
+import {
+  type FilterResult,
+  type FilterRunner,
+  type FilterText,
+  runFilter,
+} from "../../../filters/filter-runner.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -30,52 +30,64 @@ const MAX_TRIED = 1_000;
 const MAX_SHOWN = 20;
 /** The maximum number of trials at once per process, each with the payloads of its events. Others wait. */
 const MAX_AT_ONCE = 2;
+const MAX_AT_ONCE_PER_KEY = 1;
+/** The number of events that are evaluated together. */
+const AT_ONCE = 20;
 /** The time after which a trial ends, in milliseconds. */
 const MAX_TRIAL_MS = 1_000;
-/** The time after which a trial pauses for other calls, in milliseconds. */
-const SLICE_MS = 5;
 
-/** Null for an empty filter. @throws DomainError INVALID_ARGUMENT if it is not valid for the event type */
-export function checkedFilter(process: number, filter: string): string | null {
-  if (filter.trim() === "") return null;
-  compiled(process, filter);
-  return filter;
+/**
+ * Null for an empty filter.
+ *
+ * @param keyId the caller's key, which shares the time for filters with other keys
+ * @throws DomainError INVALID_ARGUMENT if it is not valid for the event type
+ */
+export async function checkedFilter(
+  filters: FilterRunner,
+  keyId: string,
+  process: number,
+  expression: string,
+): Promise<string | null> {
+  if (expression.trim() === "") return null;
+  await assertValid(filters, keyId, { process, expression });
+  return expression;
 }
 
-function compiled(process: number, filter: string): Filter {
-  assertText("filter", filter, MAX_FILTER_CHARACTERS);
-  try {
-    return compileFilter(process, filter);
-  } catch (error) {
-    if (error instanceof FilterError) throw invalidFields([{ field: "filter", description: error.message }]);
-    throw error;
-  }
+async function assertValid(filters: FilterRunner, keyId: string, filter: FilterText): Promise<void> {
+  assertText("filter", filter.expression, MAX_FILTER_CHARACTERS);
+  const { error } = await runFilter(filters, { owner: keyId, webhook: keyId, filter });
+  if (error !== undefined) throw invalidFields([{ field: "filter", description: error }]);
 }
 
 /** The method that tries filters. */
 export function filterMethods({
   db,
+  filters,
 }: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
-  const queue = new TrialQueue("filter trials", MAX_AT_ONCE);
+  const queue = new TrialQueue("filter trials", MAX_AT_ONCE, MAX_AT_ONCE_PER_KEY);
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, webhookId);
       if (!webhook) throw noWebhook(webhookId);
       const { process } = webhook;
-      const filter = compiled(process, expression);
+      const keyId = callerOf(handler).id;
+      const filter = { process, expression };
+      await assertValid(filters, keyId, filter);
       // Apps learn of no event that their webhook did not get.
       const deliveredTo = scope === "everything" ? null : webhookId;
-      return queue.run(callerOf(handler).id, handler.signal, async () =>
-        trial(process, filter, await latestEvents(db, process, deliveredTo, MAX_TRIED), handler.signal),
-      );
+      return queue.run(keyId, handler.signal, async () => {
+        const events = await latestEvents(db, process, deliveredTo, MAX_TRIED);
+        return trial(filters, keyId, filter, events, handler.signal);
+      });
     },
   };
 }
 
 async function trial(
-  process: number,
-  filter: Filter,
+  filters: FilterRunner,
+  keyId: string,
+  filter: FilterText,
   events: readonly LatestEvent[],
   signal: AbortSignal,
 ): Promise<MessageInitShape<typeof TryWebhookFilterResponseSchema>> {
@@ -86,37 +98,54 @@ async function trial(
     events: [] as MessageInitShape<typeof TriedEventSchema>[],
   };
   const end = performance.now() + MAX_TRIAL_MS;
-  let sliceEnd = performance.now() + SLICE_MS;
-  for (const event of events) {
-    signal.throwIfAborted();
-    const { sent, error } = tried(filter, process, event);
-    result.examined += 1;
-    if (error !== undefined) result.failed += 1;
-    else if (sent) result.matched += 1;
-    if (result.events.length < MAX_SHOWN) result.events.push(triedMessage(process, event, sent, error));
-    if (performance.now() > end) break;
-    if (performance.now() < sliceEnd) continue;
-    await new Promise(setImmediate);
-    sliceEnd = performance.now() + SLICE_MS;
+  let isSlow = false;
+  for (let from = 0; from < events.length && !isSlow && performance.now() < end; from += AT_ONCE) {
+    const some = events.slice(from, from + AT_ONCE);
+    for (const [event, { sent, problem, error }] of await evaluateAll(filters, keyId, filter, some, signal)) {
+      result.examined += 1;
+      if (problem) result.failed += 1;
+      else if (sent) result.matched += 1;
+      isSlow ||= problem === "slow";
+      if (result.events.length < MAX_SHOWN)
+        result.events.push(triedMessage(filter.process, event, sent, error));
+    }
   }
   return result;
 }
 
-/** The result of a filter for an event, which is sent if the filter cannot be evaluated. */
-function tried(
-  filter: Filter,
-  process: number,
-  { payload, userId }: LatestEvent,
-): { sent: boolean; error?: string } {
-  try {
-    return { sent: filter.matches(filterEvent(process, payload, userId)) };
-  } catch (error) {
-    return {
-      sent: true,
-      error:
-        error instanceof FilterError ? error.message : "the payload is not one of this version's event type",
+/** The results for some events, without those after a slow one. Rejects when the call ends. */
+function evaluateAll(
+  filters: FilterRunner,
+  keyId: string,
+  filter: FilterText,
+  events: readonly LatestEvent[],
+  signal: AbortSignal,
+): Promise<Map<LatestEvent, FilterResult>> {
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const results = new Map<LatestEvent, FilterResult>();
+    let isEnded = false;
+    const end = () => {
+      isEnded = true;
+      signal.removeEventListener("abort", abort);
+      resolve(results);
     };
-  }
+    const abort = () => {
+      isEnded = true;
+      reject(signal.reason);
+    };
+    signal.addEventListener("abort", abort, { once: true });
+    const job = { owner: keyId, webhook: keyId, filter, isWanted: () => !isEnded };
+    for (const event of events)
+      filters.run({
+        ...job,
+        event,
+        done(result) {
+          results.set(event, result);
+          if (results.size === events.length || result.problem === "slow") end();
+        },
+      });
+  });
 }
 
 function triedMessage(

@@ -51,7 +51,7 @@ import {
 
 /** Manages webhooks (contract, section 4). */
 export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookService> {
-  const { db, secrets, targets, limits, onQueued = () => {} } = context;
+  const { db, secrets, targets, limits, filters, onQueued = () => {} } = context;
   const processes = describeEventTypes();
 
   /**
@@ -179,7 +179,14 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
         ...(paused === undefined ? {} : { paused }),
         ...(filter === undefined
           ? {}
-          : { filter: checkedFilter(await processOf(webhookId, callerScope(handler)), filter) }),
+          : {
+              filter: await checkedFilter(
+                filters,
+                callerOf(handler).id,
+                await processOf(webhookId, callerScope(handler)),
+                filter,
+              ),
+            }),
         ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
       return change(handler, webhookId, changes, {

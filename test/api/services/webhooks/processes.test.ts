@@ -63,7 +63,13 @@ test("each event type that is listed can be registered for, by its number", asyn
 
 test("the catalogue marks notices, and callers cannot publish them: the error names the events that they publish", async () => {
   const notices = (await listed()).filter(({ notice }) => notice).map(({ name }) => name);
-  expect(notices).toEqual(["WebhookFailing", "WebhookRecovered", "WebhookDisabled", "DeliveryFailed"]);
+  expect(notices).toEqual([
+    "WebhookFailing",
+    "WebhookRecovered",
+    "WebhookDisabled",
+    "DeliveryFailed",
+    "WebhookFilterStopped",
+  ]);
   for (const field of ["webhookFailing", "webhook_recovered", "webhookDisabled", "deliveryFailed"]) {
     const response = await fetch(`${api.url}/webhook.v1.EventService/PublishEvent`, {
       method: "POST",

@@ -20,8 +20,8 @@ import {
 import { endExpiredWorkers } from "../../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../../src/db/webhooks/webhook-update.ts";
 import { cancelOfDeleted } from "../../../../src/db/webhooks/webhooks.ts";
-import { Filters } from "../../../../src/delivery/request/filters.ts";
-import { systemClock } from "../../../../src/process/clock.ts";
+import { Filters } from "../../../../src/delivery/filters/filters.ts";
+import { inThisThread } from "../../../support/filter-runner.ts";
 import { ALL, freshWorker, NO_WAIT, result } from "../queue.ts";
 import type { Fault } from "./faults.ts";
 import { expectAttempts, expectStatistics, isHeldBack } from "./invariants.ts";
@@ -29,8 +29,15 @@ import { type Effect, type Held, isAlive, type ModelWorker, NO_EFFECT, type Stor
 import type { Place } from "./snapshot.ts";
 import { type Chance, pick, steps } from "./step.ts";
 
-/** Evaluates filters as a worker does. */
-const workerFilters = new Filters(systemClock, pino({ level: "silent" }));
+const unmatchedOf = new Set<ClaimedDelivery>();
+/** Evaluates filters as a worker does, at once. */
+const workerFilters = new Filters<{ delivery: ClaimedDelivery }>(
+  { runner: inThisThread, log: pino({ level: "silent" }), onSlow() {}, onStopped() {} },
+  ({ delivery }, isSent) => {
+    if (!isSent) unmatchedOf.add(delivery);
+  },
+  () => {},
+);
 
 /** Longer than any history takes. */
 const RETRY_AFTER_MS = 24 * 3_600_000;
@@ -75,7 +82,12 @@ async function take(model: StorageModel, worker: ModelWorker, { deliveries }: Cl
   const contentOf = ({ eventId }: { eventId: string }) =>
     contents.get(eventId) as NonNullable<ReturnType<typeof contents.get>>;
   const first = deliveries.filter(({ token }) => token.table === "queue");
-  const unmatched = await workerFilters.unmatched(first, contentOf);
+  unmatchedOf.clear();
+  for (const delivery of first) {
+    const content = contentOf(delivery);
+    if (workerFilters.appliesTo(delivery, content)) workerFilters.add({ delivery }, content);
+  }
+  const unmatched = new Set(unmatchedOf);
   for (const delivery of deliveries) {
     const { process, userId, test, erased } = model.eventOf(delivery);
     expect(contentOf(delivery)).toMatchObject({ process, userId, test, payload: erased ? null : "{}" });

@@ -28,6 +28,7 @@ const WORDS: Record<AuditAction, string> = {
   [AuditAction.WEBHOOK_BREAKER_OPENED]: "Circuit breaker opened",
   [AuditAction.WEBHOOK_BREAKER_CLOSED]: "Circuit breaker closed",
   [AuditAction.WEBHOOK_DISABLED]: "Webhook disabled",
+  [AuditAction.WEBHOOK_FILTER_STOPPED]: "Filter switched off",
   [AuditAction.REPLAY_STARTED]: "Replay started",
   [AuditAction.REPLAY_PAUSED]: "Replay paused",
   [AuditAction.REPLAY_RESUMED]: "Replay resumed",

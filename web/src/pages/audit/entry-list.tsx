@@ -68,11 +68,12 @@ function Cards({ entries }: { entries: readonly AuditEntry[] }) {
   );
 }
 
-/** Without a key, the service itself makes these changes: for circuit breakers. */
+/** Without a key, the service itself makes these changes: for circuit breakers and slow filters. */
 const BY_SERVICE: ReadonlySet<AuditAction> = new Set([
   AuditAction.WEBHOOK_BREAKER_OPENED,
   AuditAction.WEBHOOK_BREAKER_CLOSED,
   AuditAction.WEBHOOK_DISABLED,
+  AuditAction.WEBHOOK_FILTER_STOPPED,
   AuditAction.DELIVERIES_SENT_AGAIN,
 ]);
 

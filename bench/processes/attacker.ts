@@ -1,0 +1,81 @@
+import { Agent, type ClientRequest, request as send } from "node:http";
+import { setTimeout as wait } from "node:timers/promises";
+import { serveCalls } from "../parts/child.ts";
+
+/** Calls of a method. */
+export interface Attack {
+  url: string;
+  /** As in `/webhook.v1.WebhookService/ListWebhooks`. */
+  path: string;
+  streams: boolean;
+  /** The keys, used in turn. */
+  keys: readonly string[];
+  /** Requests as JSON, sent in turn. */
+  requests: readonly string[];
+  concurrency: number;
+  seconds: number;
+}
+
+/** The calls accepted by the attacker. */
+export type AttackerMethods = {
+  /** Makes calls for some seconds: most are read, some are never read, and some are closed at once. Returns their number by HTTP status. */
+  attack(argument: Attack): Promise<Record<string, number>>;
+};
+
+/** Of as many calls, one is closed at once and one is never read. */
+const ODD_CALLS = 5;
+const CLOSE_AFTER_MS = 5;
+
+serveCalls({
+  async attack({ url, path, streams, keys, requests, concurrency, seconds }) {
+    const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
+    const statuses: Record<string, number> = {};
+    const open = new Set<ClientRequest>();
+    const end = Date.now() + 1_000 * seconds;
+    let nth = 0;
+    const call = () => {
+      const n = nth++;
+      const body = Buffer.from(requests[n % requests.length] as string);
+      const head = Buffer.alloc(streams ? 5 : 0);
+      if (streams) head.writeUInt32BE(body.length, 1);
+      return new Promise<void>((resolve) => {
+        const sent = send(new URL(path, url), {
+          agent,
+          method: "POST",
+          headers: {
+            "content-type": streams ? "application/connect+json" : "application/json",
+            "connect-protocol-version": "1",
+            "x-service-key": keys[n % keys.length],
+          },
+        });
+        open.add(sent);
+        const ended = () => {
+          open.delete(sent);
+          resolve();
+        };
+        sent.on("response", (response) => {
+          statuses[String(response.statusCode)] = (statuses[String(response.statusCode)] ?? 0) + 1;
+          // Never read until the end of the attack.
+          if (n % ODD_CALLS !== 1) response.resume();
+          response.on("close", ended);
+        });
+        sent.on("error", ended);
+        sent.on("close", ended);
+        sent.end(Buffer.concat([head, body]));
+        if (n % ODD_CALLS === 0) setTimeout(() => sent.destroy(), CLOSE_AFTER_MS);
+      });
+    };
+    const callers = Array.from({ length: concurrency }, async () => {
+      while (Date.now() < end) {
+        await call();
+        // Refusals come at once.
+        await wait(1);
+      }
+    });
+    await wait(1_000 * seconds);
+    for (const each of open) each.destroy();
+    await Promise.all(callers);
+    agent.destroy();
+    return statuses;
+  },
+} satisfies AttackerMethods);

@@ -1,0 +1,195 @@
+import { LRUCache } from "lru-cache";
+import type { Logger } from "pino";
+import type { ClaimedDelivery } from "../../db/queue/claims.ts";
+import type { EventContent } from "../../db/queue/event-contents.ts";
+import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
+import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../filters/filter-runner.ts";
+
+/**
+ * The estimated time of waiting evaluations from which a webhook, and the webhooks of an app, are excluded from claims, in
+ * milliseconds.
+ */
+const FULL_MS = { webhook: 100, app: 1_000 };
+/** The estimated time beyond which further deliveries of a webhook are given back, in milliseconds. */
+const OVERFULL_MS = 1_000;
+/** The number of waiting deliveries, apart from those of excluded webhooks, from which nothing is claimed. */
+const MAX_WAITING = 2_048;
+/** The weight of the latest evaluation in the estimate. */
+const ESTIMATE_WEIGHT = 0.2;
+/** The number of slow evaluations in succession with which a filter is switched off. */
+const MAX_SLOW = 10;
+/** The maximum number of webhooks whose evaluations are remembered. */
+const MAX_KNOWN = 10_000;
+/** Webhooks without an app share the time of the operator. */
+const OPERATOR = "operator";
+
+/** A delivery that waits for the result of its filter. */
+interface Filtered {
+  readonly delivery: ClaimedDelivery;
+}
+
+/** The evaluations of a webhook's filter. */
+interface Evaluations {
+  /** The mean time of one, in milliseconds. */
+  meanMs: number;
+  /** The number of slow ones in succession. */
+  slow: number;
+}
+
+/** The waiting deliveries of a webhook. */
+interface Waiting<T> {
+  readonly app: string;
+  readonly tasks: Set<T>;
+  readonly evaluations: Evaluations;
+}
+
+/** What filters need. */
+export interface FiltersParts {
+  runner: FilterRunner;
+  log: Logger;
+  /** Called for each slow evaluation. */
+  onSlow(webhook: ClaimedWebhook): void;
+  /** Called when a filter is switched off: MAX_SLOW evaluations in succession were slow. */
+  onStopped(webhook: ClaimedWebhook): void;
+}
+
+/**
+ * The deliveries that wait for the results of their webhooks' filters. An event for which a filter cannot be evaluated is sent.
+ *
+ * @template T the deliveries
+ */
+export class Filters<T extends Filtered> {
+  readonly #parts: FiltersParts;
+  readonly #ended: (task: T, isSent: boolean) => void;
+  readonly #givenBack: (tasks: readonly T[]) => void;
+  readonly #waiting = new Map<bigint, Waiting<T>>();
+  readonly #texts = new WeakMap<ClaimedWebhook, FilterText>();
+  readonly #inputs = new WeakMap<EventContent, FilterInput>();
+  readonly #evaluations = new LRUCache<bigint, Evaluations>({ max: MAX_KNOWN });
+  /** Webhooks whose filter is switched off, or not valid, until they change. */
+  readonly #unfiltered = new WeakSet<ClaimedWebhook>();
+
+  /**
+   * @param ended called with each result, unless the delivery was removed before
+   * @param givenBack called with deliveries that would wait for long
+   */
+  constructor(
+    parts: FiltersParts,
+    ended: (task: T, isSent: boolean) => void,
+    givenBack: (tasks: readonly T[]) => void,
+  ) {
+    this.#parts = parts;
+    this.#ended = ended;
+    this.#givenBack = givenBack;
+  }
+
+  /** Whether the delivery has to wait for a result. Test events are always sent. */
+  appliesTo({ webhook }: ClaimedDelivery, { test, payload }: EventContent): boolean {
+    return !!webhook.filter && !test && payload !== null && !this.#unfiltered.has(webhook);
+  }
+
+  add(task: T, content: EventContent): void {
+    const { webhook } = task.delivery;
+    const waiting = this.#waitingOf(webhook);
+    const { evaluations, tasks } = waiting;
+    tasks.add(task);
+    const { process, filter } = webhook;
+    this.#parts.runner.run({
+      owner: waiting.app,
+      webhook: String(webhook.id),
+      filter: this.#texts.getOrInsertComputed(webhook, () => ({ process, expression: filter ?? "" })),
+      event: this.#inputs.getOrInsertComputed(content, () => ({
+        payload: content.payload ?? "",
+        userId: content.userId,
+      })),
+      isWanted: () => tasks.has(task),
+      done: (result, tookMs) => {
+        evaluations.meanMs += (tookMs - evaluations.meanMs) * ESTIMATE_WEIGHT;
+        this.#remove(task);
+        this.#note(webhook, evaluations, result);
+        this.#ended(task, result.sent);
+        const excess = this.#removeExcess(waiting);
+        if (excess.length > 0) this.#givenBack(excess);
+      },
+    });
+  }
+
+  #waitingOf({ id, installedAppId }: ClaimedWebhook): Waiting<T> {
+    let waiting = this.#waiting.get(id);
+    if (!waiting) {
+      const evaluations = this.#evaluations.get(id) ?? { meanMs: 0, slow: 0 };
+      this.#evaluations.set(id, evaluations);
+      waiting = { app: installedAppId ?? OPERATOR, tasks: new Set(), evaluations };
+      this.#waiting.set(id, waiting);
+    }
+    return waiting;
+  }
+
+  /** The waiting deliveries. */
+  *tasks(): Generator<T> {
+    for (const { tasks } of this.#waiting.values()) yield* tasks;
+  }
+
+  /**
+   * The webhooks to exclude from claims, because enough of their deliveries wait.
+   *
+   * @returns undefined if nothing may be claimed
+   */
+  excluded(): bigint[] | undefined {
+    const ofApps = new Map<string, number>();
+    for (const each of this.#waiting.values())
+      ofApps.set(each.app, (ofApps.get(each.app) ?? 0) + waitingMs(each));
+    const excluded: bigint[] = [];
+    let others = 0;
+    for (const [id, each] of this.#waiting) {
+      const isFull = waitingMs(each) >= FULL_MS.webhook || (ofApps.get(each.app) ?? 0) >= FULL_MS.app;
+      if (isFull) excluded.push(id);
+      else others += each.tasks.size;
+    }
+    return others < MAX_WAITING ? excluded : undefined;
+  }
+
+  /** Removes and returns the waiting deliveries for which `wanted` is true: they get no result. */
+  remove(wanted: (task: T) => boolean): T[] {
+    const removed = [...this.tasks()].filter(wanted);
+    for (const task of removed) this.#remove(task);
+    return removed;
+  }
+
+  /** Removes and returns deliveries of a webhook that would wait for long: they would keep their payloads. */
+  #removeExcess(waiting: Waiting<T>): T[] {
+    if (waitingMs(waiting) < OVERFULL_MS) return [];
+    const excess = [...waiting.tasks].slice(Math.ceil(FULL_MS.webhook / waiting.evaluations.meanMs));
+    for (const task of excess) this.#remove(task);
+    return excess;
+  }
+
+  #remove(task: T): void {
+    const { id } = task.delivery.webhook;
+    const waiting = this.#waiting.get(id);
+    waiting?.tasks.delete(task);
+    if (waiting?.tasks.size === 0) this.#waiting.delete(id);
+  }
+
+  #note(webhook: ClaimedWebhook, evaluations: Evaluations, { problem, ...result }: FilterResult): void {
+    const { log, onSlow, onStopped } = this.#parts;
+    if (problem === "invalid" && !this.#unfiltered.has(webhook)) {
+      // For example, a later version has stored it.
+      this.#unfiltered.add(webhook);
+      const webhookId = String(webhook.id);
+      log.error({ webhookId, ...result }, "the filter of a webhook is not valid; its events are sent");
+    }
+    evaluations.slow = problem === "slow" ? evaluations.slow + 1 : 0;
+    if (evaluations.slow === 0) return;
+    onSlow(webhook);
+    if (evaluations.slow < MAX_SLOW || this.#unfiltered.has(webhook)) return;
+    this.#unfiltered.add(webhook);
+    evaluations.slow = 0;
+    onStopped(webhook);
+    for (const task of this.remove(({ delivery }) => delivery.webhook === webhook)) this.#ended(task, true);
+  }
+}
+
+function waitingMs({ tasks, evaluations }: Waiting<unknown>): number {
+  return tasks.size * evaluations.meanMs;
+}
