@@ -9,14 +9,16 @@ import {
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
+import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 import { cleanTraceparent } from "../metrics/traceparent.ts";
 import { endCall, startCall, traceparentOf, within } from "../metrics/tracing.ts";
+import { callerIn } from "./auth/auth.ts";
 import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
 import { statusNameOf, toConnectError } from "./errors/errors.ts";
 import type { OnRefused } from "./limits/refused-bytes.ts";
+import type { ReadTurns } from "./reads/read-turns.ts";
 import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
 
@@ -115,22 +117,26 @@ export function silenceInterceptor(database: SilentDatabase): Interceptor {
 /**
  * Ends a call at its deadline, on cancellation, or at shutdown, whichever comes first. Its database queries are
  * cancelled.
+ *
+ * @param reads the turns that the queries of calls with a key take if they read much. Defaults to none
  */
-export function endingInterceptor(log: Logger): Interceptor {
+export function endingInterceptor(log: Logger, reads?: ReadTurns): Interceptor {
   return (next) => async (request) => {
-    const { signal } = request;
+    const { signal, method } = request;
+    const key = reads && callerIn(request.contextValues);
+    const turns = key ? reads.of(method, key.id) : undefined;
     // Errors after the end of the call are only logged.
     const late = (error: unknown) => {
       if (!isGivenUp(error)) toConnectError(error, log, nameOf(request));
     };
     const response = await orAborted(
-      onBehalfOf(signal, () => next(request)),
+      onBehalfOf(signal, () => next(request), turns),
       signal,
       late,
     );
-    return response.stream
-      ? { ...response, message: untilAborted(response.message, signal, late) }
-      : response;
+    if (!response.stream) return response;
+    const messages = eachOnBehalfOf(signal, response.message, turns);
+    return { ...response, message: untilAborted(messages, signal, late) };
   };
 }
 

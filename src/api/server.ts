@@ -27,6 +27,7 @@ import { listenForGrpc } from "./listeners/grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
 import type { Listener } from "./listeners/listening.ts";
 import { createReadiness } from "./readiness.ts";
+import { ReadTurns } from "./reads/read-turns.ts";
 import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
@@ -51,6 +52,8 @@ export interface ApiOptions {
   drainMs?: number;
   /** The maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000. */
   overviewSilenceMs?: number;
+  /** The maximum duration of a statement of a call that reads much, in milliseconds. Defaults to 30,000. */
+  maxReadMs?: number;
 }
 
 /** A running API. */
@@ -107,12 +110,12 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     addServices(router);
     explainEarlyRefusals(router, refused);
   };
-  const optionsOf = (refused: OnRefused): ConnectRouterOptions => ({
+  const optionsOf = (refused: OnRefused, reads?: ReadTurns): ConnectRouterOptions => ({
     interceptors: [
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
       errorInterceptor(context.log, context.instruments, refused),
       silenceInterceptor(database),
-      endingInterceptor(context.log),
+      endingInterceptor(context.log, reads),
       readingInterceptor,
       fieldsInterceptor,
     ],
@@ -121,6 +124,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
   });
+  const reads = new ReadTurns(context.db.client.pool.max, options.maxReadMs);
   // The failures of REST count its refused calls.
   const uncounted: OnRefused = () => {};
   const connections: ConnectionLimits = {
@@ -135,7 +139,10 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     ? {
         handlers: createRpcHandlers({
           routes: routesOf(onRefused),
-          routerOptions: { ...optionsOf(onRefused), requestGate: requestGate(gate, context, database) },
+          routerOptions: {
+            ...optionsOf(onRefused, reads),
+            requestGate: requestGate(gate, context, database),
+          },
           contextValues,
           readAddress,
           heldBytes: new HeldBytes(MAX_HELD_BYTES, "messages of all API keys"),
@@ -148,6 +155,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           log,
         }),
         readAddress,
+        // Without turns: the contract's calls wait for no other reads.
         transport: createRouterTransport(routesOf(uncounted), {
           router: { ...optionsOf(uncounted), requestGate: admittedGate(admissions) },
         }),

@@ -1,7 +1,7 @@
 import type { Histogram } from "@opentelemetry/api";
 import knex, { type Knex } from "knex";
 import pg from "pg";
-import { untilCallEnds } from "./connections/call-signal.ts";
+import { inTurn, untilCallEnds } from "./connections/call-signal.ts";
 import { databaseErrorClass } from "./faults.ts";
 
 /** A pool or a transaction. The first parameter of every repository function. */
@@ -196,14 +196,16 @@ export async function count(db: Db, sql: string, bindings: Bindings = {}): Promi
 }
 
 /**
- * Runs a query of knex's builder, for plain reads and writes of the tables in `tables.ts`. Like `rows`, it ends with its
- * call and is measured.
+ * Runs a query of knex's builder, for plain reads and writes of the tables in `tables.ts`. Like `rows`, it waits for its call's
+ * turn, ends with its call and is measured.
  */
 export function run<T>(db: Db, query: Knex.ChainableInterface<T>): Promise<T> {
-  return measured(
-    db,
-    () => operationOf((query as Knex.QueryBuilder).toSQL().sql),
-    () => untilCallEnds<T>(db, query),
+  return inTurn(db, () =>
+    measured(
+      db,
+      () => operationOf((query as Knex.QueryBuilder).toSQL().sql),
+      () => untilCallEnds<T>(db, query),
+    ),
   );
 }
 
@@ -255,10 +257,12 @@ async function measured<T>(db: Db, operation: () => string, execute: () => Promi
 function runRaw<T>(
   ...[db, sql, bindings, options]: Parameters<typeof execute>
 ): Promise<{ rows: T[]; rowCount: number | null }> {
-  return measured(
-    db,
-    () => options.prepare ?? operationOf(sql),
-    () => execute<T>(db, sql, bindings, options),
+  return inTurn(db, () =>
+    measured(
+      db,
+      () => options.prepare ?? operationOf(sql),
+      () => execute<T>(db, sql, bindings, options),
+    ),
   );
 }
 

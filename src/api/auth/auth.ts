@@ -1,6 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { ContextValues, HandlerContext } from "@connectrpc/connect";
 import { neededPermission, permissionName } from "../../contract/permissions.ts";
+import { onBehalfOf } from "../../db/connections/call-signal.ts";
 import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
 import { sessionIdOf } from "../../db/keys/sessions.ts";
@@ -147,7 +148,9 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
       assertPermission(identity.key, method);
       return identity;
     },
-    stillAuthorised: (handler) => recheck(handler.method, callerFrom(handler)),
+    // Waits for no turn of a call that reads much.
+    stillAuthorised: (handler) =>
+      onBehalfOf(handler.signal, () => recheck(handler.method, callerFrom(handler))),
     close: () => use.close(),
   };
 }

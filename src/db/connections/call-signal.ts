@@ -1,22 +1,75 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
+import { DomainError } from "../../contract/errors.ts";
 import { type ConnectedClient, requestCancel } from "./cancel-request.ts";
 
 /** The interval between repeated cancel requests for a statement, in milliseconds. */
 const CANCEL_INTERVAL_MS = 1_000;
 
-/** The abort signal of the current API call, applied to its queries. */
-const calls = new AsyncLocalStorage<AbortSignal | undefined>();
-
-/** Runs work whose queries are cancelled in the database when the signal aborts. */
-export function onBehalfOf<T>(signal: AbortSignal, work: () => T): T {
-  return calls.run(signal, work);
+/** Limits the statements of a call that reads much, so that they leave connections for other calls. */
+export interface Turns {
+  /** The maximum duration of a statement, in milliseconds. */
+  maxMs: number;
+  /**
+   * Runs a statement when it is its turn.
+   *
+   * @param signal ends the wait; undefined for a statement that several calls share
+   * @throws DomainError RESOURCE_EXHAUSTED if too many calls of the key wait
+   */
+  run<T>(statement: () => Promise<T>, signal: AbortSignal | undefined): Promise<T>;
 }
 
-/** Runs work that several calls share, so that no single call's end cancels it. */
-export function onBehalfOfAll<T>(work: () => T): T {
-  return calls.run(undefined, work);
+/** An API call whose queries are run. */
+interface Call {
+  /** Cancels the queries. Undefined for queries that several calls share. */
+  signal: AbortSignal | undefined;
+  turns: Turns | undefined;
+}
+
+const calls = new AsyncLocalStorage<Call | undefined>();
+
+/**
+ * Runs work whose queries are cancelled in the database when the signal aborts.
+ *
+ * @param turns the turns that the queries take. Defaults to none
+ */
+export function onBehalfOf<T>(signal: AbortSignal, work: () => T, turns?: Turns): T {
+  return calls.run({ signal, turns }, work);
+}
+
+/**
+ * Returns messages whose queries run as those of `onBehalfOf`. Calling a generator runs none of its code: each message is made
+ * in the context of the reader that asks for it, such as a listener's, which belongs to no call.
+ */
+export function eachOnBehalfOf<T>(
+  signal: AbortSignal,
+  messages: AsyncIterable<T>,
+  turns?: Turns,
+): AsyncIterable<T> {
+  const call = { signal, turns };
+  return {
+    [Symbol.asyncIterator]() {
+      const iterator = messages[Symbol.asyncIterator]();
+      return {
+        next: () => calls.run(call, () => iterator.next()),
+        return: async () => {
+          await calls.run(call, () => iterator.return?.());
+          return { done: true, value: undefined };
+        },
+      };
+    },
+  };
+}
+
+/** Runs work that several calls share, so that no single call's end cancels it. @param turns as in `onBehalfOf` */
+export function onBehalfOfAll<T>(work: () => T, turns?: Turns): T {
+  return calls.run({ signal: undefined, turns }, work);
+}
+
+/** The turns that the current call's queries take; undefined for none. */
+export function turnsOfCall(): Turns | undefined {
+  return calls.getStore()?.turns;
 }
 
 /** Whether a query failed because its call ended. */
@@ -29,29 +82,60 @@ export class GivenUpError extends Error {
   override name = "GivenUpError";
 }
 
-/** Runs a query. Cancels it in the database if its call ends first. */
+/** Runs a statement when it is its call's turn; immediately in a transaction, which has its connection. */
+export function inTurn<T>(db: Knex, statement: () => Promise<T>): Promise<T> {
+  const call = calls.getStore();
+  return call?.turns && !db.isTransaction ? call.turns.run(statement, call.signal) : statement();
+}
+
+/**
+ * Runs a query. Cancels it in the database if its call ends first, or if the call reads much and the query takes too long.
+ *
+ * @throws DomainError RESOURCE_EXHAUSTED if it takes too long
+ */
 export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface): Promise<T> {
-  const signal = calls.getStore();
-  if (!signal) return (await query) as T;
+  const call = calls.getStore();
+  const signal = call?.signal;
+  const turns = db.isTransaction ? undefined : call?.turns;
+  if (!signal && !turns) return (await query) as T;
   const { client } = db;
   const connection = await client.acquireConnection();
   let ended: AbortController | undefined;
   let cancelled: Promise<void> | undefined;
   const cancel = () => {
+    if (ended) return;
     ended = new AbortController();
     cancelled = cancelUntil(ended.signal, connection);
   };
+  let isTooLong = false;
+  const limit =
+    turns &&
+    setTimeout(() => {
+      isTooLong = true;
+      cancel();
+    }, turns.maxMs);
   try {
-    if (signal.aborted) throw new GivenUpError("the call ended before this query began");
-    signal.addEventListener("abort", cancel, { once: true });
+    if (signal?.aborted) throw new GivenUpError("the call ended before this query began");
+    signal?.addEventListener("abort", cancel, { once: true });
     return (await query.connection(connection)) as T;
+  } catch (error) {
+    throw turns && isTooLong && isGivenUp(error) ? tooLong(turns.maxMs) : error;
   } finally {
-    signal.removeEventListener("abort", cancel);
+    clearTimeout(limit);
+    signal?.removeEventListener("abort", cancel);
     ended?.abort();
     // Until the cancellation has finished, it could hit the connection's next query.
     await cancelled;
     await client.releaseConnection(connection);
   }
+}
+
+function tooLong(maxMs: number): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `reading took longer than ${maxMs / 1_000} s, the maximum; ask for less (a smaller page, a shorter time range, one webhook), or retry when the database is less busy`,
+    { reason: "LIMIT_REACHED" },
+  );
 }
 
 /**

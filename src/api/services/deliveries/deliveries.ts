@@ -25,11 +25,12 @@ import { getEvent } from "../../../db/events/find.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import type { Gate } from "../../auth/auth.ts";
+import { callerOf, type Gate } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
+import { OpenExports } from "../../reads/open-exports.ts";
 import { pageSize } from "../paging.ts";
 import {
   deliveryFilter,
@@ -79,13 +80,20 @@ export function deliveryService(
   gate: Gate,
   stopping: AbortSignal,
 ): ServiceImpl<typeof DeliveryService> {
+  const openExports = new OpenExports();
   return {
     async *exportDeliveries(request, handler) {
-      for await (const response of exportDeliveries(reads, callerScope(handler), exportOf(request))) {
-        yield response;
-        if (handler.signal.aborted) return;
-        if (stopping.aborted) throw stoppingError();
-        await gate.stillAuthorised(handler);
+      const asked = exportOf(request);
+      const leave = openExports.enter(callerOf(handler).id, handler.signal);
+      try {
+        for await (const response of exportDeliveries(reads, callerScope(handler), asked)) {
+          yield response;
+          if (handler.signal.aborted) return;
+          if (stopping.aborted) throw stoppingError();
+          await gate.stillAuthorised(handler);
+        }
+      } finally {
+        leave();
       }
     },
 

@@ -6,6 +6,7 @@ import { propertyName } from "../../../contract/json/names.ts";
 import type { Db } from "../../../db/database.ts";
 import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
 import { readSmallPayloads } from "../../../db/events/find.ts";
+import { pauses } from "../../reads/pauses.ts";
 
 /** The maximum length of a subject, in characters. A search text has the same limit. Lists of 1,000 stay small. */
 const MAX_SUBJECT_CHARACTERS = 300;
@@ -67,7 +68,10 @@ export async function readSubjects(
   const processes = new Map(deliveries.map(({ eventId, process }) => [eventId, process]));
   const payloads = await readSmallPayloads(db, [...processes.keys()]);
   const subjects = new Map<string, string>();
+  // A thousand payloads take some 50 ms to parse.
+  const pause = pauses();
   for (const [eventId, payload] of payloads) {
+    await pause();
     const subject = subjectOf(processes.get(eventId) as number, payload);
     if (subject !== undefined) subjects.set(eventId, subject);
   }

@@ -1,4 +1,4 @@
-import { onBehalfOfAll } from "../../../db/connections/call-signal.ts";
+import { onBehalfOfAll, turnsOfCall } from "../../../db/connections/call-signal.ts";
 
 /** The cache time of a read, as a multiple of its duration: reads take at most a tenth of the time. */
 const CACHE_TIME_FACTOR = 10;
@@ -22,7 +22,7 @@ export function sharedReading<T>(
     const started = now();
     staleAt = Number.POSITIVE_INFINITY;
     // The read must not be cancelled when the call that happened to start it ends.
-    const reading = onBehalfOfAll(read);
+    const reading = onBehalfOfAll(read, turnsOfCall());
     current = reading;
     reading.then(
       () => {

@@ -20,9 +20,9 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
+import { FairQueue } from "../../limits/fair-queue.ts";
 import { subjectOf } from "../deliveries/subjects.ts";
 import { assertText, noWebhook } from "../messages.ts";
-import { TrialQueue } from "./trial-queue.ts";
 
 /** The maximum number of events for which a filter is tried. */
 const MAX_TRIED = 1_000;
@@ -64,7 +64,7 @@ export function filterMethods({
   db,
   filters,
 }: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
-  const queue = new TrialQueue("filter trials", MAX_AT_ONCE, MAX_AT_ONCE_PER_KEY);
+  const queue = new FairQueue("filter trials", { atOnce: MAX_AT_ONCE, perKey: MAX_AT_ONCE_PER_KEY });
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);

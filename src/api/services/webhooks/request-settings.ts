@@ -43,10 +43,10 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
+import { FairQueue } from "../../limits/fair-queue.ts";
 import { noWebhook } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
-import { TrialQueue } from "./trial-queue.ts";
 
 /** The maximum number of test requests of a key in flight per process, so that hanging endpoints delay no other key's. */
 const MAX_TRIALS_PER_KEY = 2;
@@ -59,7 +59,7 @@ type Methods = Pick<
 /** The methods for custom headers and authentication of a webhook's requests. */
 export function requestSettingsMethods({ db, secrets, targets, tryRequest }: ApiContext): Methods {
   const processes = describeEventTypes();
-  const queue = new TrialQueue("test requests", MAX_TRIALS, MAX_TRIALS_PER_KEY);
+  const queue = new FairQueue("test requests", { atOnce: MAX_TRIALS, perKey: MAX_TRIALS_PER_KEY });
   return {
     async getWebhookRequestSettings({ webhookId }, handler) {
       const webhook = await getWebhook(db, callerScope(handler), webhookId);

@@ -1,44 +1,47 @@
 import { expect, test } from "vitest";
-import { MAX_WAITING_PER_KEY, TrialQueue } from "../../../../src/api/services/webhooks/trial-queue.ts";
-import { failure } from "../../../support/failure.ts";
+import { FairQueue, MAX_WAITING_PER_KEY } from "../../../src/api/limits/fair-queue.ts";
+import { failure } from "../../support/failure.ts";
 
 const never = new AbortController().signal;
 
-test("keys take turns, and a trial that fails lets the next one run", async () => {
-  const queue = new TrialQueue("trials", 1);
+test("keys take turns, and a task that fails lets the next one run", async () => {
+  const queue = new FairQueue("tasks", { atOnce: 1 });
   const order: string[] = [];
   const first = Promise.withResolvers<void>();
   const running = failure(queue.run("busy", never, () => first.promise));
-  const trials = ["busy 1", "busy 2", "busy 3", "other 1", "other 2"].map((name) =>
+  const tasks = ["busy 1", "busy 2", "busy 3", "other 1", "other 2"].map((name) =>
     queue.run(name.slice(0, -2), never, async () => void order.push(name)),
   );
   first.reject(new Error("failed"));
   expect((await running)?.rawMessage).toBe("failed");
-  await Promise.all(trials);
+  await Promise.all(tasks);
   expect(order).toEqual(["busy 1", "other 1", "busy 2", "other 2", "busy 3"]);
 });
 
-test("a key's trials above its maximum wait while other keys' start, and more than may wait are refused", async () => {
-  const queue = new TrialQueue("trials", 3, 2);
+test("a key's tasks above its maximum wait while other keys' start, and more than may wait are refused", async () => {
+  const queue = new FairQueue("tasks", { atOnce: 3, perKey: 2 });
   const end = Promise.withResolvers<void>();
   const started: string[] = [];
-  const start = (key: string, signal = never) =>
-    queue.run(key, signal, () => {
+  const start = (key: string, signal: AbortSignal | undefined = never, mayRefuse = true) => {
+    const task = () => {
       started.push(key);
       return end.promise;
-    });
+    };
+    return queue.run(key, signal, task, { mayRefuse });
+  };
   const cancel = new AbortController();
   const waiting = Array.from({ length: MAX_WAITING_PER_KEY }, () => cancel.signal);
   const busy = [never, never, ...waiting].map((signal) => failure(start("busy", signal)));
   const other = [start("other"), start("other")];
   expect(started).toEqual(["busy", "busy", "other"]);
   await expect(start("busy")).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED" });
-  // Trials that are cancelled while they wait end at once, never run, and make room.
+  const begun = start("busy", undefined, false);
+  // Tasks that are cancelled while they wait end at once, never run, and make room.
   cancel.abort(new Error("cancelled"));
   const messages = (await Promise.all(busy.slice(2))).map((error) => error?.rawMessage);
   expect(messages).toEqual(waiting.map(() => "cancelled"));
   const last = start("busy");
   end.resolve();
-  await Promise.all([...busy, ...other, last]);
-  expect(started.slice(3).sort()).toEqual(["busy", "other"]);
+  await Promise.all([...busy, ...other, begun, last]);
+  expect(started.slice(3).sort()).toEqual(["busy", "busy", "other"]);
 });
