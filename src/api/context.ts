@@ -40,6 +40,8 @@ export interface ApiContext {
   /** A monotonic clock in milliseconds, by which cached statistics get old. Defaults to `performance.now`. */
   now?: () => number;
   log: Logger;
+  /** Told what the thread works on, such as a method. Defaults to nothing. */
+  works?: (on: string) => void;
   instruments: ApiInstruments;
   /** Traces calls. Undefined where traces are not exported. */
   tracer?: Tracer | undefined;

@@ -118,24 +118,31 @@ export function silenceInterceptor(database: SilentDatabase): Interceptor {
  * Ends a call at its deadline, on cancellation, or at shutdown, whichever comes first. Its database queries are
  * cancelled.
  *
+ * @param works told what the thread works on: the call, whenever it continues. Defaults to nothing
  * @param reads the turns that the queries of calls with a key take if they read much. Defaults to none
  */
-export function endingInterceptor(log: Logger, reads?: ReadTurns): Interceptor {
+export function endingInterceptor(
+  log: Logger,
+  works: (on: string) => void = () => {},
+  reads?: ReadTurns,
+): Interceptor {
   return (next) => async (request) => {
     const { signal, method } = request;
     const key = reads && callerIn(request.contextValues);
-    const turns = key ? reads.of(method, key.id) : undefined;
+    const onResult = () => works(nameOf(request));
+    const call = { turns: key ? reads.of(method, key.id) : undefined, onResult };
+    onResult();
     // Errors after the end of the call are only logged.
     const late = (error: unknown) => {
       if (!isGivenUp(error)) toConnectError(error, log, nameOf(request));
     };
     const response = await orAborted(
-      onBehalfOf(signal, () => next(request), turns),
+      onBehalfOf(signal, () => next(request), call),
       signal,
       late,
     );
     if (!response.stream) return response;
-    const messages = eachOnBehalfOf(signal, response.message, turns);
+    const messages = eachOnBehalfOf(signal, response.message, call);
     return { ...response, message: untilAborted(messages, signal, late) };
   };
 }

@@ -115,7 +115,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
       errorInterceptor(context.log, context.instruments, refused),
       silenceInterceptor(database),
-      endingInterceptor(context.log, reads),
+      endingInterceptor(context.log, context.works, reads),
       readingInterceptor,
       fieldsInterceptor,
     ],

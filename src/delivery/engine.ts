@@ -67,6 +67,7 @@ export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
  * @param options.tracing traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
+ * @param options.works told what the thread works on. Defaults to nothing
  * @param options.now the clock by which bottlenecks are timed, in milliseconds. Defaults to the system's monotonic clock
  */
 export function createDeliveryEngine(options: {
@@ -85,6 +86,7 @@ export function createDeliveryEngine(options: {
   resolver?: Resolver;
   handshakes?: Pacer;
   now?: Clock["now"];
+  works?: (on: string) => void;
 }) {
   const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
@@ -150,7 +152,10 @@ export function createDeliveryEngine(options: {
         db,
         spacing: dispatch,
         log,
-        onRecorded: (results, states) => countAttempts(instruments, results, states),
+        onRecorded(results, states) {
+          options.works?.("recording results");
+          countAttempts(instruments, results, states);
+        },
       }),
       filters: { runner: filters, ...createSlowFilters({ db, log, instruments, stopping }) },
       release: (workerId, some) => release(db, workerId, some),
@@ -170,6 +175,7 @@ export function createDeliveryEngine(options: {
   const claims: Pick<WorkerLease, "claim"> = {
     async claim(work, stop) {
       const claim = await bottlenecks.waitFor(lease.claim(work, stop));
+      options.works?.("claimed deliveries");
       // Rows that were claimed once too often have ended instead.
       countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
       return claim;

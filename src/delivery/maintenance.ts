@@ -35,6 +35,7 @@ const VACUUM_EVERY_S = 15;
  * webhooks, decides on circuit breakers and vacuums the queue. Safe to run in any number of processes at once.
  *
  * @param parts.dispatch breakers send no deliveries again that are older than its retention
+ * @param parts.works told what the thread works on. Defaults to nothing
  * @param parts.longSnapshotS the age of a snapshot, in seconds, from which the log warns of it; as `findLongSnapshot` has it
  * @returns stops it
  */
@@ -46,6 +47,7 @@ export function startMaintenance(parts: {
   delivery: Pick<DeliveryConfig, "maxPendingPerWebhook">;
   dispatch: Pick<DispatchConfig, "retentionDays">;
   longSnapshotS?: number;
+  works?: (on: string) => void;
 }): () => Promise<void> {
   const { db, lease, log, instruments } = parts;
   const maxPending = parts.delivery.maxPendingPerWebhook;
@@ -140,7 +142,11 @@ export function startMaintenance(parts: {
   async function run(): Promise<void> {
     for (let rounds = 0; !end.signal.aborted; rounds += 1) {
       try {
-        for (const [everyRounds, job] of jobs) if (rounds % everyRounds === 0) await job();
+        for (const [everyRounds, job] of jobs) {
+          if (rounds % everyRounds !== 0) continue;
+          parts.works?.("maintenance");
+          await job();
+        }
       } catch (err) {
         // While the database is unavailable, other parts log it.
         if (!isTransient(err) && !end.signal.aborted) log.error({ err }, "maintenance failed; retrying");

@@ -113,7 +113,9 @@ export class FilterThreads implements FilterRunner {
     const progress = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
     const outcomes = new Int8Array(new SharedArrayBuffer(MAX_MESSAGES * MAX_SENT));
     const workerData: ThreadData = { progress, outcomes };
-    const worker = new Worker(PROGRAM, { workerData, resourceLimits: MEMORY, name: "filters" });
+    // Without the options of the process: a module that it preloads is not meant for this thread.
+    const options = { workerData, resourceLimits: MEMORY, execArgv: [], name: "filters" };
+    const worker = new Worker(PROGRAM, options);
     const phase = { number: 0, fromMs: undefined, silent: 0 };
     const thread: Thread = { worker, progress, outcomes, sent: [], messages: 0, answered: 0, phase };
     worker.unref();

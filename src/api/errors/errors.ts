@@ -50,7 +50,7 @@ const MAX_MESSAGE_BYTES = 2_500;
 /** The size in trailers of a character outside printable ASCII, in bytes per byte of its UTF-8. */
 const ENCODED_BYTES = 3 + 4 / 3;
 /** The maximum length of the description of one wrong field, in characters. */
-const MAX_VIOLATION_LENGTH = 300;
+const MAX_VIOLATION_LENGTH = 500;
 /** The maximum number of wrong fields that one error names. */
 const MAX_VIOLATIONS = 20;
 /** The maximum length of one value of the metadata, in characters. */

@@ -25,6 +25,8 @@ interface Call {
   /** Cancels the queries. Undefined for queries that several calls share. */
   signal: AbortSignal | undefined;
   turns: Turns | undefined;
+  /** Called when a query ends: from then on, the thread works on the call. */
+  onResult?: (() => void) | undefined;
 }
 
 const calls = new AsyncLocalStorage<Call | undefined>();
@@ -32,10 +34,15 @@ const calls = new AsyncLocalStorage<Call | undefined>();
 /**
  * Runs work whose queries are cancelled in the database when the signal aborts.
  *
- * @param turns the turns that the queries take. Defaults to none
+ * @param options.turns the turns that the queries take. Defaults to none
+ * @param options.onResult called when a query ends. Defaults to nothing
  */
-export function onBehalfOf<T>(signal: AbortSignal, work: () => T, turns?: Turns): T {
-  return calls.run({ signal, turns }, work);
+export function onBehalfOf<T>(
+  signal: AbortSignal,
+  work: () => T,
+  { turns, onResult }: Partial<Omit<Call, "signal">> = {},
+): T {
+  return calls.run({ signal, turns, onResult }, work);
 }
 
 /**
@@ -45,9 +52,9 @@ export function onBehalfOf<T>(signal: AbortSignal, work: () => T, turns?: Turns)
 export function eachOnBehalfOf<T>(
   signal: AbortSignal,
   messages: AsyncIterable<T>,
-  turns?: Turns,
+  { turns, onResult }: Partial<Omit<Call, "signal">> = {},
 ): AsyncIterable<T> {
-  const call = { signal, turns };
+  const call = { signal, turns, onResult };
   return {
     [Symbol.asyncIterator]() {
       const iterator = messages[Symbol.asyncIterator]();
@@ -127,6 +134,7 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
     // Until the cancellation has finished, it could hit the connection's next query.
     await cancelled;
     await client.releaseConnection(connection);
+    call?.onResult?.();
   }
 }
 

@@ -8,6 +8,8 @@ import { ONLY, startTestApi } from "../../support/test-api.ts";
 
 const CALLS = 40;
 const EVENTS = 20;
+/** The service closes connections of an attacker whose calls are reset too often. */
+const CLOSED = /closed with error code/;
 /** Errors that say that the service is at fault. */
 const FAULTS = [Code.Unknown, Code.Internal, Code.DataLoss, Code.Unimplemented, Code.Unavailable];
 
@@ -35,6 +37,16 @@ const ids = {
   eventIds: deliveries.map(({ eventId }) => eventId),
 };
 
+/** Another key's call, over a connection of its own. Returns its status. */
+async function getOther(): Promise<number> {
+  const { status } = await fetch(`${api.url}/webhook.v1.WebhookService/GetWebhook`, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-service-key": api.adminKey },
+    body: JSON.stringify({ webhookId: String(otherId) }),
+  });
+  return status;
+}
+
 test.each(
   METHODS.flatMap(([name, method]) =>
     Object.entries(attackers).map(([kind, { secret }]) => ({ name, method, kind, secret })),
@@ -43,11 +55,12 @@ test.each(
   const codes: Code[] = [];
   const attack = Array.from({ length: CALLS }, (_, nth) =>
     callMethod(api, method, secret, costlyRequest(method, ids, nth)).catch((error) => {
-      codes.push(ConnectError.from(error).code);
+      const { code, rawMessage } = ConnectError.from(error);
+      if (!CLOSED.test(rawMessage)) codes.push(code);
     }),
   );
-  const other = Array.from({ length: 5 }, () => api.webhooks.getWebhook({ webhookId: otherId }));
-  for (const { webhook } of await Promise.all(other)) expect(webhook?.id).toBe(otherId);
+  const other = Array.from({ length: 5 }, getOther);
+  for (const status of await Promise.all(other)) expect(status).toBe(200);
   await Promise.all(attack);
   for (const code of FAULTS) expect(codes, Code[code]).not.toContain(code);
 });
