@@ -27,7 +27,7 @@ import { observeCertificate, observePool, observeReplicaLag } from "./metrics/pr
 import { exportMetrics } from "./metrics/service-metrics.ts";
 import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
 import { startTracing } from "./metrics/tracing.ts";
-import { type BlockedThread, watchBlockedThread } from "./process/blocked-thread.ts";
+import { watchBlockedThread } from "./process/blocked-thread.ts";
 import { systemClock } from "./process/clock.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
@@ -111,7 +111,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     /** Delivery processes, once they run. */
     let processes: DeliveryProcesses | undefined;
     let delivery: Delivery | undefined;
-    let thread: BlockedThread | undefined;
+    const thread = watchBlockedThread(log);
     const { role, dataDir, host, tls, adminKey } = config;
     const exported = { metrics: config.metrics, host };
     const metrics = await exportMetrics(exported, log, async () => (await processes?.snapshots()) ?? []);
@@ -205,7 +205,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         isPrepared: () => isPrepared,
         sign: createSigner(secrets),
         log,
-        works: (on) => thread?.works(on),
+        works: thread.works,
         instruments: createApiInstruments(meter),
         tracer: tracing.tracer,
         limits: config.limits,
@@ -307,7 +307,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           dispatch: config.dispatch,
           stopping: stopping.signal,
           log,
-          works: (on) => thread?.works(on),
+          works: thread.works,
           instruments: createDeliveryInstruments(meter),
           tracing,
           reservedFiles: role === "all" ? config.limits.maxConnections : 0,
@@ -332,10 +332,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       stopping.signal.throwIfAborted();
     }
 
-    // From here on: to start takes the thread longer.
-    const watched = watchBlockedThread(log);
-    started.defer(async () => watched.stop());
-    thread = watched;
+    thread.start();
+    started.defer(async () => thread.stop());
     const temporalUiUrl = config.temporal.uiUrl ?? embedded.temporalUiUrl;
     return {
       url: api.url,

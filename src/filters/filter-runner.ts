@@ -26,22 +26,22 @@ export interface FilterResult {
 
 /** An evaluation of a filter. */
 export interface FilterJob {
-  /** The keys or apps that share the thread's time evenly. */
+  /** The key or app. Owners share the thread's time evenly. */
   owner: string;
   /** The webhook. The webhooks of an owner share its time evenly. */
   webhook: string;
-  /** Jobs with the same object share what was compiled. */
+  /** Jobs with the same object send it to the thread once. */
   filter: FilterText;
-  /** Jobs with the same object share the payload. Without it, the filter is compiled only. */
+  /** Jobs with the same object send and read it once. Without it, the filter is only compiled. */
   event?: FilterInput | undefined;
   /** Whether the result is still wanted. Unwanted jobs are not evaluated. Defaults to true. */
   isWanted?: () => boolean;
   /**
    * Called once with the result, unless the job is not wanted any more.
    *
-   * @param tookMs the time of the evaluation
+   * @param estimateMs the time that the webhook's next evaluation is expected to take, in milliseconds
    */
-  done: (result: FilterResult, tookMs: number) => void;
+  done: (result: FilterResult, estimateMs: number) => void;
 }
 
 /** Evaluates filters outside of the caller's turn. */

@@ -145,11 +145,7 @@ export class FilterThreads implements FilterRunner {
     thread.answered += results.length;
     const answered = thread.sent.splice(0, results.length);
     this.#send();
-    for (const [n, { job, estimateMs }] of answered.entries()) {
-      const [result, tookMs] = results[n] as ThreadResult;
-      this.#queue.took(job, estimateMs, tookMs);
-      finish(job, result, tookMs);
-    }
+    for (const [n, taken] of answered.entries()) this.#finish(taken, ...(results[n] as ThreadResult));
   }
 
   #rest(): void {
@@ -192,11 +188,17 @@ export class FilterThreads implements FilterRunner {
   }
 
   /** Finishes a job whose outcome the thread has noted, but not answered. @param nth its place among those sent */
-  #finishKnown({ outcomes, answered }: Thread, { job, estimateMs }: TakenJob, nth: number): boolean {
+  #finishKnown({ outcomes, answered }: Thread, taken: TakenJob, nth: number): boolean {
     const outcome = outcomes[(answered + nth) % outcomes.length];
     if (outcome === NONE) return false;
-    finish(job, { sent: outcome === SENT }, estimateMs);
+    this.#finish(taken, { sent: outcome === SENT }, taken.estimateMs);
     return true;
+  }
+
+  #finish(taken: TakenJob, result: FilterResult, tookMs: number): void {
+    const { isWanted, done } = taken.job;
+    const estimateMs = this.#queue.took(taken, tookMs);
+    if (isWanted?.() !== false) done(result, estimateMs);
   }
 
   #slow(): FilterResult {
@@ -216,18 +218,11 @@ export class FilterThreads implements FilterRunner {
     this.#queue.putBack([...unfinished, ...waiting]);
     this.#thread = this.#spare;
     this.#spare = undefined;
-    if (ended) {
-      this.#queue.took(ended.job, ended.estimateMs, this.#limitMs);
-      finish(ended.job, result, this.#limitMs);
-    }
+    if (ended) this.#finish(ended, result, this.#limitMs);
     this.#send();
     // A thread that fails at its start is not started again without a job.
     if (result.problem !== "slow") return;
     this.#spare = this.#start();
     this.#spareUntil = performance.now() + SPARE_MS;
   }
-}
-
-function finish({ isWanted, done }: FilterJob, result: FilterResult, tookMs: number): void {
-  if (isWanted?.() !== false) done(result, tookMs);
 }

@@ -1,5 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { catalogue } from "../contract/catalogue.ts";
+import { systemClock as clock } from "../process/clock.ts";
 import { Evaluator } from "./evaluator.ts";
 import {
   JOBS,
@@ -25,22 +26,16 @@ function main({ progress, outcomes }: ThreadData): void {
   }
   parentPort?.on("message", (jobs: ThreadJob[]) => {
     const results = jobs.map(({ filter, event }): ThreadResult => {
-      const began = workedMs();
+      const began = clock.worked();
       const number = Atomics.add(progress, JOBS, 1);
       Atomics.add(progress, PHASES, 1);
       const result = evaluator.evaluate(filter, event, () => Atomics.add(progress, PHASES, 1));
       const { sent, problem } = result;
       outcomes[number % outcomes.length] = problem ? NONE : sent ? SENT : NOT_SENT;
-      return [result, workedMs() - began];
+      return [result, clock.worked() - began];
     });
     parentPort?.postMessage(results);
   });
-}
-
-/** The processor time of the thread, in milliseconds. */
-function workedMs(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1_000;
 }
 
 main(workerData);

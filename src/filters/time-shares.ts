@@ -84,11 +84,17 @@ export class TimeShares {
     }
   }
 
-  /** Records the time that a taken job took, in milliseconds. */
-  took(job: FilterJob, estimateMs: number, tookMs: number): void {
+  /**
+   * Records the time that a taken job took, in milliseconds.
+   *
+   * @returns the estimated time of the webhook's next job, in milliseconds
+   */
+  took({ job, estimateMs }: TakenJob, tookMs: number): number {
     this.#spend(job, tookMs - estimateMs);
     const webhook = this.#knownWebhooks.peek(keyOf(job));
-    if (webhook) webhook.estimateMs += (tookMs - webhook.estimateMs) * ESTIMATE_WEIGHT;
+    if (!webhook) return tookMs;
+    webhook.estimateMs += (tookMs - webhook.estimateMs) * ESTIMATE_WEIGHT;
+    return webhook.estimateMs;
   }
 
   #spend(job: FilterJob, ms: number): void {

@@ -8,7 +8,7 @@ import { type Metrics, startMetrics } from "../metrics/metrics.ts";
 import { observePool } from "../metrics/process-gauges.ts";
 import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
 import { startTracing } from "../metrics/tracing.ts";
-import { type BlockedThread, watchBlockedThread } from "../process/blocked-thread.ts";
+import { watchBlockedThread } from "../process/blocked-thread.ts";
 import { explain } from "../process/explain.ts";
 import { createLogger } from "../process/logger.ts";
 import { temporalNames } from "../temporal/connection/names.ts";
@@ -52,10 +52,10 @@ async function main(sharedBy: number, name: string): Promise<void> {
     operationDuration: metrics.exports && createOperationDuration(metrics.meter),
   });
   observePool(metrics.meter, databases.db);
-  let thread: BlockedThread | undefined;
+  const thread = watchBlockedThread(log);
   const delivery = startDelivery({
     ...databases,
-    works: (on) => thread?.works(on),
+    works: thread.works,
     secrets: createSecretBox(config.secretKey as Buffer, config.previousSecretKeys),
     target: temporalTarget(process.env),
     names: temporalNames(),
@@ -70,8 +70,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
   let started = false;
   void delivery.ready.then(() => {
     started = true;
-    // From here on: to start takes the thread longer.
-    thread = watchBlockedThread(log);
+    thread.start();
   });
   while (!stopping.signal.aborted) {
     // In this order, so that a report from before the start does not come with it.
@@ -79,7 +78,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
     await wait(REPORT_INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
-  thread?.stop();
+  thread.stop();
   endDraining();
   process.removeAllListeners("message");
   await tracing.close();

@@ -1,19 +1,17 @@
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { watchBlockedThread } from "../../src/process/blocked-thread.ts";
+import { systemClock as clock } from "../../src/process/clock.ts";
 
 /** Uses processor time of this thread, in milliseconds. */
 function compute(ms: number): void {
-  const used = () => {
-    const { user, system } = process.threadCpuUsage();
-    return (user + system) / 1_000;
-  };
-  for (const from = used(); used() - from < ms; );
+  for (const from = clock.worked(); clock.worked() - from < ms; );
 }
 
 function watch() {
   const lines: { by: string; blockedMs: number; blocks: number }[] = [];
   const thread = watchBlockedThread(pino({}, { write: (line: string) => lines.push(JSON.parse(line)) }));
+  thread.start();
   onTestFinished(thread.stop);
   return { lines, thread };
 }

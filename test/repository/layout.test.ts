@@ -10,7 +10,7 @@ const MAY_IMPORT: Record<string, string> = {
   "src/process": "src/config",
   "src/db": "src/contract gen",
   "src/metrics": "src/config src/contract src/db",
-  "src/filters": "src/contract",
+  "src/filters": "src/contract src/process",
   "src/api": "src/config src/contract src/db src/filters src/metrics gen package.json",
   "src/delivery": "src/config src/contract src/db src/filters src/metrics src/process workflows",
   "src/embedded": "src/config src/process src/temporal",

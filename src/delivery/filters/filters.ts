@@ -12,10 +12,8 @@ import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../
 const FULL_MS = { webhook: 100, app: 1_000 };
 /** The estimated time beyond which further deliveries of a webhook are given back, in milliseconds. */
 const OVERFULL_MS = 1_000;
-/** The number of waiting deliveries, apart from those of excluded webhooks, from which nothing is claimed. */
+/** The number of waiting deliveries from which nothing is claimed. Deliveries of excluded webhooks do not count. */
 const MAX_WAITING = 2_048;
-/** The weight of the latest evaluation in the estimate. */
-const ESTIMATE_WEIGHT = 0.2;
 /** The number of slow evaluations in succession with which a filter is switched off. */
 const MAX_SLOW = 10;
 /** The maximum number of webhooks whose evaluations are remembered. */
@@ -30,8 +28,8 @@ interface Filtered {
 
 /** The evaluations of a webhook's filter. */
 interface Evaluations {
-  /** The mean time of one, in milliseconds. */
-  meanMs: number;
+  /** The time that the next one is expected to take, in milliseconds. */
+  estimateMs: number;
   /** The number of slow ones in succession. */
   slow: number;
 }
@@ -103,8 +101,8 @@ export class Filters<T extends Filtered> {
         userId: content.userId,
       })),
       isWanted: () => tasks.has(task),
-      done: (result, tookMs) => {
-        evaluations.meanMs += (tookMs - evaluations.meanMs) * ESTIMATE_WEIGHT;
+      done: (result, estimateMs) => {
+        evaluations.estimateMs = estimateMs;
         this.#remove(task);
         this.#note(webhook, evaluations, result);
         this.#ended(task, result.sent);
@@ -117,7 +115,7 @@ export class Filters<T extends Filtered> {
   #waitingOf({ id, installedAppId }: ClaimedWebhook): Waiting<T> {
     let waiting = this.#waiting.get(id);
     if (!waiting) {
-      const evaluations = this.#evaluations.get(id) ?? { meanMs: 0, slow: 0 };
+      const evaluations = this.#evaluations.get(id) ?? { estimateMs: 0, slow: 0 };
       this.#evaluations.set(id, evaluations);
       waiting = { app: installedAppId ?? OPERATOR, tasks: new Set(), evaluations };
       this.#waiting.set(id, waiting);
@@ -159,7 +157,7 @@ export class Filters<T extends Filtered> {
   /** Removes and returns deliveries of a webhook that would wait for long: they would keep their payloads. */
   #removeExcess(waiting: Waiting<T>): T[] {
     if (waitingMs(waiting) < OVERFULL_MS) return [];
-    const excess = [...waiting.tasks].slice(Math.ceil(FULL_MS.webhook / waiting.evaluations.meanMs));
+    const excess = [...waiting.tasks].slice(Math.ceil(FULL_MS.webhook / waiting.evaluations.estimateMs));
     for (const task of excess) this.#remove(task);
     return excess;
   }
@@ -191,5 +189,5 @@ export class Filters<T extends Filtered> {
 }
 
 function waitingMs({ tasks, evaluations }: Waiting<unknown>): number {
-  return tasks.size * evaluations.meanMs;
+  return tasks.size * evaluations.estimateMs;
 }
