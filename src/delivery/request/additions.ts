@@ -1,3 +1,4 @@
+import type { OAuth2Client } from "../../contract/target-rules.ts";
 import { headersOfSettings, openRequestSettings } from "../../db/webhooks/request-settings.ts";
 import { type SecretBox, UnopenableError } from "../../db/webhooks/secret-box.ts";
 import { type TlsIdentity, tlsIdentity } from "../http/tls-identity.ts";
@@ -32,19 +33,33 @@ export type ReadAdditions = (webhookId: bigint, sealed: Buffer) => Additions | P
  * webhook is decrypted once.
  */
 export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAdditions {
-  const known = new WeakMap<Buffer, ReturnType<typeof open>>();
+  const known = new WeakMap<Buffer, Opened>();
   return (webhookId, sealed) => {
-    const { additions, oauth2 } = known.getOrInsertComputed(sealed, () => open(box, webhookId, sealed));
+    const opened = known.getOrInsertComputed(sealed, () => open(box, webhookId, sealed));
+    const { additions, oauth2 } = opened;
     if (oauth2 === null) return additions;
+    /** The same for all deliveries until the token changes. */
     const withToken = (token: string) => {
-      const header = bearer(token);
-      const headers = [...additions.headers, ...header];
-      const hidden = [...additions.hidden, ...secretsIn(header)].sort(longestFirst);
-      return { ...additions, headers, hidden, onUnauthorized: () => tokens.refused(oauth2, token) };
+      if (opened.latest?.token !== token) {
+        const header = bearer(token);
+        const headers = [...additions.headers, ...header];
+        const hidden = [...additions.hidden, ...secretsIn(header)].sort(longestFirst);
+        const onUnauthorized = () => tokens.refused(oauth2, token);
+        opened.latest = { token, additions: { ...additions, headers, hidden, onUnauthorized } };
+      }
+      return opened.latest.additions;
     };
     const token = tokens.get(oauth2);
     return typeof token === "string" ? withToken(token) : token.then(withToken);
   };
+}
+
+/** The opened settings of a webhook. */
+interface Opened {
+  additions: Additions & { hidden: readonly string[] };
+  oauth2: OAuth2Client | null;
+  /** The additions with the latest access token. */
+  latest?: { token: string; additions: Additions };
 }
 
 /** The header of an access token: its name and value. */
@@ -84,8 +99,7 @@ function partsOf(value: string): string[] {
   return [value, credentials, user, user.slice(user.indexOf(":") + 1)];
 }
 
-/** The opened settings of a webhook. */
-function open(box: SecretBox, webhookId: bigint, sealed: Buffer) {
+function open(box: SecretBox, webhookId: bigint, sealed: Buffer): Opened {
   try {
     const settings = openRequestSettings(box, webhookId, sealed);
     const { authentication } = settings;
