@@ -129,12 +129,13 @@ export function endingInterceptor(
   return (next) => async (request) => {
     const { signal, method } = request;
     const key = reads && callerIn(request.contextValues);
-    const onResult = () => works(nameOf(request));
+    const name = nameOf(request);
+    const onResult = () => works(name);
     const call = { turns: key ? reads.of(method, key.id) : undefined, onResult };
     onResult();
     // Errors after the end of the call are only logged.
     const late = (error: unknown) => {
-      if (!isGivenUp(error)) toConnectError(error, log, nameOf(request));
+      if (!isGivenUp(error)) toConnectError(error, log, name);
     };
     const response = await orAborted(
       onBehalfOf(signal, () => next(request), call),

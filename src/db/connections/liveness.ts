@@ -83,15 +83,6 @@ function isDoneWithin(ms: number, work: Promise<unknown>): Promise<boolean> {
       clearInterval(timer);
       resolve(false);
     }, TICK_MS);
-    work.then(
-      () => {
-        clearInterval(timer);
-        resolve(true);
-      },
-      (error: unknown) => {
-        clearInterval(timer);
-        reject(error);
-      },
-    );
+    work.then(() => resolve(true), reject).finally(() => clearInterval(timer));
   });
 }
