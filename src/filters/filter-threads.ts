@@ -44,8 +44,8 @@ interface Thread {
 }
 
 /**
- * Evaluates filters in a thread of their own, which starts with the first job. An evaluation that takes longer than the
- * limit, in processor time, ends with the thread: its result is `slow`, and another thread continues with the other jobs.
+ * Evaluates filters in a separate thread, which starts with the first job. If an evaluation takes more processor time than the
+ * limit, the thread is ended: the result is `slow`, and another thread continues with the other jobs.
  * Owners, and the webhooks of an owner, share the thread's time evenly.
  */
 export class FilterThreads implements FilterRunner {

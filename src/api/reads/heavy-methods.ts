@@ -24,7 +24,7 @@ const LIGHT: ReadonlySet<DescMethod> = new Set<DescMethod>([
   WebhookService.method.getWebhookKeyPairs,
   // Nothing of the database.
   WebhookService.method.listProcesses,
-  // It has a queue of its own, with fewer places.
+  // The queue of filter trials limits it already.
   WebhookService.method.tryWebhookFilter,
 ]);
 

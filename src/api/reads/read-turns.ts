@@ -11,8 +11,8 @@ const MAX_WAITING_READS = 50;
 const MAX_READ_MS = 30_000;
 
 /**
- * Lets the statements of calls that read much take turns, so that they leave connections for all other calls. They use at most a
- * third of the pool, and those of one key at most half of this, rounded up.
+ * Lets the statements of calls that read much take turns, so that other calls find free connections. At most a third of the pool
+ * runs such statements, and at most half of this part, rounded up, for one key.
  *
  * A call takes a turn for each statement, so that a stream has none while its client reads.
  */

@@ -46,8 +46,8 @@ export function onBehalfOf<T>(
 }
 
 /**
- * Returns messages whose queries run as those of `onBehalfOf`. Calling a generator runs none of its code: each message is made
- * in the context of the reader that asks for it, such as a listener's, which belongs to no call.
+ * Returns messages whose queries belong to the call, as in `onBehalfOf`. A generator's code runs when a message is read, and the
+ * reader, such as a listener, belongs to no call.
  */
 export function eachOnBehalfOf<T>(
   signal: AbortSignal,

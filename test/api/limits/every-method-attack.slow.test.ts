@@ -37,7 +37,7 @@ const ids = {
   eventIds: deliveries.map(({ eventId }) => eventId),
 };
 
-/** Another key's call, over a connection of its own. Returns its status. */
+/** Calls a method with another key over a separate connection. Returns the HTTP status. */
 async function getOther(): Promise<number> {
   const { status } = await fetch(`${api.url}/webhook.v1.WebhookService/GetWebhook`, {
     method: "POST",

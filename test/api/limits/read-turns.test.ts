@@ -43,7 +43,7 @@ async function aCaller(permissions: readonly number[] = ONLY.read) {
   return clientsOf(secret);
 }
 
-/** Over a connection of their own: streams that nobody reads hold up others of their connection. */
+/** Clients with a separate connection: streams that nobody reads block the other streams of their connection. */
 function clientsOf(secret: string) {
   const connection = new Http2SessionManager(api.grpcUrl);
   onTestFinished(() => connection.abort());

@@ -95,7 +95,7 @@ function rsaProblem(content: Buffer): string | undefined {
 function curveProblem(der: Buffer): string | undefined {
   const [key] = valuesOf(der);
   if (key?.tag !== TAG.sequence) return NOT_A_KEY;
-  // Its own parameters replace those of PKCS #8.
+  // Parameters in the inner key override the parameters of PKCS #8.
   const parameters = valuesOf(key.content).find(({ tag }) => tag === TAG.curve);
   const isNamed = !parameters || valuesOf(parameters.content)[0]?.tag === TAG.identifier;
   return isNamed && der.length <= MAX_CURVE_KEY_BYTES ? undefined : OTHER_TYPE;

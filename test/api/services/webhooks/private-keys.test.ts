@@ -73,7 +73,7 @@ const hidden = pkcs8(
   sequence(identifier(EC), identifier("2a8648ce3d030107")),
   explicit.export({ type: "sec1", format: "der" }),
 );
-/** Derives its key by so many iterations. */
+/** Encryption whose key takes 2,147,483,647 iterations to derive. */
 const iterated = sequence(
   identifier(PBES2),
   sequence(
@@ -84,7 +84,7 @@ const iterated = sequence(
     sequence(identifier(AES_256_CBC), octets(oddNumber(16))),
   ),
 );
-/** Derives its key with gigabytes. */
+/** Encryption whose key takes gigabytes of memory to derive. */
 const scrypt = sequence(
   identifier(PBES2),
   sequence(
@@ -125,7 +125,7 @@ test.each<[string, string, string[]]>([
     ),
   ],
   [
-    "of a curve with parameters of its own",
+    "of a curve that is given by its parameters instead of its name",
     OTHER_TYPE,
     [exported(explicit, "pkcs8"), exported(explicit, "sec1"), hidden],
   ],
