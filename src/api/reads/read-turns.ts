@@ -2,6 +2,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { Turns } from "../../db/connections/call-signal.ts";
 import { FairQueue } from "../limits/fair-queue.ts";
 import { readsMuch } from "./heavy-methods.ts";
+import { ResultTurns } from "./result-turns.ts";
 
 /** The part of the pool's connections that calls that read much may use, as a divisor. */
 const POOL_SHARE = 3;
@@ -12,13 +13,14 @@ const MAX_READ_MS = 30_000;
 
 /**
  * Lets the statements of calls that read much take turns, so that other calls find free connections. At most a third of the pool
- * runs such statements, and at most half of this part, rounded up, for one key.
+ * runs such statements, and at most half of this part, rounded up, for one key. Their results take turns, too.
  *
  * A call takes a turn for each statement, so that a stream has none while its client reads.
  */
 export class ReadTurns {
   readonly #queue: FairQueue;
   readonly #maxMs: number;
+  readonly #results = new ResultTurns();
 
   /**
    * @param poolSize the maximum number of connections of the pool
@@ -41,9 +43,12 @@ export class ReadTurns {
     return {
       maxMs: this.#maxMs,
       run: (statement, signal) => {
-        const begin = () => {
+        const begin = async () => {
           hasBegun = true;
-          return statement();
+          const result = await statement();
+          // Within the turn, so that few results wait in memory.
+          await this.#results.next();
+          return result;
         };
         // What has begun is not refused halfway, nor is what other keys' calls wait for, too.
         return this.#queue.run(keyId, signal, begin, { mayRefuse: !hasBegun && signal !== undefined });

@@ -142,7 +142,7 @@ function tooLong(maxMs: number): DomainError {
   return new DomainError(
     "RESOURCE_EXHAUSTED",
     `reading took longer than ${maxMs / 1_000} s, the maximum; ask for less (a smaller page, a shorter time range, one webhook), or retry when the database is less busy`,
-    { reason: "LIMIT_REACHED" },
+    { reason: "LIMIT_REACHED", retryAfterMs: maxMs },
   );
 }
 

@@ -5,6 +5,7 @@ import { afterAll, expect, onTestFinished, test } from "vitest";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { readsMuch } from "../../../src/api/reads/heavy-methods.ts";
+import { ReadTurns } from "../../../src/api/reads/read-turns.ts";
 import { openDatabase } from "../../../src/db/database.ts";
 import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
 import { METHODS } from "../../support/any-method.ts";
@@ -154,6 +155,25 @@ test("exports that their client does not read keep no turn and no connection, an
   await expect.poll(() => api.context.db.client.pool.numUsed()).toBe(0);
   unread.connection.abort();
   await expect.poll(() => failure(readAll(deliveries.exportDeliveries({})))).toBeUndefined();
+});
+
+test("after a result that takes the thread long, other work has as long before the next one", async () => {
+  const turns = new ReadTurns(10);
+  const reads = ["one", "another", "a third"].map(async (key) => {
+    await turns.of(DeliveryService.method.listDeliveries, key)?.run(async () => {}, undefined);
+    // As the conversion of 1,000 rows does, which waits for nothing.
+    const began = performance.now();
+    while (performance.now() - began < 30);
+    return { began, ended: performance.now() };
+  });
+  let others = 0;
+  const timer = setInterval(() => (others += 1), 1);
+  const used = await Promise.all(reads);
+  clearInterval(timer);
+  // A timer may fire a millisecond early.
+  for (const [n, { began }] of used.entries())
+    if (n > 0) expect(began - (used[n - 1]?.ended ?? began)).toBeGreaterThanOrEqual(29);
+  expect(others).toBeGreaterThan(1);
 });
 
 test("a statement that reads for too long is cancelled, and the error says how to ask for less", async () => {
