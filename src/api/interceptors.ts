@@ -18,9 +18,9 @@ import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
 import { statusNameOf, toConnectError } from "./errors/errors.ts";
 import type { OnRefused } from "./limits/refused-bytes.ts";
-import type { ReadTurns } from "./reads/read-turns.ts";
 import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
+import type { CallTurns } from "./turns/call-turns.ts";
 
 /** The trace context of a traced call. */
 const callTrace = createContextKey<string | null>(null);
@@ -119,19 +119,19 @@ export function silenceInterceptor(database: SilentDatabase): Interceptor {
  * cancelled.
  *
  * @param works told what the thread works on: the call, whenever it continues. Defaults to nothing
- * @param reads the turns that the queries of calls with a key take if they read much. Defaults to none
+ * @param turns what the queries of calls with a key take. Defaults to none
  */
 export function endingInterceptor(
   log: Logger,
   works: (on: string) => void = () => {},
-  reads?: ReadTurns,
+  turns?: CallTurns,
 ): Interceptor {
   return (next) => async (request) => {
     const { signal, method } = request;
-    const key = reads && callerIn(request.contextValues);
+    const key = turns && callerIn(request.contextValues);
     const name = nameOf(request);
     const onResult = () => works(name);
-    const call = { turns: key ? reads.of(method, key.id) : undefined, onResult };
+    const call = { turns: key ? turns.of(method, key.id) : undefined, onResult };
     onResult();
     // Errors after the end of the call are only logged.
     const late = (error: unknown) => {

@@ -27,12 +27,12 @@ import { listenForGrpc } from "./listeners/grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
 import type { Listener } from "./listeners/listening.ts";
 import { createReadiness } from "./readiness.ts";
-import { ReadTurns } from "./reads/read-turns.ts";
 import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
 import { createRpcHandlers } from "./rpc/rpc-handlers.ts";
 import { watchForSilence } from "./silent-database.ts";
+import { CallTurns } from "./turns/call-turns.ts";
 
 /** Options of `startApi`. */
 export interface ApiOptions {
@@ -77,9 +77,9 @@ const ERROR_GRACE_MS = 250;
  * The memory that request messages may take, over all calls of methods that need a key, in bytes. Beside one key, there is room for a
  * message of the largest size, compressed and decompressed.
  */
-const MAX_HELD_BYTES = 25 * 1_024 * 1_024;
-/** The part of it that the messages of one key may take, in bytes: four messages of the largest size. */
-const MAX_KEY_HELD_BYTES = 16 * 1_024 * 1_024;
+const MAX_HELD_BYTES = 12 * 1_024 * 1_024;
+/** The part of it that the messages of one key may take, in bytes: two messages of the largest size. */
+const MAX_KEY_HELD_BYTES = 8 * 1_024 * 1_024;
 /** The same for methods that need no key. Separate, so that callers without a key cannot use the memory for calls with a key. */
 const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
 
@@ -110,12 +110,12 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     addServices(router);
     explainEarlyRefusals(router, refused);
   };
-  const optionsOf = (refused: OnRefused, reads?: ReadTurns): ConnectRouterOptions => ({
+  const optionsOf = (refused: OnRefused, turns?: CallTurns): ConnectRouterOptions => ({
     interceptors: [
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
       errorInterceptor(context.log, context.instruments, refused),
       silenceInterceptor(database),
-      endingInterceptor(context.log, context.works, reads),
+      endingInterceptor(context.log, context.works, turns),
       readingInterceptor,
       fieldsInterceptor,
     ],
@@ -124,7 +124,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
   });
-  const reads = new ReadTurns(context.db.client.pool.max, options.maxReadMs);
+  const turns = new CallTurns(context.db.client.pool.max, options.maxReadMs);
   // The failures of REST count its refused calls.
   const uncounted: OnRefused = () => {};
   const connections: ConnectionLimits = {
@@ -140,7 +140,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         handlers: createRpcHandlers({
           routes: routesOf(onRefused),
           routerOptions: {
-            ...optionsOf(onRefused, reads),
+            ...optionsOf(onRefused, turns),
             requestGate: requestGate(gate, context, database),
           },
           contextValues,
@@ -155,7 +155,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           log,
         }),
         readAddress,
-        // Without turns: the contract's calls wait for no other reads.
+        // Without turns: the contract's calls wait for no others.
         transport: createRouterTransport(routesOf(uncounted), {
           router: { ...optionsOf(uncounted), requestGate: admittedGate(admissions) },
         }),

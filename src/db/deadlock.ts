@@ -1,3 +1,4 @@
+import { transactionInTurn } from "./connections/call-signal.ts";
 import type { Db } from "./database.ts";
 
 /** The maximum number of attempts. */
@@ -11,7 +12,7 @@ const MAX_ATTEMPTS = 5;
 export async function transactionWithRetry<T>(db: Db, work: (trx: Db) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await db.transaction(work);
+      return await transactionInTurn(db, () => db.transaction(work));
     } catch (error) {
       if (db.isTransaction || attempt === MAX_ATTEMPTS || !isConflict(error)) throw error;
     }

@@ -10,6 +10,7 @@ import { DomainError } from "../../contract/errors.ts";
 import { isPublic } from "../auth/public-services.ts";
 import { refusal } from "../errors/errors.ts";
 import { checkJsonMessage } from "../json/request-text.ts";
+import { LONG_WORK_BYTES } from "../turns/thread-turns.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
 import { checkBinaryElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";
@@ -37,6 +38,8 @@ export interface BodyLimits {
   idleMs: number;
   /** Rejects if the call may not hold this number of bytes; undefined if it may. Called before they are read. */
   assertMayHold: (bytes: number) => Promise<void> | undefined;
+  /** Resolves when a large message may be read. */
+  turn: () => Promise<void>;
   /** Called if a message is refused here, with details, before the library parses it. */
   onRefused: (error: ConnectError) => void;
 }
@@ -53,6 +56,7 @@ interface Reading {
   isJson: boolean;
   call: HeldCall;
   assertMayHold: BodyLimits["assertMayHold"];
+  turn: BodyLimits["turn"];
   /** Does nothing for streams of requests, whose errors pass the interceptors. */
   onRefused: BodyLimits["onRefused"];
   /** As in `BodyLimits`. */
@@ -69,7 +73,7 @@ interface Reading {
 export function withBoundedBody(
   request: UniversalServerRequest,
   method: DescMethod,
-  { call, idleMs, assertMayHold, onRefused }: BodyLimits,
+  { call, idleMs, assertMayHold, turn, onRefused }: BodyLimits,
 ): UniversalServerRequest {
   const body = request.body;
   if (typeof body !== "object" || body === null || !(Symbol.asyncIterator in body)) return request;
@@ -96,6 +100,7 @@ export function withBoundedBody(
     isJson: JSON_TYPE.test(type),
     call,
     assertMayHold,
+    turn,
     onRefused: streamsForLong ? () => {} : onRefused,
     idleMs,
     // Authenticated publishers may keep a stream idle between events; other callers may not.
@@ -136,6 +141,7 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
       const flags = envelope[0] as number;
       const data = envelope.subarray(ENVELOPE_HEAD_BYTES);
       if ((flags & compressedFlag) === 0) {
+        if (isLarge(data)) await reading.turn();
         check(data, reading, envelope);
         yield envelope;
       } else {
@@ -201,16 +207,22 @@ function free({ buffer, byteLength }: Uint8Array): void {
 
 /** The message, decompressed and checked. @param holder what holds the bytes, which is freed once they are read */
 async function plain(bytes: Uint8Array, reading: Reading, holder = bytes): Promise<Uint8Array> {
-  const { encoding, limits, call, assertMayHold } = reading;
-  if (encoding === null) return check(bytes, reading, holder);
+  const { encoding, limits, call, assertMayHold, turn } = reading;
+  if (encoding === null) {
+    if (isLarge(bytes)) await turn();
+    return check(bytes, reading, holder);
+  }
   await assertMayHold(limits.maxBytes);
   // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
   await counted(call.hold(limits.maxBytes));
   const message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
   free(holder);
   call.release(limits.maxBytes - message.byteLength);
+  if (isLarge(message)) await turn();
   return check(message, reading);
 }
+
+const isLarge = ({ byteLength }: Uint8Array) => byteLength >= LONG_WORK_BYTES;
 
 /** @param holder what holds the message, which is freed if it is refused */
 function check(message: Uint8Array, { method, isJson }: Reading, holder = message): Uint8Array {

@@ -25,6 +25,7 @@ import { type AddressCounter, tooManyPublicCalls } from "../limits/address-count
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
 import { type OnRefused, type RefusedBytes, withHeldCall } from "../limits/refused-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
+import { longTurn } from "../turns/thread-turns.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
@@ -92,6 +93,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
         hasShare = true;
         return refusedBytes.assertWithin(values, bytes);
       },
+      turn: () => longTurn(callerIn(values)?.id ?? ""),
       onRefused: (error) => onRefused(values, error),
     };
     const asked = withBoundedBody(universalRequest(request, signal, values), method, read);

@@ -7,10 +7,10 @@ import { type ConnectedClient, requestCancel } from "./cancel-request.ts";
 /** The interval between repeated cancel requests for a statement, in milliseconds. */
 const CANCEL_INTERVAL_MS = 1_000;
 
-/** Limits the statements of a call that reads much, so that they leave connections for other calls. */
+/** Limits the statements of a call, so that they leave connections for other calls. */
 export interface Turns {
-  /** The maximum duration of a statement, in milliseconds. */
-  maxMs: number;
+  /** The maximum duration of a statement, in milliseconds. Defaults to that of the pool. */
+  maxMs?: number;
   /**
    * Runs a statement when it is its turn.
    *
@@ -95,16 +95,23 @@ export function inTurn<T>(db: Knex, statement: () => Promise<T>): Promise<T> {
   return call?.turns && !db.isTransaction ? call.turns.run(statement, call.signal) : statement();
 }
 
+/** Runs a transaction when it is its call's turn. Its statements take no turns: those that have none would wait for it. */
+export function transactionInTurn<T>(db: Knex, transaction: () => Promise<T>): Promise<T> {
+  return inTurn(db, () =>
+    calls.run({ signal: undefined, ...calls.getStore(), turns: undefined }, transaction),
+  );
+}
+
 /**
- * Runs a query. Cancels it in the database if its call ends first, or if the call reads much and the query takes too long.
+ * Runs a query. Cancels it in the database if its call ends first, or if the query takes longer than the call's queries may.
  *
  * @throws DomainError RESOURCE_EXHAUSTED if it takes too long
  */
 export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface): Promise<T> {
   const call = calls.getStore();
   const signal = call?.signal;
-  const turns = db.isTransaction ? undefined : call?.turns;
-  if (!signal && !turns) return (await query) as T;
+  const maxMs = db.isTransaction ? undefined : call?.turns?.maxMs;
+  if (!signal && maxMs === undefined) return (await query) as T;
   const { client } = db;
   const connection = await client.acquireConnection();
   let ended: AbortController | undefined;
@@ -115,18 +122,17 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
     cancelled = cancelUntil(ended.signal, connection);
   };
   let isTooLong = false;
-  const limit =
-    turns &&
-    setTimeout(() => {
-      isTooLong = true;
-      cancel();
-    }, turns.maxMs);
+  const onTooLong = () => {
+    isTooLong = true;
+    cancel();
+  };
+  const limit = maxMs === undefined ? undefined : setTimeout(onTooLong, maxMs);
   try {
     if (signal?.aborted) throw new GivenUpError("the call ended before this query began");
     signal?.addEventListener("abort", cancel, { once: true });
     return (await query.connection(connection)) as T;
   } catch (error) {
-    throw turns && isTooLong && isGivenUp(error) ? tooLong(turns.maxMs) : error;
+    throw maxMs !== undefined && isTooLong && isGivenUp(error) ? tooLong(maxMs) : error;
   } finally {
     clearTimeout(limit);
     signal?.removeEventListener("abort", cancel);

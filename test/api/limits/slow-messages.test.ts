@@ -54,6 +54,7 @@ function reading(
     call: new HeldBytes(100_000_000, "messages").open(),
     idleMs: IDLE_MS,
     assertMayHold: () => undefined,
+    turn: async () => {},
     onRefused: () => {},
   };
   let [outcome, messages] = ["open", 0];

@@ -110,14 +110,14 @@ describe("a stream whose client sends nothing more", () => {
   });
 
   test("is ended when it publishes events and stops within a message, and its memory is free for other calls", async () => {
-    // Together as much as the service holds of messages over all calls.
+    // Together as much as the service holds of the messages of a key.
     const length = 4 * 1_024 * 1_024;
     const part = enveloped(Buffer.alloc(length)).subarray(0, length - 1_024);
     // Each on its own session, since Node bounds the memory of one.
-    const stalled = Array.from({ length: 4 }, () => openCall(PUBLISH));
+    const stalled = Array.from({ length: 2 }, () => openCall(PUBLISH));
     for (const stream of stalled) stream.write(part);
     const trailers = await Promise.all(stalled.map((stream) => once(stream, "trailers")));
-    expect(trailers.map(([{ "grpc-status": status }]) => status)).toEqual(["1", "1", "1", "1"]);
+    expect(trailers.map(([{ "grpc-status": status }]) => status)).toEqual(["1", "1"]);
     const event = orderEvent();
     event.data.value.orderNumber = "9".repeat(200_000);
     expect(await api.client(EventService).publishEvent(event)).toMatchObject({ duplicate: false });

@@ -30,7 +30,7 @@ import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
-import { OpenExports } from "../../reads/open-exports.ts";
+import { OpenExports } from "../../turns/open-exports.ts";
 import { pageSize } from "../paging.ts";
 import {
   deliveryFilter,
@@ -84,9 +84,10 @@ export function deliveryService(
   return {
     async *exportDeliveries(request, handler) {
       const asked = exportOf(request);
-      const leave = openExports.enter(callerOf(handler).id, handler.signal);
+      const keyId = callerOf(handler).id;
+      const leave = openExports.enter(keyId, handler.signal);
       try {
-        for await (const response of exportDeliveries(reads, callerScope(handler), asked)) {
+        for await (const response of exportDeliveries(reads, callerScope(handler), asked, keyId)) {
           yield response;
           if (handler.signal.aborted) return;
           if (stopping.aborted) throw stoppingError();
@@ -108,7 +109,7 @@ export function deliveryService(
       const scope = callerScope(handler);
       const { result, lagMs } = await reads.read(async (from) => {
         const found = await searchDeliveries(from, scope, filter, limit + 1, search);
-        return { found, subjects: await readSubjects(from, found.deliveries) };
+        return { found, subjects: await readSubjects(from, found.deliveries, callerOf(handler).id) };
       });
       if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
       return pageMessage(result.found, limit, filter, (row) => deliveryMessage(row, result.subjects));
@@ -123,7 +124,9 @@ export function deliveryService(
         return again;
       });
       onQueued();
-      return { delivery: deliveryMessage(delivery, await readSubjects(db, [delivery])) };
+      return {
+        delivery: deliveryMessage(delivery, await readSubjects(db, [delivery], callerOf(handler).id)),
+      };
     },
 
     async sendAgainMany(request, handler) {
@@ -158,7 +161,7 @@ export function deliveryService(
       const found = await getDelivery(db, scope, deliveryId(request));
       if (!found) throw noDelivery(request);
       const sent = await getSentRequest(db, scope, found.delivery.id);
-      const subjects = await readSubjects(db, [found.delivery]);
+      const subjects = await readSubjects(db, [found.delivery], callerOf(handler).id);
       return {
         delivery: deliveryMessage(found.delivery, subjects),
         attempts: found.attempts.map((attempt) => attemptMessage(attempt, sent, sign)),

@@ -102,6 +102,7 @@ export async function* exportDeliveries(
   reads: StaleReads,
   scope: Scope,
   { filter, search, payloadText, lines, withPayload }: Export,
+  keyId: string,
 ): AsyncGenerator<Response> {
   let [exported, examined] = [0n, 0n];
   let header = lines?.header ?? "";
@@ -111,7 +112,7 @@ export async function* exportDeliveries(
     const { result } = await reads.read(async (from) => {
       const page = await searchDeliveries(from, scope, asked, PAGE, search);
       const found = await containing(from, page.deliveries, payloadText);
-      return { page, found, subjects: await readSubjects(from, found) };
+      return { page, found, subjects: await readSubjects(from, found, keyId) };
     });
     const { page, found, subjects } = result;
     before = (page.deliveries.length === PAGE ? page.deliveries.at(-1)?.id : page.searchedTo) ?? undefined;

@@ -6,7 +6,7 @@ import { propertyName } from "../../../contract/json/names.ts";
 import type { Db } from "../../../db/database.ts";
 import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
 import { readSmallPayloads } from "../../../db/events/find.ts";
-import { pauses } from "../../reads/pauses.ts";
+import { slices } from "../../turns/thread-turns.ts";
 
 /** The maximum length of a subject, in characters. A search text has the same limit. Lists of 1,000 stay small. */
 const MAX_SUBJECT_CHARACTERS = 300;
@@ -60,18 +60,19 @@ function parsed(payload: string): Record<string, unknown> {
   }
 }
 
-/** Reads what the events of deliveries are about. */
+/** Reads what the events of deliveries are about. @param keyId the key whose call it is */
 export async function readSubjects(
   db: Db,
   deliveries: readonly Pick<DeliveryRow, "eventId" | "process">[],
+  keyId: string,
 ): Promise<Subjects> {
   const processes = new Map(deliveries.map(({ eventId, process }) => [eventId, process]));
   const payloads = await readSmallPayloads(db, [...processes.keys()]);
   const subjects = new Map<string, string>();
   // A thousand payloads take some 50 ms to parse.
-  const pause = pauses();
+  const slice = slices(keyId);
   for (const [eventId, payload] of payloads) {
-    await pause();
+    await slice();
     const subject = subjectOf(processes.get(eventId) as number, payload);
     if (subject !== undefined) subjects.set(eventId, subject);
   }

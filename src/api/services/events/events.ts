@@ -22,7 +22,7 @@ const MAX_BATCH_EVENTS = 1_000;
 /** The maximum number of events whose payload one call erases. */
 const MAX_ERASED_PER_CALL = 1_000;
 /** The maximum size of events in streams and batches that wait to be written, in bytes per process. */
-const MAX_WAITING_BYTES = 16 * 1024 * 1024;
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 
 /**
  * Shares a check among all that ask for it in the same turn of the event loop. It starts afterwards, so each sees the

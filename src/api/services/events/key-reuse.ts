@@ -8,6 +8,7 @@ import type { Db } from "../../../db/database.ts";
 import { findEvents, type StoredEvent } from "../../../db/events/find.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
 import { gathering } from "../../../db/gathering.ts";
+import { LONG_WORK_BYTES, longTurn } from "../../turns/thread-turns.ts";
 
 /** The number of events read per query, each with a payload of up to 256 KiB. */
 const MAX_EVENTS_PER_QUERY = 20;
@@ -30,6 +31,7 @@ export function createKeyReuse(db: Db): KeyReuse {
   );
   return async (event, firstEventId) => {
     const first = await find(firstEventId);
+    if (first && event.payload.length >= LONG_WORK_BYTES) await longTurn(event.apiKeyId);
     const fields = first ? differences(first, event) : [];
     return new DomainError(
       "ALREADY_EXISTS",

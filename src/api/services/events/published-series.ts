@@ -7,6 +7,7 @@ import type { PublishEventRequest, PublishResultSchema } from "../../../../gen/w
 import { DomainError } from "../../../contract/errors.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
 import { reasonOf, toConnectError } from "../../errors/errors.ts";
+import { slices } from "../../turns/thread-turns.ts";
 import { publishedMessage } from "../messages.ts";
 import { newEvent } from "./new-event.ts";
 import type { Publisher } from "./publisher.ts";
@@ -75,8 +76,9 @@ export class PublishedSeries {
    * @throws the error that ended the whole series: the key was revoked, or the database is unavailable
    */
   async addAll(requests: readonly PublishEventRequest[]): Promise<void> {
+    const slice = slices(this.#options.apiKeyId);
     for (const request of requests) {
-      const full = this.#add(request);
+      const full = this.#add(request) ?? slice();
       if (full) await full;
     }
   }

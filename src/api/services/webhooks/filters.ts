@@ -20,7 +20,7 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { FairQueue } from "../../limits/fair-queue.ts";
+import { FairQueue } from "../../turns/fair-queue.ts";
 import { subjectOf } from "../deliveries/subjects.ts";
 import { assertText, noWebhook } from "../messages.ts";
 

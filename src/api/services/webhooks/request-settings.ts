@@ -43,7 +43,7 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
-import { FairQueue } from "../../limits/fair-queue.ts";
+import { FairQueue } from "../../turns/fair-queue.ts";
 import { noWebhook } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";

@@ -15,8 +15,8 @@ interface QueueLimits {
 }
 
 /**
- * Limits the tasks that run at the same time, in total and per key. The others wait, and the next one is of another key if
- * another key waits.
+ * Limits the tasks that run at the same time, in total and per key. The others wait. The next one is of the key with the fewest
+ * running tasks, and of those with as few, of each in turn.
  */
 export class FairQueue {
   readonly #what: string;
@@ -103,14 +103,18 @@ export class FairQueue {
 
   /** Starts the oldest task of the key whose turn it is, in place of one that has ended. */
   #startNext(): void {
-    for (const [keyId, waiting] of this.#waiting) {
-      if (!this.#mayStart(keyId)) continue;
-      this.#waiting.delete(keyId);
-      if (waiting.size > 1) this.#waiting.set(keyId, waiting);
-      const [start] = waiting;
-      this.#count(keyId, 1);
-      start?.();
-      return;
+    let next: string | undefined;
+    let fewest = this.#perKey;
+    for (const keyId of this.#waiting.keys()) {
+      const running = this.#runningOf.get(keyId) ?? 0;
+      if (running < fewest) [next, fewest] = [keyId, running];
     }
+    const waiting = next === undefined ? undefined : this.#waiting.get(next);
+    if (next === undefined || !waiting || this.#running >= this.#atOnce) return;
+    this.#waiting.delete(next);
+    if (waiting.size > 1) this.#waiting.set(next, waiting);
+    const [start] = waiting;
+    this.#count(next, 1);
+    start?.();
   }
 }

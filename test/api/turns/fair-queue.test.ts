@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { FairQueue, MAX_WAITING_PER_KEY } from "../../../src/api/limits/fair-queue.ts";
+import { FairQueue, MAX_WAITING_PER_KEY } from "../../../src/api/turns/fair-queue.ts";
 import { failure } from "../../support/failure.ts";
 
 const never = new AbortController().signal;
@@ -16,6 +16,24 @@ test("keys take turns, and a task that fails lets the next one run", async () =>
   expect((await running)?.rawMessage).toBe("failed");
   await Promise.all(tasks);
   expect(order).toEqual(["busy 1", "other 1", "busy 2", "other 2", "busy 3"]);
+});
+
+test("the next task is of the key with the fewest running ones", async () => {
+  const queue = new FairQueue("tasks", { atOnce: 3 });
+  const started: string[] = [];
+  const ends: (() => void)[] = [];
+  const tasks = ["busy", "busy", "busy", "busy", "other", "other"].map((key) =>
+    queue.run(key, never, () => {
+      started.push(key);
+      return new Promise<void>((resolve) => ends.push(resolve));
+    }),
+  );
+  for (let n = 0; n < tasks.length; n += 1) {
+    ends[n]?.();
+    await new Promise(setImmediate);
+  }
+  await Promise.all(tasks);
+  expect(started).toEqual(["busy", "busy", "busy", "other", "busy", "other"]);
 });
 
 test("a key's tasks above its maximum wait while other keys' start, and more than may wait are refused", async () => {
