@@ -14,25 +14,34 @@ const MAX_TEXT = 200;
  * contain secrets.
  */
 export function digestMail(digest: NoticeDigest): Mail | undefined {
-  const { failing, disabled, recovered, failed, from, until } = digest;
+  const { failing, disabled, filterStopped, recovered, failed, from, until } = digest;
   const newlyFailing = failing.filter(({ isNew }) => isNew);
   const newlyDisabled = disabled.filter(({ isNew }) => isNew);
+  const newlyStopped = filterStopped.filter(({ isNew }) => isNew);
   const deliveries = failed.reduce((sum, each) => sum + each.deliveries, 0);
   const news = [
     counted(newlyFailing.length, "webhook failing", "webhooks failing"),
     counted(newlyDisabled.length, "webhook disabled", "webhooks disabled"),
+    counted(newlyStopped.length, "filter switched off", "filters switched off"),
     counted(recovered.length, "webhook recovered", "webhooks recovered"),
     counted(deliveries, "delivery failed", "deliveries failed"),
   ].filter((text) => text !== undefined);
   if (news.length === 0) return undefined;
   const failingLine = (each: (typeof failing)[number]) =>
     `${nameOf(each)}: since ${inUtc(each.since)}${each.lastError === null ? "" : `; last error: ${plain(each.lastError)}`}`;
+  const stoppedLine = (each: DigestWebhook & { since: Date }) =>
+    `${nameOf(each)}: since ${inUtc(each.since)}`;
   const sections = [
     section("Failing now", newlyFailing, failingLine),
     section(
       "Disabled by their circuit breaker; nothing is sent until a user resumes them",
       newlyDisabled,
       (each) => `${nameOf(each)}: since ${inUtc(each.since)}; ${plain(each.reason)}`,
+    ),
+    section(
+      "Filters switched off because they take too long; all events are sent until a user sets the filter again",
+      newlyStopped,
+      stoppedLine,
     ),
     section("Recovered", recovered, nameOf),
     section(
@@ -48,7 +57,12 @@ export function digestMail(digest: NoticeDigest): Mail | undefined {
     section(
       "Still disabled",
       disabled.filter(({ isNew }) => !isNew),
-      (each) => `${nameOf(each)}: since ${inUtc(each.since)}`,
+      stoppedLine,
+    ),
+    section(
+      "Filters that are still switched off",
+      filterStopped.filter(({ isNew }) => !isNew),
+      stoppedLine,
     ),
   ].filter((text) => text !== undefined);
   return { subject: `Webhook service: ${news.join(", ")}`, text: `${sections.join("\n\n")}\n` };

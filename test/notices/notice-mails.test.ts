@@ -111,6 +111,17 @@ test("failed deliveries are counted per webhook since the latest digest, and dis
   expect(mail).toMatch(new RegExp(`webhook ${webhook}, shop.example: [25]\n`));
 });
 
+test("a filter that was switched off is reported, and later as still switched off", async () => {
+  const webhook = await aWebhook().at("https://shop.example/").in(db);
+  await db.raw("update webhooks set filter = 'true', filter_stopped = now() where id = ?", [String(webhook)]);
+  const first = await nextMail();
+  expect(first).toContain("Webhook service: 1 filter switched off\n");
+  expect(first).toMatch(new RegExp(`all events are sent .*:\n- webhook ${webhook}, shop.example: since `));
+  expect(await nextMail()).toBeUndefined();
+  await failing("store");
+  expect(await nextMail()).toMatch(new RegExp(`still switched off:\n- webhook ${webhook}, `));
+});
+
 test("failed deliveries and recovered webhooks are reported for the whole time since the latest digest, however long", async () => {
   const [recovered, quiet] = [await aWebhook().in(db), await aWebhook().in(db)];
   const failures = [
@@ -143,6 +154,7 @@ test("texts of others stay on their line, and long lists end with a count", () =
   const nothing: NoticeDigest = {
     failing: [],
     disabled: [],
+    filterStopped: [],
     recovered: [],
     failed: [],
     from: date,

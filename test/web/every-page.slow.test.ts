@@ -80,6 +80,24 @@ test.each(PAGES)(
     }),
 );
 
+test("a filter that was switched off is shown on a phone and in the dark, too", async () => {
+  const { db } = web.service;
+  const id = await aWebhook().in(db);
+  await db.raw(
+    `update webhooks set filter = 'event.order_number == "1"', filter_slow = now(), filter_stopped = now() where id = ?`,
+    [String(id)],
+  );
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    const alert = page.getByRole("alert");
+    expect(await alert.textContent()).toMatch(/switched off: all events are sent.*Change the filter/);
+    await expectFitsPhone(page);
+    await expectTypographic(page);
+    await takeScreenshots(page, "filter-stopped");
+    await expectAccessible(page);
+  });
+  await db.raw("delete from webhooks where id = ?", [String(id)]);
+});
+
 test.each(["/webhooks?search=returns", `/webhooks/${there.webhookId}`, `/deliveries/${there.deliveryId}`])(
   "whatever the Tab key reaches at %s shows that it has the focus",
   (at) =>

@@ -22,6 +22,8 @@ export interface NoticeDigest {
   failing: (DigestWebhook & { since: Date; lastError: string | null; isNew: boolean })[];
   /** Disabled by their circuit breakers, longest first. */
   disabled: (DigestWebhook & { since: Date; reason: string; isNew: boolean })[];
+  /** Webhooks whose filter was switched off because it takes too long, longest first. */
+  filterStopped: (DigestWebhook & { since: Date; isNew: boolean })[];
   /** Reported as failing by the latest digest, and not failing any more: an attempt has succeeded since. */
   recovered: DigestWebhook[];
   /** Webhooks with failed deliveries since the latest digest, most first. */
@@ -37,6 +39,7 @@ export interface NoticeDigest {
 interface State {
   failing: string[];
   disabled: string[];
+  filterStopped: string[];
   until: string;
 }
 
@@ -61,7 +64,7 @@ const COUNTS = ["hour", "minute"]
   .join(" union all ");
 
 /**
- * Reads a digest of all webhooks: of their health, their circuit breakers and their failed deliveries. Deliveries are
+ * Reads a digest of all webhooks: of their health, their circuit breakers their filters and their failed deliveries. Deliveries are
  * counted up to the minute before the present one, because those are folded into the statistics.
  * If the latest digest is more than a day old, they are counted from the beginning of its hour.
  */
@@ -81,6 +84,7 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   const { value, from, until, minutesFrom } = stored as StoredPeriod;
   const last: Partial<State> = value === null ? {} : JSON.parse(value);
   const [failingBefore, disabledBefore] = [new Set(last.failing), new Set(last.disabled)];
+  const filterStoppedBefore = new Set(last.filterStopped);
 
   const failing = await rows<DigestWebhook & { since: Date; lastError: string | null }>(
     db,
@@ -91,6 +95,11 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
     db,
     `select ${WEBHOOK}, b.since, b.reason from webhook_breakers b join webhooks w on w.id = b.webhook_id
       where b.state = 'disabled' and w.paused is not null and w.deleted is null order by b.since, w.id`,
+  );
+  const filterStopped = await rows<DigestWebhook & { since: Date }>(
+    db,
+    `select ${WEBHOOK}, w.filter_stopped as since from webhooks w
+      where w.filter_stopped is not null and w.deleted is null order by w.filter_stopped, w.id`,
   );
   const failingNow = new Set(failing.map(({ id }) => String(id)));
   const recovered = await rows<DigestWebhook>(
@@ -114,11 +123,16 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   const state: State = {
     failing: [...failingNow],
     disabled: disabled.map(({ id }) => String(id)),
+    filterStopped: filterStopped.map(({ id }) => String(id)),
     until: until.toISOString(),
   };
   return {
     failing: failing.map((each) => ({ ...each, isNew: !failingBefore.has(String(each.id)) })),
     disabled: disabled.map((each) => ({ ...each, isNew: !disabledBefore.has(String(each.id)) })),
+    filterStopped: filterStopped.map((each) => ({
+      ...each,
+      isNew: !filterStoppedBefore.has(String(each.id)),
+    })),
     recovered,
     failed,
     from,
