@@ -1,12 +1,16 @@
+import { request } from "node:http";
+import { create, type DescMethod, toJsonString } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { afterAll, expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { callMethod, METHODS } from "../../support/any-method.ts";
 import { costlyRequest } from "../../support/costly-requests.ts";
 import { anOrder } from "../../support/grpc-calls.ts";
+import { enveloped } from "../../support/hostile-messages.ts";
 import { ONLY, startTestApi } from "../../support/test-api.ts";
 
 const CALLS = 40;
+const UNREAD_CALLS = 10;
 const EVENTS = 20;
 /** The service closes connections of an attacker whose calls are reset too often. */
 const CLOSED = /closed with error code/;
@@ -47,12 +51,38 @@ async function getOther(): Promise<number> {
   return status;
 }
 
+/** Calls a method and never reads the response. Returns what closes the connection. */
+function callUnread(method: DescMethod, secret: string, nth: number): () => void {
+  const body = Buffer.from(
+    toJsonString(
+      method.input,
+      create(method.input, costlyRequest(method, ids, nth) as Record<string, unknown>),
+    ),
+  );
+  const isUnary = method.methodKind === "unary";
+  const sent = request(`${api.url}/${method.parent.typeName}/${method.name}`, {
+    method: "POST",
+    agent: false,
+    headers: {
+      "content-type": isUnary ? "application/json" : "application/connect+json",
+      "connect-protocol-version": "1",
+      "x-service-key": secret,
+    },
+  });
+  // Without a listener of "response", the response would be read.
+  sent.on("response", () => {});
+  sent.on("error", () => {});
+  sent.end(isUnary ? body : enveloped(body));
+  return () => sent.destroy();
+}
+
 test.each(
   METHODS.flatMap(([name, method]) =>
     Object.entries(attackers).map(([kind, { secret }]) => ({ name, method, kind, secret })),
   ),
 )("$name with the arguments that cost most, by a $kind, stops no other call", async ({ method, secret }) => {
   const codes: Code[] = [];
+  const unread = Array.from({ length: UNREAD_CALLS }, (_, nth) => callUnread(method, secret, nth));
   const attack = Array.from({ length: CALLS }, (_, nth) =>
     callMethod(api, method, secret, costlyRequest(method, ids, nth)).catch((error) => {
       const { code, rawMessage } = ConnectError.from(error);
@@ -62,5 +92,6 @@ test.each(
   const other = Array.from({ length: 5 }, getOther);
   for (const status of await Promise.all(other)) expect(status).toBe(200);
   await Promise.all(attack);
+  for (const close of unread) close();
   for (const code of FAULTS) expect(codes, Code[code]).not.toContain(code);
 });
