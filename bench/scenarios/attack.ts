@@ -39,7 +39,7 @@ const MEBIBYTE = 1_048_576;
 export const attack: Scenario = {
   name: "attack",
   what: `every method with the arguments that cost most, ${CONCURRENCY} calls at a time by a reading, a writing and ${KEYS} keys of an app (count: seconds for each): another app's calls, publishing and deliveries`,
-  count: { full: 2, small: 1 },
+  count: { full: 5, small: 1 },
   targets: {
     "GetWebhook p99": { atMost: 250 },
     "readyz max": { atMost: 250 },
