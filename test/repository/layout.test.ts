@@ -22,9 +22,7 @@ const MAY_IMPORT: Record<string, string> = {
   // The settings page knows the contract; it calls the API like everybody else.
   "web/src": "src/contract gen",
 };
-/** Folders with more files than these are split. Migrations are read one by one. */
-const MAX_FILES = 10;
-const MANY_FILES = ["src/db/migrations"];
+
 interface Import {
   from: string;
   to: string;
@@ -77,17 +75,6 @@ test("no files import each other, not even by way of others", () => {
   };
   for (const file of targets.keys()) visit(file, []);
   expect(cycles).toEqual([]);
-});
-
-test("no folder of the code holds more than ten files", () => {
-  const files = ["src", "workflows", "demo", "web/src"].flatMap((folder) =>
-    globSync(`${folder}/**/*.{ts,tsx}`, { cwd: root }),
-  );
-  const byFolder = Object.groupBy(files, (file) => path.dirname(file));
-  const large = Object.entries(byFolder).filter(
-    ([folder, some]) => !MANY_FILES.includes(folder) && (some?.length ?? 0) > MAX_FILES,
-  );
-  expect(large.map(([folder, some]) => `${folder}: ${some?.length} files`)).toEqual([]);
 });
 
 test("workflows import nothing but Temporal's packages, themselves and types", () => {
