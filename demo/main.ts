@@ -6,12 +6,12 @@ import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect
 import { type Delivery, DeliveryService, DeliveryState } from "../gen/webhook/v1/delivery_pb.ts";
 import { clientAddress } from "../src/config/address.ts";
 import { readConfig } from "../src/config/config.ts";
+import { explain } from "../src/config/explain.ts";
 import { processName } from "../src/contract/catalogue.ts";
 import { choosePort } from "../src/embedded/process/ports.ts";
 import { readSecretFile } from "../src/embedded/process/state-file.ts";
-import { explain } from "../src/process/explain.ts";
-import { createLogger } from "../src/process/logger.ts";
-import { untilToldToStop } from "../src/process/shutdown.ts";
+import { createLogger } from "../src/lib/process/logger.ts";
+import { untilToldToStop } from "../src/lib/process/shutdown.ts";
 import { type Service, startService } from "../src/service.ts";
 import { installRuntime } from "../src/temporal/connection/runtime.ts";
 import { heading, line, shortId, showStarted, showStarting, table } from "./output.ts";

@@ -1,11 +1,11 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { readConfig } from "./config/config.ts";
+import { explain } from "./config/explain.ts";
 import { openDatabase } from "./db/database.ts";
 import { migrate } from "./db/migrate.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
 import { findRunningPostgres, hasPostgres } from "./embedded/postgres/embedded-postgres.ts";
-import { explain } from "./process/explain.ts";
 import { createAdminKey } from "./startup/first-admin.ts";
 
 const HELP = `npm run admin-key

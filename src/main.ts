@@ -2,8 +2,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
 import { clientAddress } from "./config/address.ts";
 import type { Config } from "./config/config.ts";
-import type { Progress } from "./process/progress.ts";
-import { untilToldToStop } from "./process/shutdown.ts";
+import type { Progress } from "./lib/process/progress.ts";
+import { untilToldToStop } from "./lib/process/shutdown.ts";
 import type { Service } from "./service.ts";
 import { restartAsFits } from "./worker/small-memory.ts";
 
@@ -16,7 +16,7 @@ const STOPPED_EARLY = "stopping before the service is ready";
 async function load() {
   const [config, logger, service, docs] = await Promise.all([
     import("./config/config.ts"),
-    import("./process/logger.ts"),
+    import("./lib/process/logger.ts"),
     import("./service.ts"),
     import("./api/openapi/docs-pages.ts"),
   ]);
@@ -71,7 +71,7 @@ async function main(): Promise<void> {
 
 /** Reports what failed, and ends the process. */
 const fail = (what: string) => async (error: unknown) => {
-  const { explain } = await import("./process/explain.ts");
+  const { explain } = await import("./config/explain.ts");
   console.error(explain(what, error));
   process.exit(1);
 };

@@ -1,9 +1,9 @@
 import { readConfig } from "./config/config.ts";
+import { explain } from "./config/explain.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
-import { explain } from "./process/explain.ts";
-import { createLogger } from "./process/logger.ts";
-import { untilToldToStop } from "./process/shutdown.ts";
+import { createLogger } from "./lib/process/logger.ts";
+import { untilToldToStop } from "./lib/process/shutdown.ts";
 
 /**
  * `npm run migrate`: migrates the schema of DATABASE_URL and ends, before new processes start. Waits for the database; SIGTERM

@@ -12,12 +12,17 @@ import { type Announcer, createAnnouncer } from "./db/events/announce.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
 import { createSecretBox } from "./db/webhooks/secret-box.ts";
-import { createAddressGuard } from "./delivery/request/address-guard.ts";
 import { createSigner } from "./delivery/request/signature.ts";
 import { createTargetRules } from "./delivery/request/target-url.ts";
 import { createRequestTrial } from "./delivery/request/trial.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
 import { FilterThreads } from "./filters/filter-threads.ts";
+import { createAddressGuard } from "./lib/egress/address-guard.ts";
+import { watchBlockedThread } from "./lib/process/blocked-thread.ts";
+import { systemClock } from "./lib/process/clock.ts";
+import { createLogger } from "./lib/process/logger.ts";
+import type { Progress } from "./lib/process/progress.ts";
+import { watchFiles } from "./lib/process/watched-files.ts";
 import {
   createApiInstruments,
   createDeliveryInstruments,
@@ -27,11 +32,6 @@ import { observeCertificate, observePool, observeReplicaLag } from "./metrics/pr
 import { exportMetrics } from "./metrics/service-metrics.ts";
 import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
 import { startTracing } from "./metrics/tracing.ts";
-import { watchBlockedThread } from "./process/blocked-thread.ts";
-import { systemClock } from "./process/clock.ts";
-import { createLogger } from "./process/logger.ts";
-import type { Progress } from "./process/progress.ts";
-import { watchFiles } from "./process/watched-files.ts";
 import { ensureFirstAdmin } from "./startup/first-admin.ts";
 import { findSecretKey } from "./startup/instance-secrets.ts";
 import { checkSecretKey, keepSealed } from "./startup/secret-keys.ts";

@@ -5,12 +5,12 @@ import pg from "pg";
 import { type ClaimedWebhook, parseTarget } from "../../src/db/queue/webhooks.ts";
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
-import { createHttpClient } from "../../src/delivery/http/http-client.ts";
-import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { post } from "../../src/delivery/request/post.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
+import { createAddressGuard } from "../../src/lib/egress/address-guard.ts";
+import { createHttpClient } from "../../src/lib/egress/http-client.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PROCESS, payload } from "../parts/payload.ts";
 

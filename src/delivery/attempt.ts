@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
+import { ProxyUnavailableError } from "../lib/egress/proxy-error.ts";
 import type { EventContents } from "./event-contents.ts";
 import { TokenError } from "./oauth2/token-request.ts";
-import { ProxyUnavailableError } from "./proxy/proxy-error.ts";
 import { type Additions, NO_ADDITIONS, type ReadAdditions } from "./request/additions.ts";
 import { notBuilt } from "./request/not-built.ts";
 import type { Outcome } from "./request/outcome.ts";

@@ -15,6 +15,12 @@ import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import { FilterThreads } from "../filters/filter-threads.ts";
+import { createAddressGuard } from "../lib/egress/address-guard.ts";
+import { createHttpClient, HANDSHAKES } from "../lib/egress/http-client.ts";
+import { NameResolver, type Resolver } from "../lib/egress/name-resolver.ts";
+import { OutboundProxy } from "../lib/egress/outbound-proxy.ts";
+import { Pacer } from "../lib/egress/pacer.ts";
+import { type Clock, systemClock as clock } from "../lib/process/clock.ts";
 import {
   countAttempts,
   countFailed,
@@ -22,25 +28,19 @@ import {
   recordRequest,
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
-import { type Clock, systemClock as clock } from "../process/clock.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { createEventContents } from "./event-contents.ts";
 import { createSlowFilters } from "./filters/slow-filters.ts";
-import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
-import { NameResolver, type Resolver } from "./http/name-resolver.ts";
-import { Pacer } from "./http/pacer.ts";
 import { Bottlenecks } from "./limits/bottlenecks.ts";
 import { FailingShare } from "./limits/failing-share.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { startMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
 import { fetchToken } from "./oauth2/token-request.ts";
-import { OutboundProxy } from "./proxy/outbound-proxy.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
-import { createAddressGuard } from "./request/address-guard.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";

@@ -4,7 +4,7 @@ import { isDamage, untilAnswered } from "../db/faults.ts";
 import { gathering } from "../db/gathering.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
-import { type Clock, systemClock } from "../process/clock.ts";
+import { type Clock, systemClock } from "../lib/process/clock.ts";
 
 /**
  * Batch limits. One load at a time, because each may use all of the free space. Claims that need events meanwhile share

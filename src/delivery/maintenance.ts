@@ -13,8 +13,8 @@ import { takeTurn } from "../db/settings.ts";
 import { accountForOverdue } from "../db/webhooks/overdue-retries.ts";
 import { forgetHealthy, type HealthChange } from "../db/webhooks/webhook-health.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
+import { systemClock } from "../lib/process/clock.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
-import { systemClock } from "../process/clock.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 
 /** The pause between two rounds, in milliseconds. */

@@ -3,7 +3,7 @@ import type { AttemptCounts, PumpOptions, PumpResult } from "../../workflows/act
 import type { fanOutStep } from "../db/events/fan-out.ts";
 import { isTransient } from "../db/faults.ts";
 import type { Claimant, claimPending, PendingClaim } from "../db/queue/claims.ts";
-import type { Clock } from "../process/clock.ts";
+import type { Clock } from "../lib/process/clock.ts";
 import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { ClaimRoom, Sender } from "./sender.ts";

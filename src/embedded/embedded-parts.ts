@@ -1,6 +1,6 @@
 import path from "node:path";
 import type { Config } from "../config/config.ts";
-import type { Progress } from "../process/progress.ts";
+import type { Progress } from "../lib/process/progress.ts";
 import { SEARCH_ATTRIBUTES } from "../temporal/setup/search-attributes.ts";
 import { startEmbeddedPostgres } from "./postgres/embedded-postgres.ts";
 import { lockDataDir } from "./service-lock.ts";

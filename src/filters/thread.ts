@@ -1,6 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { catalogue } from "../contract/catalogue.ts";
-import { systemClock as clock } from "../process/clock.ts";
+import { systemClock as clock } from "../lib/process/clock.ts";
 import { Evaluator } from "./evaluator.ts";
 import {
   JOBS,

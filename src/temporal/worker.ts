@@ -8,7 +8,7 @@ import { STATUS_CODES } from "../contract/errors.ts";
 import { LivenessProbe } from "../db/connections/liveness.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import { systemClock } from "../process/clock.ts";
+import { systemClock } from "../lib/process/clock.ts";
 import { createActivities } from "./activities.ts";
 import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "./connection/connection.ts";
 import type { TemporalNames } from "./connection/names.ts";

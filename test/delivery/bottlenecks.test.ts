@@ -2,7 +2,7 @@ import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { expect, test } from "vitest";
 import type { BottleneckCause } from "../../src/contract/stats/bottlenecks.ts";
-import { Pacer } from "../../src/delivery/http/pacer.ts";
+import { Pacer } from "../../src/lib/egress/pacer.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import { aReceiver, heldReplies } from "../support/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";

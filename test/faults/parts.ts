@@ -16,7 +16,7 @@ import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import { startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
-import { createLogger } from "../../src/process/logger.ts";
+import { createLogger } from "../../src/lib/process/logger.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";

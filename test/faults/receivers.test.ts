@@ -5,7 +5,7 @@ import { createLocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { NameResolver } from "../../src/delivery/http/name-resolver.ts";
+import { NameResolver } from "../../src/lib/egress/name-resolver.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "../delivery/engine-parts.ts";
 import { type NameServer, startNameServer } from "../support/name-server.ts";
 import { trustedAuthority } from "../support/test-service.ts";

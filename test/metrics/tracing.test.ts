@@ -6,8 +6,8 @@ import { buffer } from "node:stream/consumers";
 import type { Tracer } from "@opentelemetry/api";
 import protobuf from "protobufjs";
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { createLogger } from "../../src/lib/process/logger.ts";
 import { endCall, startCall, startTracing, within } from "../../src/metrics/tracing.ts";
-import { createLogger } from "../../src/process/logger.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 

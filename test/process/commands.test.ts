@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
+import { explain } from "../../src/config/explain.ts";
 import { openDatabase } from "../../src/db/database.ts";
-import { explain } from "../../src/process/explain.ts";
 import { temporaryFolder } from "../embedded/support.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";

@@ -18,7 +18,7 @@ import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { FINAL_STATES } from "../../src/db/deliveries/deliveries.ts";
-import { createLogger } from "../../src/process/logger.ts";
+import { createLogger } from "../../src/lib/process/logger.ts";
 import { type Service, startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { installRuntime } from "../../src/temporal/connection/runtime.ts";

@@ -11,7 +11,7 @@ import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { RequestSettingsSchema } from "../../gen/webhook/v1/request_settings_pb.ts";
 import { sealRequestSettings } from "../../src/db/webhooks/request-settings.ts";
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
-import { startConnectProxy, type TestProxy } from "../delivery/proxy/proxies.ts";
+import { startConnectProxy, type TestProxy } from "../lib/egress/proxies.ts";
 import { aReceiver } from "../support/receivers.ts";
 import { expectRefused } from "../support/refusals.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { untilAnswered } from "../../db/faults.ts";
 import type { ClaimResult } from "../../db/queue/claims.ts";
 import type { addWorker } from "../../db/queue/workers.ts";
-import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../process/clock.ts";
+import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../lib/process/clock.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;

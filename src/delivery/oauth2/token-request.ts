@@ -12,9 +12,9 @@ import {
 } from "oauth4webapi";
 import { type Dispatcher, errors, request } from "undici";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
-import type { Connections } from "../http/connections.ts";
-import { MAX_RESPONSE_BYTES } from "../http/http-client.ts";
-import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
+import type { Connections } from "../../lib/egress/connections.ts";
+import { MAX_RESPONSE_BYTES } from "../../lib/egress/http-client.ts";
+import { ProxyUnavailableError } from "../../lib/egress/proxy-error.ts";
 import { describeFault } from "../request/outcome.ts";
 
 /** The timeout of a token request in milliseconds: DNS lookup, connection, response. */

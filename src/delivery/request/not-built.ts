@@ -1,6 +1,6 @@
 import { UnopenableError } from "../../db/webhooks/secret-box.ts";
+import { ProxyUnavailableError } from "../../lib/egress/proxy-error.ts";
 import { TokenError } from "../oauth2/token-request.ts";
-import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import { NO_RESPONSE, type Outcome } from "./outcome.ts";
 
 /** Thrown if a request cannot be built. The message says what is wrong and what to do. */

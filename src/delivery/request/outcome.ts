@@ -1,4 +1,4 @@
-import { ProxyRefusedError } from "../proxy/proxy-error.ts";
+import { ProxyRefusedError } from "../../lib/egress/proxy-error.ts";
 
 /** The maximum Retry-After that is respected, in milliseconds. Longer values are reduced to it. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;

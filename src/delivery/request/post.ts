@@ -1,5 +1,5 @@
-import type { Connections } from "../http/connections.ts";
-import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
+import type { Connections } from "../../lib/egress/connections.ts";
+import { ProxyUnavailableError } from "../../lib/egress/proxy-error.ts";
 import {
   describeFault,
   describeStatus,

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { InvalidTargetError, type TargetRules } from "../../contract/target-rules.ts";
-import { type AddressGuard, AddressRefusedError } from "./address-guard.ts";
+import { type AddressGuard, AddressRefusedError } from "../../lib/egress/address-guard.ts";
 
 /** The maximum length of a URL, as given and as normalized, in characters. */
 export const MAX_URL_LENGTH = 2_048;

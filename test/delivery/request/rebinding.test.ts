@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
-import { NameResolver } from "../../../src/delivery/http/name-resolver.ts";
 import { fetchToken } from "../../../src/delivery/oauth2/token-request.ts";
+import { NameResolver } from "../../../src/lib/egress/name-resolver.ts";
 import { setTrap } from "../../faults/trap.ts";
 import { type Behaviour, type Reply, startNameServer } from "../../support/name-server.ts";
 import { aReceiver, trustedAuthority } from "../../support/receivers.ts";

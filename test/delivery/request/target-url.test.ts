@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
 import { createTargetRules } from "../../../src/delivery/request/target-url.ts";
+import { createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
 
 const rules = createTargetRules(createAddressGuard([]));
 

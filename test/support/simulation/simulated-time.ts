@@ -1,4 +1,4 @@
-import type { Clock } from "../../../src/process/clock.ts";
+import type { Clock } from "../../../src/lib/process/clock.ts";
 
 /** The maximum simulated time between settling promises, in milliseconds. */
 const MAX_SETTLE_INTERVAL_MS = 1;

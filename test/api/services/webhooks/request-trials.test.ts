@@ -2,8 +2,8 @@ import { Code } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, expect, test } from "vitest";
 import type { RequestTrial } from "../../../../src/contract/target-rules.ts";
-import { createAddressGuard } from "../../../../src/delivery/request/address-guard.ts";
 import { createRequestTrial } from "../../../../src/delivery/request/trial.ts";
+import { createAddressGuard } from "../../../../src/lib/egress/address-guard.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { startTestApi } from "../../../support/test-api.ts";
 

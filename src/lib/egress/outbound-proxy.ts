@@ -4,13 +4,13 @@ import { connect as connectTcp, isIP, isIPv4, type Socket } from "node:net";
 import pTimeout from "p-timeout";
 import type { Logger } from "pino";
 import type { ProxyAddress } from "../../config/values.ts";
-import { dialling } from "../http/families.ts";
-import type { Resolver } from "../http/name-resolver.ts";
-import { TlsContext } from "../http/tls-identity.ts";
-import { describeFault } from "../request/outcome.ts";
+import { describeFault } from "../../delivery/request/outcome.ts";
+import { dialling } from "./families.ts";
 import { requestConnect } from "./http-connect.ts";
+import type { Resolver } from "./name-resolver.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 import { greetSocks5, requestSocks5 } from "./socks5.ts";
+import { TlsContext } from "./tls-identity.ts";
 
 /** The timeout of the connection to the proxy itself, in milliseconds. */
 const REACH_TIMEOUT_MS = 3_000;

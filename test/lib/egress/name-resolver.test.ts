@@ -2,7 +2,7 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { NameResolver, type NameResolverOptions } from "../../../src/delivery/http/name-resolver.ts";
+import { NameResolver, type NameResolverOptions } from "../../../src/lib/egress/name-resolver.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { holdTime } from "../../support/held-time.ts";
 import { type Behaviour, type NameServer, type Reply, startNameServer } from "../../support/name-server.ts";

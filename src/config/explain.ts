@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import { ConfigError } from "../config/config-error.ts";
+import { ConfigError } from "./config-error.ts";
 
 /**
  * Formats a fatal error for the terminal: invalid settings, or the error's message and cause. With LOG_LEVEL=debug,

@@ -1,7 +1,7 @@
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
-import { watchBlockedThread } from "../../src/process/blocked-thread.ts";
-import { systemClock as clock } from "../../src/process/clock.ts";
+import { watchBlockedThread } from "../../../src/lib/process/blocked-thread.ts";
+import { systemClock as clock } from "../../../src/lib/process/clock.ts";
 
 /** Uses processor time of this thread, in milliseconds. */
 function compute(ms: number): void {

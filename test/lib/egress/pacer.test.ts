@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Pacer } from "../../../src/delivery/http/pacer.ts";
+import { Pacer } from "../../../src/lib/egress/pacer.ts";
 import { SimulatedTime } from "../../support/simulation/simulated-time.ts";
 
 /** Work that is asked for at a time, and no longer wanted after another if it has not started. In milliseconds. */

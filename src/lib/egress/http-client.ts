@@ -3,11 +3,11 @@ import { isIP, type Socket } from "node:net";
 import { LRUCache } from "lru-cache";
 import pTimeout from "p-timeout";
 import { type buildConnector, Client, errors } from "undici";
-import { systemClock } from "../../process/clock.ts";
-import type { OutboundProxy } from "../proxy/outbound-proxy.ts";
-import type { AddressGuard } from "../request/address-guard.ts";
-import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
+import { bareHost, HTTPS_PORT } from "../../delivery/request/target-url.ts";
+import { systemClock } from "../process/clock.ts";
+import type { AddressGuard } from "./address-guard.ts";
 import { Connections } from "./connections.ts";
+import type { OutboundProxy } from "./outbound-proxy.ts";
 import { Pacer } from "./pacer.ts";
 import { createTlsSessions, TlsContext, type TlsIdentity } from "./tls-identity.ts";
 

@@ -3,9 +3,9 @@ import { type Duplex, duplexPair } from "node:stream";
 import fc from "fast-check";
 import { type buildConnector, Client } from "undici";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { Connections } from "../../../src/delivery/http/connections.ts";
+import { Connections } from "../../../src/lib/egress/connections.ts";
+import { deliver, send } from "../../delivery/http-parts.ts";
 import { until } from "../../support/wait.ts";
-import { deliver, send } from "../http-parts.ts";
 
 /** What the service promises: a connection takes no request that begins later in its life, in milliseconds. */
 const MAX_AGE_MS = 300_000;

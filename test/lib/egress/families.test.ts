@@ -4,10 +4,10 @@ import { Socket } from "node:net";
 import os, { type NetworkInterfaceInfo } from "node:os";
 import pino from "pino";
 import { afterEach, expect, test, vi } from "vitest";
-import { withoutMissingFamily } from "../../../src/delivery/http/families.ts";
-import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
+import { withoutMissingFamily } from "../../../src/lib/egress/families.ts";
+import { OutboundProxy } from "../../../src/lib/egress/outbound-proxy.ts";
+import { aClient, LOOPBACK, namesAt, networkOf, send } from "../../delivery/http-parts.ts";
 import { anyPort } from "../../support/any-port.ts";
-import { aClient, LOOPBACK, namesAt, networkOf, send } from "../http-parts.ts";
 
 const V4: LookupAddress = { address: "192.0.2.77", family: 4 };
 const V6: LookupAddress = { address: "2001:db8::77", family: 6 };

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
+import { aClient, type Differences, namesAt, noting, send } from "../../delivery/http-parts.ts";
 import { localCertificate } from "../../support/receivers.ts";
-import { aClient, type Differences, namesAt, noting, send } from "../http-parts.ts";
 
 const [serverAuthority, clientAuthority] = [await createLocalAuthority(), await createLocalAuthority()];
 const [alice, bob] = [

@@ -1,8 +1,8 @@
 import type { LookupAddress } from "node:dns";
 import ipaddr from "ipaddr.js";
 import type { Network } from "../../config/values.ts";
-import { BLOCKED_PORTS } from "../http/blocked-ports.ts";
-import { lookupError, NameResolver, type Resolver } from "../http/name-resolver.ts";
+import { BLOCKED_PORTS } from "./blocked-ports.ts";
+import { lookupError, NameResolver, type Resolver } from "./name-resolver.ts";
 
 /** Thrown for an address or port to which deliveries are not allowed. The message names the remedy. */
 export class AddressRefusedError extends Error {

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { expect, test } from "vitest";
-import { AddressRefusedError, createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
-import { LOOPBACK, namesAt } from "../http-parts.ts";
+import { AddressRefusedError, createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
+import { LOOPBACK, namesAt } from "../../delivery/http-parts.ts";
 
 // The list that fetch goes by; undici has no types for it.
 const { badPorts } = createRequire(import.meta.url)("undici/lib/web/fetch/constants.js") as {

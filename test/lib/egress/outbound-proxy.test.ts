@@ -3,14 +3,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { Network } from "../../../src/config/values.ts";
-import { NameResolver } from "../../../src/delivery/http/name-resolver.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
-import { OutboundProxy } from "../../../src/delivery/proxy/outbound-proxy.ts";
 import type { Outcome } from "../../../src/delivery/request/outcome.ts";
-import { holdTime } from "../../support/held-time.ts";
-import { aReceiver, heldReplies, localCertificate, trustedAuthority } from "../../support/receivers.ts";
-import { until } from "../../support/wait.ts";
-import { freshRun, queueFor, states, useEngine } from "../engine-parts.ts";
+import { NameResolver } from "../../../src/lib/egress/name-resolver.ts";
+import { OutboundProxy } from "../../../src/lib/egress/outbound-proxy.ts";
+import { freshRun, queueFor, states, useEngine } from "../../delivery/engine-parts.ts";
 import {
   aClient,
   type Differences,
@@ -19,7 +16,10 @@ import {
   listening,
   noting,
   send as sendUngated,
-} from "../http-parts.ts";
+} from "../../delivery/http-parts.ts";
+import { holdTime } from "../../support/held-time.ts";
+import { aReceiver, heldReplies, localCertificate, trustedAuthority } from "../../support/receivers.ts";
+import { until } from "../../support/wait.ts";
 import { startConnectProxy, startSocksProxy, type TestProxy, type TestProxyOptions } from "./proxies.ts";
 
 const NONE = { webhook: "none", host: "none" };
