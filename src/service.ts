@@ -17,7 +17,7 @@ import { createTargetRules } from "./delivery/request/target-url.ts";
 import { createRequestTrial } from "./delivery/request/trial.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
 import { FilterThreads } from "./filters/filter-threads.ts";
-import { createAddressGuard } from "./lib/egress/address-guard.ts";
+import { createAddressGuard } from "./lib/egress/index.ts";
 import { watchBlockedThread } from "./lib/process/blocked-thread.ts";
 import { systemClock } from "./lib/process/clock.ts";
 import { createLogger } from "./lib/process/logger.ts";

@@ -9,8 +9,7 @@ import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { post } from "../../src/delivery/request/post.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
-import { createAddressGuard } from "../../src/lib/egress/address-guard.ts";
-import { createHttpClient } from "../../src/lib/egress/http-client.ts";
+import { createAddressGuard, createHttpClient } from "../../src/lib/egress/index.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PROCESS, payload } from "../parts/payload.ts";
 

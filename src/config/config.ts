@@ -1,9 +1,9 @@
 import { availableParallelism } from "node:os";
 import { bool, cleanEnv, EnvMissingError, str } from "envalid";
+import type { Network, ProxyAddress } from "../lib/egress/index.ts";
 import { checkTogether } from "./check-together.ts";
 import { ConfigError } from "./config-error.ts";
 import { readText, withSecretFiles } from "./secret-files.ts";
-import type { Network, ProxyAddress } from "./values.ts";
 import {
   apiKeySecret,
   buildId,

@@ -1,8 +1,6 @@
 import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
-
-/** A CIDR network: its address and the length of its prefix in bits. */
-export type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
+import type { Network, ProxyAddress } from "../lib/egress/index.ts";
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -137,15 +135,6 @@ export const pageUrl = makeValidator<string>((input) => {
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return text;
   throw new Error("the value is not the URL of a page; write it like https://temporal-ui.example");
 });
-
-/** An outbound proxy. */
-export interface ProxyAddress {
-  protocol: "http" | "https" | "socks5";
-  /** A name or an address, without brackets. */
-  host: string;
-  port: number;
-  credentials: { username: string; password: string } | undefined;
-}
 
 /** The default ports of proxies, by scheme. */
 const PROXY_PORTS: Record<string, number> = { http: 80, https: 443, socks5: 1080 };

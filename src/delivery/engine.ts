@@ -15,11 +15,15 @@ import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import { FilterThreads } from "../filters/filter-threads.ts";
-import { createAddressGuard } from "../lib/egress/address-guard.ts";
-import { createHttpClient, HANDSHAKES } from "../lib/egress/http-client.ts";
-import { NameResolver, type Resolver } from "../lib/egress/name-resolver.ts";
-import { OutboundProxy } from "../lib/egress/outbound-proxy.ts";
-import { Pacer } from "../lib/egress/pacer.ts";
+import {
+  createAddressGuard,
+  createHttpClient,
+  HANDSHAKES,
+  NameResolver,
+  OutboundProxy,
+  Pacer,
+  type Resolver,
+} from "../lib/egress/index.ts";
 import { type Clock, systemClock as clock } from "../lib/process/clock.ts";
 import {
   countAttempts,

@@ -8,7 +8,7 @@ import {
 } from "@connectrpc/connect";
 import proxyAddress from "@fastify/proxy-addr";
 import ipaddr from "ipaddr.js";
-import type { Network } from "../../config/values.ts";
+import type { Network } from "../../lib/egress/index.ts";
 
 /** Returns the client address of a request. */
 export type AddressReader = (request: IncomingMessage | Http2ServerRequest) => string;

@@ -12,10 +12,12 @@ import {
 } from "oauth4webapi";
 import { type Dispatcher, errors, request } from "undici";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
-import type { Connections } from "../../lib/egress/connections.ts";
-import { MAX_RESPONSE_BYTES } from "../../lib/egress/http-client.ts";
-import { ProxyUnavailableError } from "../../lib/egress/proxy-error.ts";
-import { describeFault } from "../request/outcome.ts";
+import {
+  type Connections,
+  describeFault,
+  MAX_RESPONSE_BYTES,
+  ProxyUnavailableError,
+} from "../../lib/egress/index.ts";
 
 /** The timeout of a token request in milliseconds: DNS lookup, connection, response. */
 export const TOKEN_TIMEOUT_MS = 5_000;

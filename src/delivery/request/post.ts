@@ -1,7 +1,5 @@
-import type { Connections } from "../../lib/egress/connections.ts";
-import { ProxyUnavailableError } from "../../lib/egress/proxy-error.ts";
+import { type Connections, describeFault, ProxyUnavailableError } from "../../lib/egress/index.ts";
 import {
-  describeFault,
   describeStatus,
   type FailureOf,
   failureOf,

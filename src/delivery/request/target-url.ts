@@ -1,18 +1,10 @@
 import { isIP } from "node:net";
 import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { InvalidTargetError, type TargetRules } from "../../contract/target-rules.ts";
-import { type AddressGuard, AddressRefusedError } from "../../lib/egress/address-guard.ts";
+import { type AddressGuard, AddressRefusedError, bareHost, HTTPS_PORT } from "../../lib/egress/index.ts";
 
 /** The maximum length of a URL, as given and as normalized, in characters. */
 export const MAX_URL_LENGTH = 2_048;
-
-/** The default port of https URLs. */
-export const HTTPS_PORT = 443;
-
-/** The host without the brackets of an IPv6 address, as the address guard expects it. */
-export function bareHost(hostname: string): string {
-  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
-}
 
 /**
  * The rules for a webhook's URL: https, at most 2,048 characters, no invisible characters, no user or password, no

@@ -1,16 +1,18 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import type { ProxyAddress } from "../../config/values.ts";
 import { MAX_TRIALS, type RequestTrial, type TrialRequest } from "../../contract/target-rules.ts";
 import type { Db } from "../../db/database.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../../db/queue/webhooks.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
-import type { AddressGuard } from "../../lib/egress/address-guard.ts";
-import { createHttpClient } from "../../lib/egress/http-client.ts";
-import { NameResolver } from "../../lib/egress/name-resolver.ts";
-import { OutboundProxy } from "../../lib/egress/outbound-proxy.ts";
-import { ProxyUnavailableError } from "../../lib/egress/proxy-error.ts";
-import { tlsIdentity } from "../../lib/egress/tls-identity.ts";
+import {
+  type AddressGuard,
+  createHttpClient,
+  NameResolver,
+  OutboundProxy,
+  type ProxyAddress,
+  ProxyUnavailableError,
+  tlsIdentity,
+} from "../../lib/egress/index.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { bearer, secretsIn } from "./additions.ts";
 import { notBuilt } from "./not-built.ts";

@@ -1,8 +1,18 @@
 import type { LookupAddress } from "node:dns";
 import ipaddr from "ipaddr.js";
-import type { Network } from "../../config/values.ts";
 import { BLOCKED_PORTS } from "./blocked-ports.ts";
 import { lookupError, NameResolver, type Resolver } from "./name-resolver.ts";
+
+/** A CIDR network: its address and the length of its prefix in bits. */
+export type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
+
+/** The default port of https URLs. */
+export const HTTPS_PORT = 443;
+
+/** The host without the brackets of an IPv6 address, as the address guard expects it. */
+export function bareHost(hostname: string): string {
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+}
 
 /** Thrown for an address or port to which deliveries are not allowed. The message names the remedy. */
 export class AddressRefusedError extends Error {

@@ -1,6 +1,6 @@
 import { type IncomingMessage, request } from "node:http";
 import { isIPv6, type Socket } from "node:net";
-import type { ProxyAddress } from "../../config/values.ts";
+import type { ProxyAddress } from "./proxy-address.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 
 /**

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import ipaddr from "ipaddr.js";
-import type { ProxyAddress } from "../../config/values.ts";
+import type { ProxyAddress } from "./proxy-address.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 
 /*

@@ -3,7 +3,6 @@ import type { LookupAddress } from "node:dns";
 import { isIP, type Socket } from "node:net";
 import { connect, createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
 import { LRUCache } from "lru-cache";
-import type { TlsSettings } from "../../contract/target-rules.ts";
 import { dialling } from "./families.ts";
 
 /**
@@ -16,15 +15,23 @@ const READ_BUFFER_BYTES = 16_384;
 /** The delay of the first TCP keep-alive probe, in milliseconds. */
 const PROBE_DELAY_MS = 60_000;
 
+/** The certificates of a connection, beside the public authorities. */
+export interface TlsCredentials {
+  /** PEM: the client certificate, then intermediate ones, and its private key, not encrypted. Null for none. */
+  client: { certificate: string; key: string } | null;
+  /** PEM: the certificates of the only authorities that are trusted; null for the public ones. */
+  authorities: string | null;
+}
+
 /** The certificates of a webhook's connections. Only requests of the same identity share connections. */
 export interface TlsIdentity {
   /** Differs if anything differs. Contains no secret. */
   readonly id: string;
-  readonly settings: TlsSettings;
+  readonly settings: TlsCredentials;
 }
 
 /** The identity of a webhook's TLS settings; undefined without any. */
-export function tlsIdentity(settings: TlsSettings | null): TlsIdentity | undefined {
+export function tlsIdentity(settings: TlsCredentials | null): TlsIdentity | undefined {
   if (settings === null) return undefined;
   return { id: createHash("sha256").update(JSON.stringify(settings)).digest("base64"), settings };
 }

@@ -1,0 +1,18 @@
+/** Outbound HTTPS: names, addresses that are allowed, connections, TLS, and proxies. Knows nothing of webhooks. */
+export {
+  type AddressGuard,
+  AddressRefusedError,
+  bareHost,
+  createAddressGuard,
+  HTTPS_PORT,
+  type Network,
+} from "./address-guard.ts";
+export type { Connections } from "./connections.ts";
+export { describeFault, faultCode, isTlsFault } from "./faults.ts";
+export { createHttpClient, HANDSHAKES, MAX_RESPONSE_BYTES } from "./http-client.ts";
+export { NameResolver, type Resolver } from "./name-resolver.ts";
+export { OutboundProxy } from "./outbound-proxy.ts";
+export { Pacer } from "./pacer.ts";
+export type { ProxyAddress } from "./proxy-address.ts";
+export { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
+export { type TlsIdentity, tlsIdentity } from "./tls-identity.ts";
