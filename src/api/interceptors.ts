@@ -9,7 +9,7 @@ import {
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
+import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../db/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 import { cleanTraceparent } from "../metrics/traceparent.ts";
 import { endCall, startCall, traceparentOf, within } from "../metrics/tracing.ts";

@@ -2,6 +2,7 @@ import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { PublishEventRequestSchema, WebhookProcessSchema } from "../../gen/webhook/v1/event_pb.ts";
 import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
 import { assertJsonField, TIMESTAMP } from "./json/field-types.ts";
+import { pascalCase } from "./json/names.ts";
 
 /**
  * The first number of a notice: an event type of the service itself, which callers cannot publish. Smaller numbers are
@@ -24,15 +25,6 @@ export interface CatalogueEntry {
 /** Whether the number of an event type is that of a notice. */
 export function isNotice(number: number): boolean {
   return number >= FIRST_NOTICE;
-}
-
-/** `ORDER_DISPATCHED` or `order_dispatched` → `OrderDispatched`. */
-export function pascalCase(name: string): string {
-  return name
-    .toLowerCase()
-    .split("_")
-    .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
-    .join("");
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Histogram } from "@opentelemetry/api";
 import knex, { type Knex } from "knex";
 import pg from "pg";
-import { inTurn, untilCallEnds } from "./connections/call-signal.ts";
+import { inTurn, untilCallEnds } from "./call-signal.ts";
 import { databaseErrorClass } from "./faults.ts";
 
 /** A pool or a transaction. The first parameter of every repository function. */

@@ -1,4 +1,4 @@
-import { transactionInTurn } from "./connections/call-signal.ts";
+import { transactionInTurn } from "./call-signal.ts";
 import type { Db } from "./database.ts";
 
 /** The maximum number of attempts. */

@@ -1,4 +1,4 @@
-import { onBehalfOfAll } from "./connections/call-signal.ts";
+import { onBehalfOfAll } from "./call-signal.ts";
 
 /** Options for batching. */
 export interface GatheringOptions<T> {

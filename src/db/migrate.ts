@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
 import pRetry from "p-retry";
-import { ADVISORY_LOCKS } from "./connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "./advisory-locks.ts";
 import { type Db, openDatabase, rows } from "./database.ts";
 import * as initial from "./migrations/0001-initial.ts";
 import * as webhookHealth from "./migrations/0002-webhook-health.ts";

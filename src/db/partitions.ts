@@ -1,4 +1,4 @@
-import { ADVISORY_LOCKS } from "./connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "./advisory-locks.ts";
 import type { Db } from "./database.ts";
 import { count, databaseTime, rows } from "./database.ts";
 

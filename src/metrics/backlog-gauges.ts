@@ -9,7 +9,7 @@ import {
   type ResourceMetrics,
 } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
-import { ADVISORY_LOCKS } from "../db/connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "../db/advisory-locks.ts";
 import { type Db, openDatabase, rows } from "../db/database.ts";
 import { type Backlog, readBacklog } from "../db/deliveries/backlog.ts";
 import { isTransient } from "../db/faults.ts";

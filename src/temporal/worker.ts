@@ -236,7 +236,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
       workflowBundle,
       activities: {
         ...ofRuns,
-        ...createReplayActivities(engine, dispatch, alive),
+        ...createReplayActivities(engine, dispatch, alive.heartbeats),
         deleteExpired: createDeleteExpired(engine, dispatch, alive),
         readSearchable: () => readSearchable(client),
       } satisfies Omit<Activities, "deliverPending" | "retryDeliveries">,

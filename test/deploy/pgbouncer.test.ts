@@ -3,7 +3,7 @@ import { createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { isGivenUp, onBehalfOf } from "../../src/db/connections/call-signal.ts";
+import { isGivenUp, onBehalfOf } from "../../src/db/call-signal.ts";
 import { checkPooler } from "../../src/db/connections/pooler.ts";
 import { type Db, openDatabase, PreparedStatementError, rows } from "../../src/db/database.ts";
 import { ensurePartitions, listPartitions, PARTITIONED } from "../../src/db/partitions.ts";

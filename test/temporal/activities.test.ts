@@ -25,7 +25,7 @@ const { dispatch } = readConfig({});
 const run = { firstRunId: randomUUID() };
 const alive = createKeepAlive(engine, HEARTBEAT_TIMEOUT_MS);
 const work = createActivities(engine, dispatch, alive);
-const replays = createReplayActivities(engine, dispatch, alive);
+const replays = createReplayActivities(engine, dispatch, alive.heartbeats);
 /** Every activity, with an input for which there is nothing to do. */
 const ACTIVITIES: Record<string, () => Promise<unknown>> = {
   deliverPending: () => work.deliverPending({ ...run, lingers: false, forMs: 1_000 }),

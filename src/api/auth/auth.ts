@@ -1,7 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { ContextValues, HandlerContext } from "@connectrpc/connect";
 import { neededPermission, permissionName } from "../../contract/permissions.ts";
-import { onBehalfOf } from "../../db/connections/call-signal.ts";
+import { onBehalfOf } from "../../db/call-signal.ts";
 import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
 import { sessionIdOf } from "../../db/keys/sessions.ts";

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { onBehalfOfAll } from "../../db/connections/call-signal.ts";
+import { onBehalfOfAll } from "../../db/call-signal.ts";
 import type { Db } from "../../db/database.ts";
 import { recordKeyUse } from "../../db/keys/api-keys.ts";
 

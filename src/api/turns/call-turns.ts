@@ -1,5 +1,5 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import type { Turns } from "../../db/connections/call-signal.ts";
+import type { Turns } from "../../db/call-signal.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { readsMuch } from "./heavy-methods.ts";
 import { longTurn, shortTurn } from "./thread-turns.ts";

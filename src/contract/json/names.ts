@@ -1,5 +1,13 @@
 import type { DescEnum, DescField } from "@bufbuild/protobuf";
-import { pascalCase } from "../catalogue.ts";
+
+/** `ORDER_DISPATCHED` or `order_dispatched` → `OrderDispatched`. */
+export function pascalCase(name: string): string {
+  return name
+    .toLowerCase()
+    .split("_")
+    .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
+    .join("");
+}
 
 /** The JSON name of a field: `order_id` → `OrderId`. */
 export function propertyName(field: DescField): string {

@@ -1,6 +1,6 @@
 import pg from "pg";
+import type { ConnectedClient } from "../cancel-request.ts";
 import type { Db } from "../database.ts";
-import type { ConnectedClient } from "./cancel-request.ts";
 
 /** The interval in which a timeout counts, in milliseconds. */
 const TICK_MS = 50;

@@ -1,5 +1,5 @@
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { NOTE_FOR_BREAKERS } from "../circuit-breaker/note-attempts.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { noticeFailed, noticeHealth } from "../events/notices.ts";

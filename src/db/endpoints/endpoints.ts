@@ -1,6 +1,6 @@
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";

@@ -1,7 +1,7 @@
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { rows, run } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";

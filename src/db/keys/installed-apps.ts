@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { rows, run } from "../database.ts";
 import type { Scope } from "../scope.ts";

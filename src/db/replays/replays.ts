@@ -1,5 +1,5 @@
 import { DomainError } from "../../contract/errors.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Bindings, count, type Db, databaseTime, rows, run } from "../database.ts";
 import type { DeliveryStateName } from "../deliveries/deliveries.ts";
 import type { SearchText } from "../deliveries/search.ts";

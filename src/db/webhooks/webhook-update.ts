@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import {
   type BreakerSettings,
   closeBreakerForUser,
@@ -9,7 +10,6 @@ import {
   removeBreakers,
   setBreaker,
 } from "../circuit-breaker/breakers.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { lockShared } from "../endpoints/shared-webhooks.ts";

@@ -1,6 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
+import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Breaker, breakerColumns, removeBreakers } from "../circuit-breaker/breakers.ts";
-import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Bindings, Db } from "../database.ts";
 import { count, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";

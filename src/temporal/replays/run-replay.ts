@@ -7,7 +7,6 @@ import { changeReplay, getReplay } from "../../db/replays/replays.ts";
 import { endReplay, keepReplay, type RunningReplay } from "../../db/replays/running.ts";
 import { findReady, listWebhooksOf, stepWebhook } from "../../db/replays/steps.ts";
 import type { DeliveryEngine } from "../../delivery/engine.ts";
-import type { KeepAlive } from "../keep-alive.ts";
 import { CONCURRENT_STEPS, pauseAfterRound, STEPS_PER_ROUND } from "./pace.ts";
 
 /** The duration of one activity, in milliseconds: the progress is in the workflow's history as often. */
@@ -15,11 +14,16 @@ const ACTIVITY_MS = 600_000;
 /** The age from which an event counts as stored, in milliseconds: publishing takes less. */
 const SETTLED_MS = 10_000;
 
-/** Creates the activities of replays. @param retentionDays older deliveries are skipped */
+/**
+ * Creates the activities of replays.
+ *
+ * @param retentionDays older deliveries are skipped
+ * @param heartbeats performs work with the heartbeats of its activity, whose end aborts the signal
+ */
 export function createReplayActivities(
   { db, log, delivery }: DeliveryEngine,
   { retentionDays }: { retentionDays: number },
-  alive: KeepAlive,
+  heartbeats: <T>(work: (signal: AbortSignal) => Promise<T>) => Promise<T>,
 ): Pick<Activities, "replay" | "pauseReplay"> {
   const concurrent = pLimit(CONCURRENT_STEPS);
   const limits = { retentionDays, settledMs: SETTLED_MS, maxPending: delivery.maxPendingPerWebhook };
@@ -65,14 +69,14 @@ export function createReplayActivities(
 
   return {
     pauseReplay: ({ replayId }) =>
-      alive.heartbeats(async (signal) => {
+      heartbeats(async (signal) => {
         await untilAnswered(() => changeReplay(db, "everything", replayId, "pause"), { signal });
         log.info({ replayId }, "replay paused, because its workflow was cancelled");
       }),
 
     replay: ({ replayId }) =>
       // If the signal aborts, the activity ends as cancelled, or fails and another worker continues.
-      alive.heartbeats(async (signal) => {
+      heartbeats(async (signal) => {
         const more = await workOn(replayId, signal);
         const summary = await inWords(replayId, signal);
         if (!more) log.info({ replayId, outcome: summary }, "the work on a replay ended");

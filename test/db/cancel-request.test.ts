@@ -5,22 +5,22 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { createLocalAuthority } from "../../../demo/certificates.ts";
-import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { readConfig } from "../../../src/config/config.ts";
-import { isGivenUp, onBehalfOf } from "../../../src/db/connections/call-signal.ts";
-import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
+import { createLocalAuthority } from "../../demo/certificates.ts";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { isGivenUp, onBehalfOf } from "../../src/db/call-signal.ts";
+import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../../src/embedded/postgres/embedded-postgres.ts";
-import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
-import { startService } from "../../../src/service.ts";
-import { anyPort } from "../../support/any-port.ts";
-import { orderEvent } from "../../support/grpc-calls.ts";
-import { holdTime } from "../../support/held-time.ts";
-import { keyedTransport } from "../../support/test-service.ts";
-import { until } from "../../support/wait.ts";
+} from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+import { startService } from "../../src/service.ts";
+import { anyPort } from "../support/any-port.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
+import { holdTime } from "../support/held-time.ts";
+import { keyedTransport } from "../support/test-service.ts";
+import { until } from "../support/wait.ts";
 
 /** How long the server has to act on a CancelRequest, in milliseconds. */
 const CANCEL_TIMEOUT_MS = 5_000;

@@ -1,9 +1,9 @@
 import { clone, create, type DescField, type MessageInitShape, setExtension } from "@bufbuild/protobuf";
 import { FieldDescriptorProtoSchema, FieldOptionsSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { OrderDispatchedSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { searchable } from "../../../gen/webhook/v1/options_pb.ts";
-import { collectorOf, searchableValues } from "../../../src/contract/json/searchable-values.ts";
+import { OrderDispatchedSchema } from "../../gen/webhook/v1/event_pb.ts";
+import { searchable } from "../../gen/webhook/v1/options_pb.ts";
+import { collectorOf, searchableValues } from "../../src/contract/searchable-values.ts";
 
 /** The field as if it were marked `searchable`. */
 function marked(field: DescField): DescField {

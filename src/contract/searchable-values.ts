@@ -6,8 +6,8 @@ import {
   type Message,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { searchable } from "../../../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "../catalogue.ts";
+import { searchable } from "../../gen/webhook/v1/options_pb.ts";
+import { catalogue } from "./catalogue.ts";
 
 /** The maximum number of values that an event is found by, so that a long list cannot slow publishing. */
 const MAX_VALUES = 20;

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
-import { DomainError } from "../../contract/errors.ts";
+import { DomainError } from "../contract/errors.ts";
 import { type ConnectedClient, requestCancel } from "./cancel-request.ts";
 
 /** The interval between repeated cancel requests for a statement, in milliseconds. */
