@@ -2,9 +2,9 @@ import path from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { Config } from "../config/config.ts";
 import { audited, OPERATOR } from "../db/audit/audit-log.ts";
-import { keyCreated, keyRestored } from "../db/audit/key-changes.ts";
 import type { Db } from "../db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, ensureAdminKey, hasApiKeys } from "../db/keys/api-keys.ts";
+import { keyCreated, keyRestored } from "../db/keys/key-changes.ts";
 import { keepSecret } from "../embedded/process/state-file.ts";
 import { ADMIN_KEY_FILE } from "./instance-secrets.ts";
 

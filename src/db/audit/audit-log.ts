@@ -1,5 +1,3 @@
-import { processName } from "../../contract/catalogue.ts";
-import type { Breaker } from "../circuit-breaker/breakers.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { firstIdOf } from "../partitions.ts";
@@ -158,58 +156,6 @@ function differences(before: Facts, after: Facts): { before: Facts; after: Facts
   const without = (facts: Facts) =>
     Object.fromEntries(Object.entries(facts).filter(([field]) => !same.includes(field)));
   return { before: without(before), after: without(after) };
-}
-
-/** A webhook as the target of a change. */
-export function webhookTarget(webhook: {
-  id: bigint;
-  url: string;
-  installedAppId: string | null;
-  process: number;
-}): AuditTarget {
-  const { id, url, installedAppId, process } = webhook;
-  return { id: String(id), name: url, appId: installedAppId, process };
-}
-
-/** The values of a webhook that entries contain. */
-export function webhookFacts(webhook: {
-  name: string | null;
-  url: string;
-  process: number;
-  apiKeyId: string;
-  rateLimit: number | null;
-  filter: string | null;
-  filterStopped: Date | null;
-  paused: Date | null;
-  breaker: Breaker | null;
-  endpointId: string | null;
-}): Facts {
-  return {
-    name: webhook.name,
-    url: webhook.url,
-    webhook_process: processName(webhook.process),
-    api_key_id: webhook.apiKeyId,
-    rate_limit: webhook.rateLimit,
-    paused: webhook.paused?.toISOString() ?? null,
-    ...(webhook.filter === null ? {} : { filter: webhook.filter }),
-    ...(webhook.filterStopped === null ? {} : { filter_stopped: webhook.filterStopped.toISOString() }),
-    ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
-    ...breakerFacts(webhook.breaker),
-  };
-}
-
-function breakerFacts(breaker: Breaker | null): Facts {
-  if (breaker === null) return {};
-  const { settings, state } = breaker;
-  return {
-    circuit_breaker: Object.entries(settings).map(([name, value]) => `${name} ${value}`),
-    ...(state === "closed" ? {} : { circuit_breaker_state: state }),
-  };
-}
-
-/** An API key as the target of a change. */
-export function keyTarget(key: { id: string; name: string; installedAppId: string | null }): AuditTarget {
-  return { id: key.id, name: key.name, appId: key.installedAppId, process: null };
 }
 
 /** The entries of the scope, newest first. */

@@ -1,11 +1,12 @@
 import { MAX_PROBE_INTERVAL_S } from "../../contract/webhooks/circuit-breaker.ts";
-import { type AuditRecord, OPERATOR, recordChanges, webhookTarget } from "../audit/audit-log.ts";
+import { type AuditRecord, OPERATOR, recordChanges } from "../audit/audit-log.ts";
 import { count, type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { noticeDisabled } from "../events/notices.ts";
 import { withPartitions } from "../partitions.ts";
 import { announceQueued, raiseRevisions } from "../queue/changes.ts";
 import { isFree, ofWebhook } from "../queue/workers.ts";
+import { webhookTarget } from "../webhooks/webhook-changes.ts";
 import { type BreakerState, removeBreakers } from "./breakers.ts";
 import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 

@@ -1,6 +1,6 @@
 import type { AuditRecord } from "../audit/audit-log.ts";
-import { sentManyAgain } from "../audit/delivery-changes.ts";
 import { count, type Db, rows } from "../database.ts";
+import { sentManyAgain } from "../deliveries/delivery-changes.ts";
 import { MAX_ROWS_PER_STATEMENT, startRound } from "../deliveries/send-again.ts";
 import { NIL_ID } from "../partitions.ts";
 import { ATTEMPTS_PER_ROUND } from "../queue/results.ts";

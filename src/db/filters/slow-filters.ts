@@ -1,7 +1,8 @@
-import { OPERATOR, recordChanges, webhookFacts, webhookTarget } from "../audit/audit-log.ts";
+import { OPERATOR, recordChanges } from "../audit/audit-log.ts";
 import { count, type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { noticeFilterStopped } from "../events/notices.ts";
+import { webhookFacts, webhookTarget } from "../webhooks/webhook-changes.ts";
 import { type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
 
 /** Stores that an evaluation of a webhook's filter took too long. */

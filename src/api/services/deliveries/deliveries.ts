@@ -9,7 +9,6 @@ import {
   type ListDeliveriesResponseSchema,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
-import { sentAgain, sentManyAgain } from "../../../db/audit/delivery-changes.ts";
 import { readPrimary } from "../../../db/connections/read-replica.ts";
 import {
   type DeliveryRow,
@@ -18,6 +17,7 @@ import {
   getSentRequest,
   type SentRequest,
 } from "../../../db/deliveries/deliveries.ts";
+import { sentAgain, sentManyAgain } from "../../../db/deliveries/delivery-changes.ts";
 import type { DeliveryFilter, DeliveryPage } from "../../../db/deliveries/list.ts";
 import { searchDeliveries } from "../../../db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";

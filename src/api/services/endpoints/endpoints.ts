@@ -8,7 +8,6 @@ import type {
 } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import { processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
-import { eachOf, endpointEntry, webhookEntries } from "../../../db/audit/webhook-changes.ts";
 import {
   createEndpoint,
   deleteEndpoint,
@@ -19,6 +18,7 @@ import {
   updateEndpoint,
 } from "../../../db/endpoints/endpoints.ts";
 import type { Scope } from "../../../db/scope.ts";
+import { eachOf, endpointEntry, webhookEntries } from "../../../db/webhooks/webhook-changes.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";

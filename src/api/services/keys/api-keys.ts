@@ -10,21 +10,21 @@ import { DomainError } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import { enumChoices } from "../../../contract/json/names.ts";
 import { isPermission } from "../../../contract/permissions.ts";
-import { keyTarget } from "../../../db/audit/audit-log.ts";
-import {
-  appTarget,
-  keyCreated,
-  keyFacts,
-  keyRevoked,
-  keyRotated,
-  quotasChanged,
-} from "../../../db/audit/key-changes.ts";
 import { createBoundedApiKey, listApiKeys, type Quotas } from "../../../db/keys/api-keys.ts";
 import {
   createBoundedInstalledApp,
   listInstalledApps,
   removeInstalledApp,
 } from "../../../db/keys/installed-apps.ts";
+import {
+  appTarget,
+  keyCreated,
+  keyFacts,
+  keyRevoked,
+  keyRotated,
+  keyTarget,
+  quotasChanged,
+} from "../../../db/keys/key-changes.ts";
 import { removeApiKey } from "../../../db/keys/key-removal.ts";
 import { revokeApiKey, type WebhooksFate } from "../../../db/keys/key-revocation.ts";
 import { rotateApiKey } from "../../../db/keys/key-rotation.ts";

@@ -3,8 +3,8 @@ import type { ReplayService, StartReplayRequest } from "../../../../gen/webhook/
 import { isNotice, processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import type { AuditRecord } from "../../../db/audit/audit-log.ts";
-import { replayEntry } from "../../../db/audit/delivery-changes.ts";
 import type { Db } from "../../../db/database.ts";
+import { replayEntry } from "../../../db/deliveries/delivery-changes.ts";
 import {
   changeReplay,
   countOpenReplays,

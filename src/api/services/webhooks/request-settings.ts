@@ -23,8 +23,7 @@ import {
   type OAuth2Client,
   type TargetRules,
 } from "../../../contract/target-rules.ts";
-import { type Facts, webhookTarget } from "../../../db/audit/audit-log.ts";
-import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import type { Facts } from "../../../db/audit/audit-log.ts";
 import type { Db } from "../../../db/database.ts";
 import { lockShared } from "../../../db/endpoints/shared-webhooks.ts";
 import {
@@ -36,6 +35,7 @@ import {
   writeRequestSettings,
 } from "../../../db/webhooks/request-settings.ts";
 import type { SecretBox } from "../../../db/webhooks/secret-box.ts";
+import { eachOf, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
 import { type ChangedWebhook, expectRevision } from "../../../db/webhooks/webhook-update.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";

@@ -8,13 +8,13 @@ import type {
   RotateWebhookSecretResponseSchema,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { type AuditAction, webhookFacts, webhookTarget } from "../../../db/audit/audit-log.ts";
-import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import type { AuditAction } from "../../../db/audit/audit-log.ts";
 import { lockShared, readShared } from "../../../db/endpoints/shared-webhooks.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import { withPartitions } from "../../../db/partitions.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
 import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
+import { eachOf, webhookFacts, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
 import {
   readWebhookSecrets,
   rotateWebhookSecret,

@@ -1,7 +1,8 @@
+import type { AuditAction, AuditRecord, Facts } from "../audit/audit-log.ts";
 import { type Db, rows } from "../database.ts";
-import type { DeliveryRow } from "../deliveries/deliveries.ts";
-import type { DeliveryFilter } from "../deliveries/list.ts";
-import { type AuditAction, type AuditRecord, type Facts, webhookTarget } from "./audit-log.ts";
+import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import type { DeliveryRow } from "./deliveries.ts";
+import type { DeliveryFilter } from "./list.ts";
 
 /** The entry about a delivery that was sent again. @param appId the installed app of its webhook */
 export function sentAgain(delivery: DeliveryRow, appId: string | null): AuditRecord {

@@ -1,9 +1,15 @@
 import { processName } from "../../contract/catalogue.ts";
 import { permissionName } from "../../contract/permissions.ts";
-import type { ApiKeyRow, Quotas } from "../keys/api-keys.ts";
-import type { InstalledAppRow } from "../keys/installed-apps.ts";
-import type { Revocation, WebhooksFate } from "../keys/key-revocation.ts";
-import { type AuditRecord, type AuditTarget, type Facts, keyTarget, webhookTarget } from "./audit-log.ts";
+import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
+import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import type { ApiKeyRow, Quotas } from "./api-keys.ts";
+import type { InstalledAppRow } from "./installed-apps.ts";
+import type { Revocation, WebhooksFate } from "./key-revocation.ts";
+
+/** An API key as the target of a change. */
+export function keyTarget(key: { id: string; name: string; installedAppId: string | null }): AuditTarget {
+  return { id: key.id, name: key.name, appId: key.installedAppId, process: null };
+}
 
 /** An installed app as the target of a change. */
 export function appTarget({ id, name }: InstalledAppRow): AuditTarget {

@@ -1,6 +1,54 @@
 import { processName } from "../../contract/catalogue.ts";
-import type { WebhookRow } from "../webhooks/webhooks.ts";
-import { type AuditRecord, webhookFacts, webhookTarget } from "./audit-log.ts";
+import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
+import type { Breaker } from "../circuit-breaker/breakers.ts";
+import type { WebhookRow } from "./webhooks.ts";
+
+/** A webhook as the target of a change. */
+export function webhookTarget(webhook: {
+  id: bigint;
+  url: string;
+  installedAppId: string | null;
+  process: number;
+}): AuditTarget {
+  const { id, url, installedAppId, process } = webhook;
+  return { id: String(id), name: url, appId: installedAppId, process };
+}
+
+/** The values of a webhook that entries contain. */
+export function webhookFacts(webhook: {
+  name: string | null;
+  url: string;
+  process: number;
+  apiKeyId: string;
+  rateLimit: number | null;
+  filter: string | null;
+  filterStopped: Date | null;
+  paused: Date | null;
+  breaker: Breaker | null;
+  endpointId: string | null;
+}): Facts {
+  return {
+    name: webhook.name,
+    url: webhook.url,
+    webhook_process: processName(webhook.process),
+    api_key_id: webhook.apiKeyId,
+    rate_limit: webhook.rateLimit,
+    paused: webhook.paused?.toISOString() ?? null,
+    ...(webhook.filter === null ? {} : { filter: webhook.filter }),
+    ...(webhook.filterStopped === null ? {} : { filter_stopped: webhook.filterStopped.toISOString() }),
+    ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
+    ...breakerFacts(webhook.breaker),
+  };
+}
+
+function breakerFacts(breaker: Breaker | null): Facts {
+  if (breaker === null) return {};
+  const { settings, state } = breaker;
+  return {
+    circuit_breaker: Object.entries(settings).map(([name, value]) => `${name} ${value}`),
+    ...(state === "closed" ? {} : { circuit_breaker_state: state }),
+  };
+}
 
 /** The entries about one change of several webhooks, such as those of an endpoint. */
 export function eachOf(
