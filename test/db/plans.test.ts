@@ -13,17 +13,17 @@ import { erasePayloads, finishErasures } from "../../src/db/events/erase.ts";
 import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
+import { judgeHealth } from "../../src/db/health/webhook-health.ts";
 import { loadStopped } from "../../src/db/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/db/queue/claims.ts";
 import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
+import { readOverdueRetries } from "../../src/db/queue/overdue-retries.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src/db/queue/retry-groups.ts";
 import { closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
-import { readOverdueRetries } from "../../src/db/webhooks/overdue-retries.ts";
-import { judgeHealth } from "../../src/db/webhooks/webhook-health.ts";
 import {
   cancelOfDeleted,
   deleteWebhook,

@@ -8,7 +8,7 @@ import {
   keepNoticeDigest,
   type NoticeDigest,
   readNoticeDigest,
-} from "../../src/db/webhooks/notice-digest.ts";
+} from "../../src/notices/notice-digest.ts";
 import { digestMail } from "../../src/notices/digest-mail.ts";
 import { startNoticeMails } from "../../src/notices/notice-mails.ts";
 import { openQueueDatabase } from "../db/queue/queue.ts";

@@ -81,7 +81,7 @@ test("no files import each other, not even by way of others", () => {
 
 /** The modules that still import each other, by their number, with the shortest circle. */
 const CIRCLES = [
-  "8: src/db/webhooks → src/db/queue → src/db/webhooks",
+  "9: src/db/webhooks → src/db/circuit-breaker → src/db/webhooks",
   "10: src/api → src/api/auth → src/api",
 ];
 

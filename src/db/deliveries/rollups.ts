@@ -3,9 +3,9 @@ import { NOTE_FOR_BREAKERS } from "../circuit-breaker/note-attempts.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { noticeFailed, noticeHealth } from "../events/notices.ts";
+import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/webhook-health.ts";
 import { NIL_ID, type Partition, withPartitions } from "../partitions.ts";
-import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../webhooks/webhook-health.ts";
-import { CHANGE } from "./rollup-deltas.ts";
+import { CHANGE } from "../queue/rollup-deltas.ts";
 
 /** The maximum number of rows of `rollup_deltas` folded in one step. */
 export const FOLD_STEP = 500;

@@ -2,10 +2,10 @@ import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { idRangeOf } from "../partitions.ts";
+import { CHANGE } from "../queue/rollup-deltas.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import type { DeliveryFilter } from "./list.ts";
-import { CHANGE } from "./rollup-deltas.ts";
 import { type SearchText, searchDeliveries } from "./search.ts";
 
 /** The maximum number of attempts of a delivery that can be resent: attempt numbers are smallint. */

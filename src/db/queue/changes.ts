@@ -1,6 +1,6 @@
 import pg from "pg";
 import { plainArray } from "../array-literal.ts";
-import { count, type Db, rows } from "../database.ts";
+import { type Db, rows } from "../database.ts";
 
 /** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";
@@ -44,19 +44,6 @@ export async function openChangeFeed(url: string, queued: () => void) {
     },
     close: () => client.end().catch(() => {}),
   };
-}
-
-/** Tells the workers that webhooks of these event types have changed. Locks the types by number. */
-export async function raiseRevisions(trx: Db, processes: Iterable<number>): Promise<void> {
-  const changed = [...new Set(processes)];
-  if (changed.length === 0) return;
-  await count(
-    trx,
-    `update processes p set revision = p.revision + 1 from (
-        select process from processes where process = any(:changed::int[]) order by process for no key update
-      ) held where p.process = held.process`,
-    { changed },
-  );
 }
 
 /** A webhook of a claimed delivery, with its revision at the claim. */

@@ -1,6 +1,6 @@
 import { type Bindings, count, type Db, rows } from "../database.ts";
-import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
+import { CHANGE, deltaOf } from "./rollup-deltas.ts";
 import { distinctOf, isFree, ofWebhook } from "./workers.ts";
 
 /**

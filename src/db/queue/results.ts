@@ -1,8 +1,8 @@
 import { plainArray, textArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
-import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { timeOfId, withPartitions } from "../partitions.ts";
 import type { ClaimToken } from "./claims.ts";
+import { CHANGE, deltaOf } from "./rollup-deltas.ts";
 
 /** The number of attempts per round: the first and three retries (contract, section 8). */
 export const ATTEMPTS_PER_ROUND = 4;

@@ -1,7 +1,7 @@
 import { DomainError } from "../../contract/errors.ts";
 import type { OAuth2Client, TlsSettings } from "../../contract/target-rules.ts";
 import { type Db, run } from "../database.ts";
-import { raiseRevisions } from "../queue/changes.ts";
+import { raiseRevisions } from "./revisions.ts";
 import type { SecretBox, SecretContext } from "./secret-box.ts";
 import { UnopenableError } from "./secret-box.ts";
 

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
 import { count, type Db, rows, run } from "../database.ts";
-import { raiseRevisions } from "../queue/changes.ts";
 import { type Scope, webhookIn } from "../scope.ts";
+import { raiseRevisions } from "./revisions.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
 /** A stored signing secret, or the private key of a key pair. */

@@ -13,8 +13,8 @@ import {
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { lockShared } from "../endpoints/shared-webhooks.ts";
-import { raiseRevisions } from "../queue/changes.ts";
 import type { Scope } from "../scope.ts";
+import { raiseRevisions } from "./revisions.ts";
 import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */

@@ -4,11 +4,11 @@ import { type Breaker, breakerColumns, removeBreakers } from "../circuit-breaker
 import type { Bindings, Db } from "../database.ts";
 import { count, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import type { Health } from "../health/webhook-health.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";
 import { cancelOfWebhooks } from "../queue/endings.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import type { SecretBox } from "./secret-box.ts";
-import type { Health } from "./webhook-health.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
 
 /** A registered webhook with the name of its installed app, without its signing secret. */

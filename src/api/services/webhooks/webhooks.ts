@@ -12,8 +12,8 @@ import type { AuditAction } from "../../../db/audit/audit-log.ts";
 import { lockShared, readShared } from "../../../db/endpoints/shared-webhooks.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import { withPartitions } from "../../../db/partitions.ts";
+import { readOverdueRetries } from "../../../db/queue/overdue-retries.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
-import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
 import { eachOf, webhookFacts, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
 import {
   readWebhookSecrets,

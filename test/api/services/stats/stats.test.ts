@@ -4,7 +4,7 @@ import { Code } from "@connectrpc/connect";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { Bottleneck } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
-import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
+import { CHANGE } from "../../../../src/db/queue/rollup-deltas.ts";
 import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
 import { timed } from "../../../support/database-time.ts";
 import { expectRefused } from "../../../support/refusals.ts";

@@ -1,5 +1,5 @@
-import { type Db, rows, run } from "../database.ts";
-import { failedAttempts, MINUTE_RETENTION_HOURS } from "../deliveries/rollups.ts";
+import { type Db, rows, run } from "../db/database.ts";
+import { failedAttempts, MINUTE_RETENTION_HOURS } from "../db/deliveries/rollups.ts";
 
 /** The setting that holds what the latest digest reported. */
 const STATE = "notice digest";

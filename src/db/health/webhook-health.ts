@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { CHANGE } from "../deliveries/rollup-deltas.ts";
+import { CHANGE } from "../queue/rollup-deltas.ts";
 import { ofWebhook } from "../queue/workers.ts";
 
 /** The health of a webhook's endpoint, worst last. */

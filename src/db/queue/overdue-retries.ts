@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { ofWebhook } from "../queue/workers.ts";
+import { ofWebhook } from "./workers.ts";
 
 /** A retry is overdue when it was due longer ago than this, in seconds: an attempt under way takes most of it. */
 export const OVERDUE_AFTER_S = 20;

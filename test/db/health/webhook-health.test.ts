@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { CHANGE } from "../../../src/db/deliveries/rollup-deltas.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
+import { forgetHealthy, type HealthChange } from "../../../src/db/health/webhook-health.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
-import { forgetHealthy, type HealthChange } from "../../../src/db/webhooks/webhook-health.ts";
+import { CHANGE } from "../../../src/db/queue/rollup-deltas.ts";
 import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { claim, openQueueDatabase, queue, record, result, SPACING } from "../queue/queue.ts";
 
