@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { cancelOfDeleted, deleteWebhook } from "../../src/db/deletion/webhook-deletion.ts";
 import { readBacklog } from "../../src/db/deliveries/backlog.ts";
 import { getDelivery, getSentRequest } from "../../src/db/deliveries/deliveries.ts";
 import { listDeliveries } from "../../src/db/deliveries/list.ts";
 import { retentionStep } from "../../src/db/deliveries/retention.ts";
-import { foldDeltas } from "../../src/db/deliveries/rollups.ts";
 import { searchDeliveries } from "../../src/db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/db/deliveries/send-again.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/db/deliveries/stats.ts";
@@ -13,6 +13,7 @@ import { erasePayloads, finishErasures } from "../../src/db/events/erase.ts";
 import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
+import { foldDeltas } from "../../src/db/fold/fold.ts";
 import { judgeHealth } from "../../src/db/health/webhook-health.ts";
 import { loadStopped } from "../../src/db/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/db/queue/claims.ts";
@@ -24,12 +25,7 @@ import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src
 import { closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
-import {
-  cancelOfDeleted,
-  deleteWebhook,
-  listWebhookIds,
-  listWebhooks,
-} from "../../src/db/webhooks/webhooks.ts";
+import { listWebhookIds, listWebhooks } from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { anEvent } from "../support/new-event.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";

@@ -4,12 +4,8 @@ import { SMTPServer, type SMTPServerOptions } from "smtp-server";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { type Db, rows } from "../../src/db/database.ts";
 import { deleteOldRollups } from "../../src/db/deliveries/rollups.ts";
-import {
-  keepNoticeDigest,
-  type NoticeDigest,
-  readNoticeDigest,
-} from "../../src/notices/notice-digest.ts";
 import { digestMail } from "../../src/notices/digest-mail.ts";
+import { keepNoticeDigest, type NoticeDigest, readNoticeDigest } from "../../src/notices/notice-digest.ts";
 import { startNoticeMails } from "../../src/notices/notice-mails.ts";
 import { openQueueDatabase } from "../db/queue/queue.ts";
 import { observed } from "../delivery/engine-parts.ts";

@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { type Db, rows } from "../../src/db/database.ts";
 import { type DeliveryStateName, FINAL_STATES } from "../../src/db/deliveries/deliveries.ts";
-import { CHANGE } from "../../src/db/queue/rollup-deltas.ts";
 import { ensurePartitions, timeOfId } from "../../src/db/partitions.ts";
+import { CHANGE } from "../../src/db/queue/rollup-deltas.ts";
 
 /** A recorded attempt. */
 export interface StoredAttempt {

@@ -12,13 +12,12 @@ import {
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
-import type { Breaker, BreakerState } from "../../db/circuit-breaker/breakers.ts";
 import type { Published } from "../../db/events/publish.ts";
-import type { Health } from "../../db/health/webhook-health.ts";
 import type { ApiKeyRow, ListedApiKey } from "../../db/keys/api-keys.ts";
 import type { InstalledAppRow } from "../../db/keys/installed-apps.ts";
 import { reachesWebhook, type Scope } from "../../db/scope.ts";
-import type { Trouble, WebhookRow } from "../../db/webhooks/webhooks.ts";
+import type { Breaker, BreakerState } from "../../db/webhooks/breakers.ts";
+import type { Health, Trouble, WebhookRow } from "../../db/webhooks/webhooks.ts";
 import { invalidFields } from "../errors/errors.ts";
 import { findFieldViolations } from "./required-fields.ts";
 

@@ -2,13 +2,13 @@ import { MAX_PROBE_INTERVAL_S } from "../../contract/webhooks/circuit-breaker.ts
 import { type AuditRecord, OPERATOR, recordChanges } from "../audit/audit-log.ts";
 import { count, type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import { noticeDisabled } from "../events/notices.ts";
+import { noticeDisabled } from "../notices/notices.ts";
 import { withPartitions } from "../partitions.ts";
 import { announceQueued } from "../queue/changes.ts";
 import { isFree, ofWebhook } from "../queue/workers.ts";
+import { type BreakerState, removeBreakers } from "../webhooks/breakers.ts";
 import { raiseRevisions } from "../webhooks/revisions.ts";
 import { webhookTarget } from "../webhooks/webhook-changes.ts";
-import { type BreakerState, removeBreakers } from "./breakers.ts";
 import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 
 /** The maximum number of breakers decided on by one transaction, which locks their webhooks. */

@@ -3,12 +3,13 @@ import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import { deleteWebhooks } from "../deletion/webhook-deletion.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";
 import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../scope.ts";
 import type { SecretBox } from "../webhooks/secret-box.ts";
+import { lockShared } from "../webhooks/shared-webhooks.ts";
 import {
   assertRoom,
-  deleteWebhooks,
   idsOf,
   insertWebhook,
   type NewWebhook,
@@ -16,7 +17,6 @@ import {
   webhookColumns,
 } from "../webhooks/webhooks.ts";
 import { copyWebhook } from "./copied-webhook.ts";
-import { lockShared } from "./shared-webhooks.ts";
 
 /** Webhooks for several event types that share a URL, secrets and settings. */
 export interface EndpointRow {

@@ -1,7 +1,7 @@
 import { OPERATOR, recordChanges } from "../audit/audit-log.ts";
 import { count, type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import { noticeFilterStopped } from "../events/notices.ts";
+import { noticeFilterStopped } from "../notices/notices.ts";
 import { webhookFacts, webhookTarget } from "../webhooks/webhook-changes.ts";
 import { type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
 

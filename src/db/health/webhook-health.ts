@@ -2,10 +2,7 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE } from "../queue/rollup-deltas.ts";
 import { ofWebhook } from "../queue/workers.ts";
-
-/** The health of a webhook's endpoint, worst last. */
-export const HEALTHS = ["healthy", "degraded", "failing"] as const;
-export type Health = (typeof HEALTHS)[number];
+import type { Health } from "../webhooks/webhooks.ts";
 
 /** Failing: the latest attempt failed, and no attempt has succeeded within this time before it, in seconds. */
 export const FAILING_AFTER_S = 30;

@@ -1,10 +1,8 @@
 import { processName } from "../../contract/catalogue.ts";
 import { permissionName } from "../../contract/permissions.ts";
 import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
-import { webhookTarget } from "../webhooks/webhook-changes.ts";
 import type { ApiKeyRow, Quotas } from "./api-keys.ts";
 import type { InstalledAppRow } from "./installed-apps.ts";
-import type { Revocation, WebhooksFate } from "./key-revocation.ts";
 
 /** An API key as the target of a change. */
 export function keyTarget(key: { id: string; name: string; installedAppId: string | null }): AuditTarget {
@@ -73,40 +71,4 @@ export function keyRotated(
     before: { prefix: oldPrefix },
     after: { prefix: key.prefix, old_secrets_expire: key.oldSecretsExpire?.toISOString() ?? null },
   };
-}
-
-/** The entries about a revoked key and about each of its webhooks. */
-export function keyRevoked(
-  { key, transferred, deleted, replaysCancelled }: Revocation,
-  fate: WebhooksFate,
-): AuditRecord[] {
-  return [
-    {
-      action: "api_key_revoked",
-      target: keyTarget(key),
-      before: { revoked: false },
-      after: {
-        revoked: true,
-        ...(fate === "delete"
-          ? { webhooks_deleted: deleted.length }
-          : { webhooks_transferred: transferred.length, transfer_to_key_id: fate.transferTo }),
-        ...(replaysCancelled === 0 ? {} : { replays_cancelled: replaysCancelled }),
-      },
-    },
-    ...deleted.map(
-      (webhook): AuditRecord => ({
-        action: "webhook_deleted",
-        target: webhookTarget(webhook),
-        before: { api_key_id: key.id },
-      }),
-    ),
-    ...transferred.map(
-      (webhook): AuditRecord => ({
-        action: "webhook_transferred",
-        target: webhookTarget(webhook),
-        before: { api_key_id: key.id },
-        after: { api_key_id: webhook.apiKeyId },
-      }),
-    ),
-  ];
 }

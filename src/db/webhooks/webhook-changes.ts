@@ -1,6 +1,6 @@
 import { processName } from "../../contract/catalogue.ts";
 import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
-import type { Breaker } from "../circuit-breaker/breakers.ts";
+import type { Breaker } from "./breakers.ts";
 import type { WebhookRow } from "./webhooks.ts";
 
 /** A webhook as the target of a change. */

@@ -2,6 +2,9 @@ import { isDeepStrictEqual } from "node:util";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
+import { type Db, rows, run } from "../database.ts";
+import { transactionWithRetry } from "../deadlock.ts";
+import type { Scope } from "../scope.ts";
 import {
   type BreakerSettings,
   closeBreakerForUser,
@@ -9,12 +12,9 @@ import {
   holdsBack,
   removeBreakers,
   setBreaker,
-} from "../circuit-breaker/breakers.ts";
-import { type Db, rows, run } from "../database.ts";
-import { transactionWithRetry } from "../deadlock.ts";
-import { lockShared } from "../endpoints/shared-webhooks.ts";
-import type { Scope } from "../scope.ts";
+} from "./breakers.ts";
 import { raiseRevisions } from "./revisions.ts";
+import { lockShared } from "./shared-webhooks.ts";
 import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */

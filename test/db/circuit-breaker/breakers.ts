@@ -1,7 +1,7 @@
-import type { BreakerSettings } from "../../../src/db/circuit-breaker/breakers.ts";
 import { type BreakerChange, decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import type { Db } from "../../../src/db/database.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
+import type { BreakerSettings } from "../../../src/db/webhooks/breakers.ts";
 import { foldAll, record, SPACING } from "../queue/queue.ts";
 
 /** Opens with the third failure after half an hour. */

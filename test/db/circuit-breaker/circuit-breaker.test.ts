@@ -1,15 +1,16 @@
 import { describe, expect, test } from "vitest";
-import type { Breaker, BreakerSettings } from "../../../src/db/circuit-breaker/breakers.ts";
 import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import { areDeliveriesExpected } from "../../../src/db/circuit-breaker/expected.ts";
 import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
+import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { endFiltered } from "../../../src/db/queue/endings.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
+import type { Breaker, BreakerSettings } from "../../../src/db/webhooks/breakers.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
-import { deleteWebhook, getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
+import { getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import {
   claim,

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 import { type BreakerChange, decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
+import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
-import { deleteWebhook, getWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { getWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { newBox, newEndpoint } from "../endpoints/endpoints.ts";
 import { claim, foldAll, openQueueDatabase, record, SPACING } from "../queue/queue.ts";

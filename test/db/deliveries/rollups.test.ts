@@ -1,11 +1,7 @@
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
-import {
-  countsSince,
-  deleteOldRollups,
-  foldDeltas,
-  LATENCY_BOUNDS_MS,
-} from "../../../src/db/deliveries/rollups.ts";
+import { countsSince, deleteOldRollups, LATENCY_BOUNDS_MS } from "../../../src/db/deliveries/rollups.ts";
+import { foldDeltas } from "../../../src/db/fold/fold.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { claim, foldAll, NO_WAIT, openQueueDatabase, queue, record, result } from "../queue/queue.ts";

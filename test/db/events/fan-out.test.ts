@@ -1,12 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
+import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { readBacklog } from "../../../src/db/deliveries/backlog.ts";
 import { readOverview } from "../../../src/db/deliveries/stats.ts";
 import { fanOutStep } from "../../../src/db/events/fan-out.ts";
 import { type Published, publishEvents } from "../../../src/db/events/publish.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
-import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { aKey } from "../../support/builders.ts";
 import { anEvent } from "../../support/new-event.ts";
 import { openQueueDatabase } from "../queue/queue.ts";

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
+import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
+import { foldDeltas } from "../../../src/db/fold/fold.ts";
 import { listPartitions, PARTITIONED } from "../../../src/db/partitions.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
-import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { DELIVERY_FAILED, EVERY_NOTICE, useNotices, WEBHOOK_FAILING } from "./notice-parts.ts";
 
 const shared = await useNotices();

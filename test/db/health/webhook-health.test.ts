@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
+import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
+import { foldDeltas } from "../../../src/db/fold/fold.ts";
 import { forgetHealthy, type HealthChange } from "../../../src/db/health/webhook-health.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { CHANGE } from "../../../src/db/queue/rollup-deltas.ts";
-import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { claim, openQueueDatabase, queue, record, result, SPACING } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { beforeEach } from "vitest";
 import { type Db, rows } from "../../../src/db/database.ts";
-import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
+import { foldDeltas } from "../../../src/db/fold/fold.ts";
 import {
   type Claimant,
   type ClaimedDelivery,

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
+import { cancelOfDeleted, deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { cancelOfWebhooks } from "../../../src/db/queue/endings.ts";
-import { cancelOfDeleted, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { PATIENCE_MS } from "../../support/patience.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { claim, freshClaimant, openQueueDatabase, queue } from "../queue/queue.ts";

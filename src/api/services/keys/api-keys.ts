@@ -20,15 +20,15 @@ import {
   appTarget,
   keyCreated,
   keyFacts,
-  keyRevoked,
   keyRotated,
   keyTarget,
   quotasChanged,
 } from "../../../db/keys/key-changes.ts";
 import { removeApiKey } from "../../../db/keys/key-removal.ts";
-import { revokeApiKey, type WebhooksFate } from "../../../db/keys/key-revocation.ts";
 import { rotateApiKey } from "../../../db/keys/key-rotation.ts";
 import { setQuotas } from "../../../db/keys/quotas.ts";
+import { revokeApiKey, type WebhooksFate } from "../../../db/revocation/key-revocation.ts";
+import { keyRevoked } from "../../../db/revocation/revocation-entries.ts";
 import { assertNoMoreRights, type Scope } from "../../../db/scope.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";

@@ -7,7 +7,7 @@ import type {
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_FILTER_CHARACTERS } from "../../../contract/filters/filter.ts";
-import { type LatestEvent, latestEvents } from "../../../db/events/latest.ts";
+import { type LatestEvent, latestEvents } from "../../../db/deliveries/latest.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
 import {

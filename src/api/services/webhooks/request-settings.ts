@@ -25,7 +25,6 @@ import {
 } from "../../../contract/target-rules.ts";
 import type { Facts } from "../../../db/audit/audit-log.ts";
 import type { Db } from "../../../db/database.ts";
-import { lockShared } from "../../../db/endpoints/shared-webhooks.ts";
 import {
   type Authentication,
   headersOfSettings,
@@ -35,6 +34,7 @@ import {
   writeRequestSettings,
 } from "../../../db/webhooks/request-settings.ts";
 import type { SecretBox } from "../../../db/webhooks/secret-box.ts";
+import { lockShared } from "../../../db/webhooks/shared-webhooks.ts";
 import { eachOf, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
 import { type ChangedWebhook, expectRevision } from "../../../db/webhooks/webhook-update.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";

@@ -4,8 +4,8 @@ import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import type { TargetRules } from "../../../contract/target-rules.ts";
 import { BREAKER_BOUNDS } from "../../../contract/webhooks/circuit-breaker.ts";
-import type { BreakerSettings } from "../../../db/circuit-breaker/breakers.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
+import type { BreakerSettings } from "../../../db/webhooks/breakers.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { assertText, isProcess, unknownProcess } from "../messages.ts";
 

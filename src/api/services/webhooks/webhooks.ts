@@ -9,11 +9,12 @@ import type {
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import type { AuditAction } from "../../../db/audit/audit-log.ts";
-import { lockShared, readShared } from "../../../db/endpoints/shared-webhooks.ts";
+import { deleteWebhook } from "../../../db/deletion/webhook-deletion.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import { withPartitions } from "../../../db/partitions.ts";
 import { readOverdueRetries } from "../../../db/queue/overdue-retries.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
+import { lockShared, readShared } from "../../../db/webhooks/shared-webhooks.ts";
 import { eachOf, webhookFacts, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
 import {
   readWebhookSecrets,
@@ -23,7 +24,6 @@ import {
 import { updateWebhook, type WebhookChanges } from "../../../db/webhooks/webhook-update.ts";
 import {
   createWebhook,
-  deleteWebhook,
   getWebhook,
   idsOf,
   listWebhooks,

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { Health } from "../../../../gen/health/v1/health_pb.ts";
 import { EventService, type PublishResult } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Room } from "../../../../src/api/services/events/room.ts";
-import { revokeApiKey } from "../../../../src/db/keys/key-revocation.ts";
+import { revokeApiKey } from "../../../../src/db/revocation/key-revocation.ts";
 import { connect } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { anOrder, lock, orderEvent } from "../../../support/grpc-calls.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
+import { foldDeltas } from "../../../../src/db/fold/fold.ts";
 import { storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { useApi } from "../../../support/test-api.ts";
 

@@ -1,6 +1,7 @@
 import pino from "pino";
 import { expect } from "vitest";
 import { rows } from "../../../../src/db/database.ts";
+import { cancelOfDeleted } from "../../../../src/db/deletion/webhook-deletion.ts";
 import { fanOutStep } from "../../../../src/db/events/fan-out.ts";
 import {
   type ClaimedDelivery,
@@ -19,7 +20,6 @@ import {
 } from "../../../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../../src/db/webhooks/webhook-update.ts";
-import { cancelOfDeleted } from "../../../../src/db/webhooks/webhooks.ts";
 import { Filters } from "../../../../src/delivery/filters/filters.ts";
 import { inThisThread } from "../../../support/filter-runner.ts";
 import { ALL, freshWorker, NO_WAIT, result } from "../queue.ts";

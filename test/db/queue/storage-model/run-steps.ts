@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { decideBreakers } from "../../../../src/db/circuit-breaker/decide.ts";
 import { type Db, rows } from "../../../../src/db/database.ts";
-import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
+import { foldDeltas } from "../../../../src/db/fold/fold.ts";
 import { closeExpiredRuns, closeRun } from "../../../../src/db/queue/runs.ts";
 import { startsRound } from "./ending-steps.ts";
 import { expectStatistics } from "./invariants.ts";

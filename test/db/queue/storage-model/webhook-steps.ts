@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { Db } from "../../../../src/db/database.ts";
+import { cancelOfDeleted, deleteWebhook } from "../../../../src/db/deletion/webhook-deletion.ts";
 import { updateWebhook, type WebhookChanges } from "../../../../src/db/webhooks/webhook-update.ts";
-import { cancelOfDeleted, createWebhook, deleteWebhook } from "../../../../src/db/webhooks/webhooks.ts";
+import { createWebhook } from "../../../../src/db/webhooks/webhooks.ts";
 import type { Fault } from "./faults.ts";
 import {
   BREAKER,

@@ -15,9 +15,10 @@ import { jsonWriter } from "../../contract/json/writer.ts";
 import { plainArray, textArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
-import type { Health, HealthChange } from "../health/webhook-health.ts";
+import type { HealthChange } from "../health/webhook-health.ts";
 import { NIL_ID } from "../partitions.ts";
 import { announceQueued } from "../queue/changes.ts";
+import type { Health } from "../webhooks/webhooks.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
 const NO_KEY = NIL_ID;

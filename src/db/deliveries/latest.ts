@@ -1,5 +1,5 @@
 import { type Db, rows } from "../database.ts";
-import { hasDelivery, TABLES } from "../deliveries/deliveries.ts";
+import { hasDelivery, TABLES } from "./deliveries.ts";
 
 /** An event with its payload. */
 export interface LatestEvent {

@@ -2,17 +2,12 @@ import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import { deleteWebhooks } from "../deletion/webhook-deletion.ts";
+import { type ApiKeyRow, lockApiKeys, markRevoked, noSuchKey } from "../keys/api-keys.ts";
+import { assertWebhookQuota } from "../keys/quotas.ts";
 import { cancelReplaysOfKey } from "../replays/replays.ts";
 import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
-import {
-  deleteWebhooks,
-  ownsOutside,
-  processesOfKey,
-  transferWebhooks,
-  type WebhookRow,
-} from "../webhooks/webhooks.ts";
-import { type ApiKeyRow, lockApiKeys, markRevoked, noSuchKey } from "./api-keys.ts";
-import { assertWebhookQuota } from "./quotas.ts";
+import { ownsOutside, processesOfKey, transferWebhooks, type WebhookRow } from "../webhooks/webhooks.ts";
 
 /** The fate of a revoked key's webhooks: transferred to another key, or deleted. */
 export type WebhooksFate = { transferTo: string } | "delete";

@@ -1,8 +1,8 @@
 import { DomainError } from "../../contract/errors.ts";
-import { lockBreakers } from "../circuit-breaker/breakers.ts";
 import { type Db, rows, run } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
-import { idsOf, type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
+import { lockBreakers } from "./breakers.ts";
+import { idsOf, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /**
  * The webhooks that share secrets and settings with a webhook: the live ones of its endpoint, or it alone. The webhook itself

@@ -1,0 +1,40 @@
+import type { AuditRecord } from "../audit/audit-log.ts";
+import { keyTarget } from "../keys/key-changes.ts";
+import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import type { Revocation, WebhooksFate } from "./key-revocation.ts";
+
+/** The entries about a revoked key and about each of its webhooks. */
+export function keyRevoked(
+  { key, transferred, deleted, replaysCancelled }: Revocation,
+  fate: WebhooksFate,
+): AuditRecord[] {
+  return [
+    {
+      action: "api_key_revoked",
+      target: keyTarget(key),
+      before: { revoked: false },
+      after: {
+        revoked: true,
+        ...(fate === "delete"
+          ? { webhooks_deleted: deleted.length }
+          : { webhooks_transferred: transferred.length, transfer_to_key_id: fate.transferTo }),
+        ...(replaysCancelled === 0 ? {} : { replays_cancelled: replaysCancelled }),
+      },
+    },
+    ...deleted.map(
+      (webhook): AuditRecord => ({
+        action: "webhook_deleted",
+        target: webhookTarget(webhook),
+        before: { api_key_id: key.id },
+      }),
+    ),
+    ...transferred.map(
+      (webhook): AuditRecord => ({
+        action: "webhook_transferred",
+        target: webhookTarget(webhook),
+        before: { api_key_id: key.id },
+        after: { api_key_id: webhook.apiKeyId },
+      }),
+    ),
+  ];
+}
