@@ -18,7 +18,7 @@ async function load() {
     import("./config/config.ts"),
     import("./lib/process/logger.ts"),
     import("./service.ts"),
-    import("./api/openapi/docs-pages.ts"),
+    import("./api/listeners/docs-pages.ts"),
   ]);
   return { ...config, ...logger, ...service, ...docs };
 }

@@ -1,8 +1,8 @@
 import type { MetricsBuffer } from "@temporalio/worker";
 import packageJson from "../package.json" with { type: "json" };
 import { assertFreePort } from "./api/listeners/listening.ts";
+import { findSettingsPage } from "./api/listeners/settings-page.ts";
 import { startApi } from "./api/server.ts";
-import { findSettingsPage } from "./api/settings-page.ts";
 import { type Config, deliversInItself, exportsMetrics } from "./config/config.ts";
 import { budgetWarning, readConnectionBudget } from "./db/connections/connection-budget.ts";
 import { checkPooler } from "./db/connections/pooler.ts";

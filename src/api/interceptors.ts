@@ -1,34 +1,20 @@
 import type { DescMessage, DescMethod, Message } from "@bufbuild/protobuf";
-import {
-  Code,
-  ConnectError,
-  createContextKey,
-  type HandlerContext,
-  type Interceptor,
-} from "@connectrpc/connect";
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../db/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
-import { cleanTraceparent } from "../metrics/traceparent.ts";
 import { endCall, startCall, traceparentOf, within } from "../metrics/tracing.ts";
 import { callerIn } from "./auth/auth.ts";
 import { needsDatabase } from "./auth/public-services.ts";
-import { orAborted, untilAborted } from "./ending.ts";
+import { callTrace } from "./context/call-trace.ts";
+import { orAborted, untilAborted } from "./context/ending.ts";
+import type { SilentDatabase } from "./context/silent-database.ts";
 import { statusNameOf, toConnectError } from "./errors/errors.ts";
 import type { OnRefused } from "./limits/refused-bytes.ts";
 import { assertFields } from "./services/messages.ts";
-import type { SilentDatabase } from "./silent-database.ts";
 import type { CallTurns } from "./turns/call-turns.ts";
-
-/** The trace context of a traced call. */
-const callTrace = createContextKey<string | null>(null);
-
-/** The trace context that a call's events belong to: its span's where calls are traced, else the caller's; or null. */
-export function traceparentOfCall(handler: HandlerContext): string | null {
-  return handler.values.get(callTrace) ?? cleanTraceparent(handler.requestHeader.get("traceparent"));
-}
 
 /** Traces each call, as part of the caller's trace if it names one. */
 export function traceInterceptor(tracer: Tracer): Interceptor {

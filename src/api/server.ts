@@ -1,5 +1,6 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { clientAddress } from "../config/address.ts";
+import { Admissions } from "./auth/admissions.ts";
 import { admittedGate, createGate, requestGate } from "./auth/auth.ts";
 import {
   addressValues,
@@ -7,8 +8,9 @@ import {
   createProxyTrust,
   createTlsReader,
 } from "./auth/client-address.ts";
-import type { ApiContext } from "./context.ts";
-import { explainEarlyRefusals } from "./errors/early-refusals.ts";
+import type { ApiContext } from "./context/context.ts";
+import { createReadiness } from "./context/readiness.ts";
+import { watchForSilence } from "./context/silent-database.ts";
 import { reasonOf, refusal, stoppingError } from "./errors/errors.ts";
 import {
   endingInterceptor,
@@ -26,12 +28,10 @@ import type { ConnectionLimits } from "./listeners/connection-limits.ts";
 import { listenForGrpc } from "./listeners/grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
 import type { Listener } from "./listeners/listening.ts";
-import { createReadiness } from "./readiness.ts";
-import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
+import { explainEarlyRefusals } from "./rpc/early-refusals.ts";
 import { createRpcHandlers } from "./rpc/rpc-handlers.ts";
-import { watchForSilence } from "./silent-database.ts";
 import { CallTurns } from "./turns/call-turns.ts";
 
 /** Options of `startApi`. */

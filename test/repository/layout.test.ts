@@ -79,22 +79,19 @@ test("no files import each other, not even by way of others", () => {
   expect(cycles).toEqual([]);
 });
 
-/** The modules that still import each other, by their number, with the shortest circle. */
-const CIRCLES = ["10: src/api → src/api/auth → src/api"];
-
 /** A folder in a folder of `src`, or a folder of `src` with the files in it. */
 function moduleOf(file: string): string {
   const [first = "", second = "", ...rest] = file.split(path.sep);
   return first !== "src" || rest.length < 2 ? folderOf(file) : `src/${second}/${rest[0]}`;
 }
 
-test("no more modules import each other than are known", () => {
+test("no modules import each other, not even by way of others", () => {
   const graph = new Map<string, Set<string>>();
   for (const { from, to } of ["src", "workflows"].flatMap(importsOf)) {
     const [module, target] = [moduleOf(from), moduleOf(to)];
     if (module !== target) graph.getOrInsertComputed(module, () => new Set()).add(target);
   }
-  expect(circles(graph).map(({ nodes, shortest }) => `${nodes.length}: ${shortest}`)).toEqual(CIRCLES);
+  expect(circles(graph).map(({ nodes, shortest }) => `${nodes.length}: ${shortest}`)).toEqual([]);
 });
 
 test("a module with a door is imported by its door only, which has at most 40 lines", () => {

@@ -1,7 +1,7 @@
 import { Ajv2020, type AnySchemaObject, type ValidateFunction } from "ajv/dist/2020.js";
 import { expect } from "vitest";
+import { RATE_LIMIT_FIELDS } from "../../src/api/auth/request-limits.ts";
 import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
-import { RATE_LIMIT_FIELDS } from "../../src/api/limits/request-limits.ts";
 import { type OpenApiDocument, openApiDocument } from "../../src/api/openapi/document.ts";
 import { restBindings } from "../../src/api/rest/bindings.ts";
 import { JSON_CONTENT_TYPE } from "../../src/api/rest/envelope.ts";

@@ -7,7 +7,7 @@ import pino from "pino";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import type { ApiContext } from "../../src/api/context.ts";
+import type { ApiContext } from "../../src/api/context/context.ts";
 import { type ApiOptions, startApi } from "../../src/api/server.ts";
 import { readConfig } from "../../src/config/config.ts";
 import type { StaleReads } from "../../src/db/connections/read-replica.ts";

@@ -5,12 +5,11 @@ import { onBehalfOf } from "../../db/call-signal.ts";
 import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
 import { sessionIdOf } from "../../db/keys/sessions.ts";
-import type { ApiContext } from "../context.ts";
+import type { ApiContext } from "../context/context.ts";
+import type { SilentDatabase } from "../context/silent-database.ts";
 import { reasonOf, refusal, toConnectError } from "../errors/errors.ts";
-import { createRequestLimit, rateLimitFields } from "../limits/request-limits.ts";
-import { ADMISSION_HEADER, type Admissions } from "../rest/admissions.ts";
-import type { SilentDatabase } from "../silent-database.ts";
 import { type Identity, identityIn, identityOf, setIdentity } from "./actor.ts";
+import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
 import { addressOf, setAddress } from "./client-address.ts";
 import {
   forNobody,
@@ -25,6 +24,7 @@ import {
 import { createKeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
+import { createRequestLimit, rateLimitFields } from "./request-limits.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 import { createWrongKeys } from "./wrong-keys.ts";
 

@@ -1,5 +1,5 @@
 import { DomainError } from "../../contract/errors.ts";
-import type { Allowance } from "../limits/request-limits.ts";
+import type { Allowance } from "./request-limits.ts";
 
 /** The header that carries the API key (contract, section 5). */
 export const KEY_HEADER = "X-Service-Key";

@@ -9,12 +9,12 @@ import {
 import { DomainError } from "../../contract/errors.ts";
 import { isPublic } from "../auth/public-services.ts";
 import { refusal } from "../errors/errors.ts";
-import { checkJsonMessage } from "../json/request-text.ts";
 import { LONG_WORK_BYTES } from "../turns/thread-turns.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
 import { checkBinaryElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";
 import { type MessageLimits, messageLimits, messageTooLarge } from "./message-limits.ts";
+import { checkJsonMessage } from "./request-text.ts";
 import { ENVELOPE_HEAD_BYTES, wholeEnvelopes } from "./whole-envelopes.ts";
 
 /**

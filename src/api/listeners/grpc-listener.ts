@@ -6,9 +6,9 @@ import {
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { Logger } from "pino";
-import { logAccess } from "../access-log.ts";
-import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
 import type { RpcHandler } from "../rpc/rpc-handlers.ts";
+import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../rpc/unknown-method.ts";
+import { logAccess } from "./access-log.ts";
 import { answerClasses } from "./answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { type Http2Limits, http2Options, tendSessions } from "./http2-sessions.ts";

@@ -1,9 +1,9 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { ApiContext } from "../context.ts";
+import type { ApiContext } from "../context/context.ts";
 import { reasonOf, toConnectError, withReason } from "../errors/errors.ts";
 import { nearestPath, type ServedPath } from "../errors/nearest-path.ts";
-import { answerUnknownMethod, isMethodCall, shortPath } from "../errors/unknown-method.ts";
+import { answerUnknownMethod, isMethodCall, shortPath } from "../rpc/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 

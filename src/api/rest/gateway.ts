@@ -3,11 +3,11 @@ import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/pr
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { jsonWriter } from "../../contract/json/writer.ts";
+import { ADMISSION_HEADER, type Admissions } from "../auth/admissions.ts";
 import type { Caller, Gate } from "../auth/auth.ts";
 import type { AddressReader } from "../auth/client-address.ts";
 import { KEY_HEADER } from "../auth/key-refusals.ts";
-import type { SilentDatabase } from "../silent-database.ts";
-import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
+import type { SilentDatabase } from "../context/silent-database.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers, isForm } from "./bodies.ts";
 import { JSON_CONTENT_TYPE, successEnvelope, successEnvelopeOf } from "./envelope.ts";

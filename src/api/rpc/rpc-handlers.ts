@@ -20,13 +20,13 @@ import { DomainError } from "../../contract/errors.ts";
 import { callerIn } from "../auth/auth.ts";
 import type { AddressReader, AddressValues } from "../auth/client-address.ts";
 import { isPublic } from "../auth/public-services.ts";
-import { closeStream, sendError } from "../errors/unknown-method.ts";
 import { type AddressCounter, tooManyPublicCalls } from "../limits/address-counter.ts";
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
 import { type OnRefused, type RefusedBytes, withHeldCall } from "../limits/refused-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
 import { longTurn } from "../turns/thread-turns.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
+import { closeStream, sendError } from "./unknown-method.ts";
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;

@@ -18,7 +18,7 @@ import {
 import { timeOfId } from "../../../db/partitions.ts";
 import type { Scope } from "../../../db/scope.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/delivery-filter.ts";
 import { assertText } from "../messages.ts";

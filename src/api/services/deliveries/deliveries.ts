@@ -27,7 +27,7 @@ import { getWebhook } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf, type Gate } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { OpenExports } from "../../turns/open-exports.ts";

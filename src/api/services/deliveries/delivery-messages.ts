@@ -15,7 +15,7 @@ import type { EventFacts } from "../../../db/events/find.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import type { Scope } from "../../../db/scope.ts";
 import { UnopenableError } from "../../../db/webhooks/secret-box.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { stateNumbers } from "./delivery-filter.ts";
 import { type Subjects, subjectOf } from "./subjects.ts";
 

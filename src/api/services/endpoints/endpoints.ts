@@ -22,7 +22,7 @@ import { eachOf, endpointEntry, webhookEntries } from "../../../db/webhooks/webh
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { optionalUuid } from "../deliveries/delivery-filter.ts";
 import { noWebhook, webhookMessage } from "../messages.ts";

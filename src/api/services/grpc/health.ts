@@ -6,8 +6,8 @@ import {
   HealthCheckResponse_ServingStatus as Status,
 } from "../../../../gen/health/v1/health_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import type { Readiness } from "../../context/readiness.ts";
 import { stoppingError } from "../../errors/errors.ts";
-import type { Readiness } from "../../readiness.ts";
 
 /** The interval between checks of readiness for `Watch`, in milliseconds. */
 const WATCH_INTERVAL_MS = 500;

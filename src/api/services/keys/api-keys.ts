@@ -33,7 +33,7 @@ import { assertNoMoreRights, type Scope } from "../../../db/scope.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import {
   apiKeyMessage,

@@ -15,7 +15,7 @@ import {
   sessionCookie,
   sessionToken,
 } from "../../auth/page-session.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { apiKeyMessage } from "../messages.ts";
 
 /** A key needs one of these permissions to use the admin UI. */

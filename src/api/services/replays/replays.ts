@@ -21,7 +21,7 @@ import { getWebhook, lockWebhook } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { stateNotFit } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/delivery-filter.ts";

@@ -31,7 +31,7 @@ import { listWebhookIds } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import type { Gate } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
 import { noWebhook } from "../messages.ts";
 import { BY_ID, pageSize, readPage } from "../paging.ts";

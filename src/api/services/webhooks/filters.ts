@@ -18,7 +18,7 @@ import {
 } from "../../../filters/filter-runner.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { FairQueue } from "../../turns/fair-queue.ts";
 import { subjectOf } from "../deliveries/subjects.ts";

@@ -8,7 +8,7 @@ import { eachOf } from "../../../db/webhooks/webhook-changes.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { noWebhook } from "../messages.ts";
 
 type Methods = Pick<

@@ -41,7 +41,7 @@ import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { FairQueue } from "../../turns/fair-queue.ts";
 import { noWebhook } from "../messages.ts";

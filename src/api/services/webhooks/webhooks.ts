@@ -32,7 +32,7 @@ import {
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context.ts";
+import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";

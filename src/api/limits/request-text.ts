@@ -1,6 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
 import { withoutExcerpt } from "../errors/json-messages.ts";
-import { checkJsonElements } from "../limits/element-limit.ts";
+import { checkJsonElements } from "./element-limit.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 /** Matches half of a surrogate pair, alone or in a pair, literal or escaped. */

@@ -14,10 +14,10 @@ import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
+import { withWords } from "../errors/bare-refusals.ts";
+import { refusal, withReason } from "../errors/errors.ts";
 import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
 import type { OnRefused } from "../limits/refused-bytes.ts";
-import { withWords } from "./bare-refusals.ts";
-import { refusal, withReason } from "./errors.ts";
 
 /** The size limit for parsing errors, in bytes. Larger than any error of the library. */
 const MAX_ERROR_BYTES = 1_048_576;

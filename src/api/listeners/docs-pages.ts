@@ -4,9 +4,9 @@ import { brotliCompress, gzip } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { contentSecurityPolicy } from "../listeners/answer-headers.ts";
-import type { OpenApiDocument } from "./document.ts";
-import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
+import type { OpenApiDocument } from "../openapi/document.ts";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../openapi/swagger-ui.ts";
+import { contentSecurityPolicy } from "./answer-headers.ts";
 
 /** The path of the OpenAPI document. */
 export const OPENAPI_PATH = "/openapi.json";

@@ -3,10 +3,10 @@ import type { ConnectError } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { DomainError } from "../../contract/errors.ts";
+import { refusal } from "../errors/errors.ts";
+import { hideSecrets } from "../errors/hidden-secrets.ts";
+import { nearestMethod } from "../errors/nearest-path.ts";
 import { grpcSpelling } from "./early-refusals.ts";
-import { refusal } from "./errors.ts";
-import { hideSecrets } from "./hidden-secrets.ts";
-import { nearestMethod } from "./nearest-path.ts";
 
 /** Matches a content type of gRPC or gRPC-Web, ignoring the encoding. */
 const GRPC_TYPE = /^application\/grpc(?:-web)?(?=[+;]|$)/i;

@@ -5,12 +5,12 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../contract/page-paths.ts";
-import { contentSecurityPolicy } from "./listeners/answer-headers.ts";
-import { sendFailure } from "./rest/failures.ts";
+import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../../contract/page-paths.ts";
+import { sendFailure } from "../rest/failures.ts";
+import { contentSecurityPolicy } from "./answer-headers.ts";
 
 /** The folder of the page built by `npm run build`. */
-const BUILT_PAGE = fileURLToPath(new URL("../../web/dist", import.meta.url));
+const BUILT_PAGE = fileURLToPath(new URL("../../../web/dist", import.meta.url));
 /** The length of a nonce, in bytes. */
 const NONCE_BYTES = 16;
 /** The folder of assets. File names contain a hash of the content, so browsers may cache them indefinitely. */

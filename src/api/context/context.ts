@@ -1,13 +1,13 @@
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
-import type { LimitsConfig } from "../config/config.ts";
-import type { RequestTrial, TargetRules } from "../contract/target-rules.ts";
-import type { StaleReads } from "../db/connections/read-replica.ts";
-import type { Db } from "../db/database.ts";
-import type { SecretBox } from "../db/webhooks/secret-box.ts";
-import type { SealedSecret } from "../db/webhooks/webhook-secrets.ts";
-import type { FilterRunner } from "../filters/filter-runner.ts";
-import type { ApiInstruments } from "../metrics/instruments.ts";
+import type { LimitsConfig } from "../../config/config.ts";
+import type { RequestTrial, TargetRules } from "../../contract/target-rules.ts";
+import type { StaleReads } from "../../db/connections/read-replica.ts";
+import type { Db } from "../../db/database.ts";
+import type { SecretBox } from "../../db/webhooks/secret-box.ts";
+import type { SealedSecret } from "../../db/webhooks/webhook-secrets.ts";
+import type { FilterRunner } from "../../filters/filter-runner.ts";
+import type { ApiInstruments } from "../../metrics/instruments.ts";
 
 /** Dependencies of the API. */
 export interface ApiContext {
