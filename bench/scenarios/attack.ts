@@ -166,6 +166,8 @@ async function buildWorld(stage: Stage, receiverUrl: string): Promise<World> {
       select event_id from queue where webhook_id = :large::bigint order by id desc limit :events::int)`,
     { bytes: LARGE.bytes, events: LARGE.events, large },
   );
+  // Of the webhooks' type, so that trials of filters find events.
+  await run(db, "update events set process = 2");
   const [otherId] = await seedWebhooks(db, secrets, [receiverUrl]);
   const other = await makeKey(otherApp, [READ]);
   await run(
