@@ -1,5 +1,5 @@
-import { type Db, rows, run } from "../db/database.ts";
-import { failedAttempts, MINUTE_RETENTION_HOURS } from "../db/deliveries/rollups.ts";
+import { type Db, rows, run } from "../database.ts";
+import { failedAttempts, MINUTE_RETENTION_HOURS } from "../deliveries/rollups.ts";
 
 /** The setting that holds what the latest digest reported. */
 const STATE = "notice digest";
@@ -83,8 +83,6 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   );
   const { value, from, until, minutesFrom } = stored as StoredPeriod;
   const last: Partial<State> = value === null ? {} : JSON.parse(value);
-  const [failingBefore, disabledBefore] = [new Set(last.failing), new Set(last.disabled)];
-  const filterStoppedBefore = new Set(last.filterStopped);
 
   const failing = await rows<DigestWebhook & { since: Date; lastError: string | null }>(
     db,
@@ -101,7 +99,7 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
     `select ${WEBHOOK}, w.filter_stopped as since from webhooks w
       where w.filter_stopped is not null and w.deleted is null order by w.filter_stopped, w.id`,
   );
-  const failingNow = new Set(failing.map(({ id }) => String(id)));
+  const failingNow = new Set(textIds(failing));
   const recovered = await rows<DigestWebhook>(
     db,
     // Webhooks without attempts for a while are not failing either. Attempts in the minute or hour of `from` may be older than
@@ -110,7 +108,7 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
         select from (${COUNTS}) m
         where m.webhook_id = w.id and m.start > :from and m.attempts > ${failedAttempts("m")}
       ) order by w.id`,
-    { ids: [...failingBefore].filter((id) => !failingNow.has(id)), from, minutesFrom },
+    { ids: (last.failing ?? []).filter((id) => !failingNow.has(id)), from, minutesFrom },
   );
   const failed = await rows<DigestWebhook & { deliveries: number }>(
     db,
@@ -122,23 +120,28 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   );
   const state: State = {
     failing: [...failingNow],
-    disabled: disabled.map(({ id }) => String(id)),
-    filterStopped: filterStopped.map(({ id }) => String(id)),
+    disabled: textIds(disabled),
+    filterStopped: textIds(filterStopped),
     until: until.toISOString(),
   };
   return {
-    failing: failing.map((each) => ({ ...each, isNew: !failingBefore.has(String(each.id)) })),
-    disabled: disabled.map((each) => ({ ...each, isNew: !disabledBefore.has(String(each.id)) })),
-    filterStopped: filterStopped.map((each) => ({
-      ...each,
-      isNew: !filterStoppedBefore.has(String(each.id)),
-    })),
+    failing: marked(failing, last.failing),
+    disabled: marked(disabled, last.disabled),
+    filterStopped: marked(filterStopped, last.filterStopped),
     recovered,
     failed,
     from,
     until,
     state: JSON.stringify(state),
   };
+}
+
+const textIds = (webhooks: readonly DigestWebhook[]) => webhooks.map(({ id }) => String(id));
+
+/** The webhooks, each with whether it is new. @param before the ids that the latest digest reported */
+function marked<Listed extends DigestWebhook>(webhooks: readonly Listed[], before: readonly string[] = []) {
+  const known = new Set(before);
+  return webhooks.map((each) => ({ ...each, isNew: !known.has(String(each.id)) }));
 }
 
 /** Stores that a digest was sent, or that there was nothing to send. */
