@@ -208,18 +208,17 @@ function free({ buffer, byteLength }: Uint8Array): void {
 /** The message, decompressed and checked. @param holder what holds the bytes, which is freed once they are read */
 async function plain(bytes: Uint8Array, reading: Reading, holder = bytes): Promise<Uint8Array> {
   const { encoding, limits, call, assertMayHold, turn } = reading;
-  if (encoding === null) {
-    if (isLarge(bytes)) await turn();
-    return check(bytes, reading, holder);
+  let message = bytes;
+  if (encoding !== null) {
+    await assertMayHold(limits.maxBytes);
+    // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
+    await counted(call.hold(limits.maxBytes));
+    message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
+    free(holder);
+    call.release(limits.maxBytes - message.byteLength);
   }
-  await assertMayHold(limits.maxBytes);
-  // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
-  await counted(call.hold(limits.maxBytes));
-  const message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
-  free(holder);
-  call.release(limits.maxBytes - message.byteLength);
   if (isLarge(message)) await turn();
-  return check(message, reading);
+  return check(message, reading, encoding === null ? holder : message);
 }
 
 const isLarge = ({ byteLength }: Uint8Array) => byteLength >= LONG_WORK_BYTES;

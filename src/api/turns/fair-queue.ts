@@ -103,18 +103,18 @@ export class FairQueue {
 
   /** Starts the oldest task of the key whose turn it is, in place of one that has ended. */
   #startNext(): void {
-    let next: string | undefined;
+    let next: [keyId: string, waiting: Set<() => void>] | undefined;
     let fewest = this.#perKey;
-    for (const keyId of this.#waiting.keys()) {
-      const running = this.#runningOf.get(keyId) ?? 0;
-      if (running < fewest) [next, fewest] = [keyId, running];
+    for (const each of this.#waiting) {
+      const running = this.#runningOf.get(each[0]) ?? 0;
+      if (running < fewest) [next, fewest] = [each, running];
     }
-    const waiting = next === undefined ? undefined : this.#waiting.get(next);
-    if (next === undefined || !waiting || this.#running >= this.#atOnce) return;
-    this.#waiting.delete(next);
-    if (waiting.size > 1) this.#waiting.set(next, waiting);
+    if (!next) return;
+    const [keyId, waiting] = next;
+    this.#waiting.delete(keyId);
+    if (waiting.size > 1) this.#waiting.set(keyId, waiting);
     const [start] = waiting;
-    this.#count(next, 1);
+    this.#count(keyId, 1);
     start?.();
   }
 }

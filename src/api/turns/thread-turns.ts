@@ -17,7 +17,7 @@ const longWork = new FairQueue("turns", { atOnce: 1 });
  * The work ends when it waits for something.
  */
 export function shortTurn(keyId: string): Promise<void> {
-  return turnOf(shortWork, keyId, () => 0);
+  return turnOf(shortWork, keyId, Number.POSITIVE_INFINITY);
 }
 
 /**
@@ -25,26 +25,27 @@ export function shortTurn(keyId: string): Promise<void> {
  * the event loop after it, and as long as it took if that was more than 10 ms.
  */
 export function longTurn(keyId: string): Promise<void> {
-  return turnOf(longWork, keyId, (tookMs) => (tookMs < SHORT_MS ? 0 : tookMs));
+  return turnOf(longWork, keyId, SHORT_MS);
 }
 
-function turnOf(queue: FairQueue, keyId: string, pauseAfter: (tookMs: number) => number): Promise<void> {
+/** @param pauseFromMs the time from which the work is followed by as long a pause */
+function turnOf(queue: FairQueue, keyId: string, pauseFromMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const work = () => workedOn(resolve, pauseAfter);
+    const work = () => workedOn(resolve, pauseFromMs);
     void queue.run(keyId, undefined, work, { mayRefuse: false });
   });
 }
 
 /** Starts work. Resolves when other work may start. */
-function workedOn(start: () => void, pauseAfter: (tookMs: number) => number): Promise<void> {
+function workedOn(start: () => void, pauseFromMs: number): Promise<void> {
   const began = performance.now();
   start();
   return new Promise((resolve) => {
     // Work that waits for nothing is done by then.
     setImmediate(() => {
-      const pauseMs = pauseAfter(performance.now() - began);
-      if (pauseMs === 0) resolve();
-      else setTimeout(resolve, pauseMs);
+      const tookMs = performance.now() - began;
+      if (tookMs < pauseFromMs) resolve();
+      else setTimeout(resolve, tookMs);
     });
   });
 }

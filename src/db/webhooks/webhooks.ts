@@ -1,7 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
-import type { Bindings, Db } from "../database.ts";
-import { rows, run } from "../database.ts";
+import { type Bindings, type Db, rows, run } from "../database.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type Breaker, breakerColumns, removeBreakers } from "./breakers.ts";

@@ -97,6 +97,8 @@ function linesOf(format: ExportFormat, withPayload: boolean): LineFormat | undef
 /**
  * Exports the scope's deliveries, newest first. A page is read when the caller has taken the previous one, so that an
  * export needs the memory of one page, whatever its size.
+ *
+ * @param keyId the key whose call it is
  */
 export async function* exportDeliveries(
   reads: StaleReads,
