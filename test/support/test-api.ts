@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import type { DescService } from "@bufbuild/protobuf";
 import { type Client, createClient } from "@connectrpc/connect";
 import { Http2SessionManager } from "@connectrpc/connect-node";
@@ -152,6 +153,8 @@ export async function startTestApi(
     async empty() {
       await empty(db);
       admin = await key({ name: "admin" });
+      // A read that began before would seem to take a day, and be cached for ten.
+      while (db.client.pool.numUsed() > 0) await setImmediate();
       skippedMs += CACHED_MS;
     },
     async stop() {
