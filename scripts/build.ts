@@ -38,7 +38,7 @@ const PAGE: Target = {
     "web/src/**/*.*",
     "gen/**/*.ts",
     "src/contract/**/*.ts",
-    "src/api/openapi/swagger-ui.ts",
+    "src/api/listeners/swagger-ui.ts",
     "package-lock.json",
   ],
   build: runVite,

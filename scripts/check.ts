@@ -16,6 +16,10 @@ const checks: Check[] = [
   { name: "proto files (buf format)", command: ["buf", "format", "--diff", "--exit-code", "proto"] },
   { name: "proto files break no client", command: [process.execPath, "scripts/check-breaking.ts"] },
   { name: "gen/ is fresh", command: [process.execPath, "scripts/check-gen.ts"] },
+  {
+    name: "gen/openapi.json is fresh",
+    command: [process.execPath, "scripts/openapi-document.ts", "--check"],
+  },
   { name: "docs/events.md is fresh", command: [process.execPath, "scripts/events-document.ts", "--check"] },
   {
     name: "docs/configuration.md is fresh",

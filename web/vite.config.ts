@@ -4,7 +4,7 @@ import { constants } from "node:zlib";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 import { compression, defineAlgorithm } from "vite-plugin-compression2";
-import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/api/openapi/swagger-ui.ts";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/api/listeners/swagger-ui.ts";
 import { NONCE_PLACEHOLDER } from "../src/contract/page-paths.ts";
 
 /** Where `npm start` serves the API. */

@@ -4,9 +4,11 @@ import { brotliCompress, gzip } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import type { OpenApiDocument } from "../openapi/document.ts";
-import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../openapi/swagger-ui.ts";
+import document from "../../../gen/openapi.json" with { type: "json" };
+import { readConfig } from "../../config/config.ts";
+import { withinTimeout } from "../../contract/time-in-words.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
 /** The path of the OpenAPI document. */
 export const OPENAPI_PATH = "/openapi.json";
@@ -52,10 +54,13 @@ const START = `SwaggerUIBundle({
  * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
  * compressed once, for its first request, the page's files when the admin UI is built.
  *
+ * @param deliveryTimeoutMs the timeout of a delivery, in milliseconds
  * @param page the folder of the built admin UI; without it, the files are served uncompressed from their package
  */
-export function mountDocs(app: FastifyInstance, document: OpenApiDocument, page: string | undefined): void {
-  const text = JSON.stringify(document);
+export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, page: string | undefined): void {
+  // It is generated with the default.
+  const usual = withinTimeout(readConfig({}).delivery.timeoutMs);
+  const text = JSON.stringify(document).replaceAll(usual, withinTimeout(deliveryTimeoutMs));
   const packed: Partial<Record<(typeof ENCODINGS)[number], Promise<Buffer>>> = {};
   app.get(OPENAPI_PATH, async (request, reply) => {
     // "Any" means gzip, as for all other responses.

@@ -32,12 +32,16 @@ export interface GrpcListenerOptions {
 /** Serves gRPC over cleartext HTTP/2, which Node cannot serve on the same port as HTTP/1.1. */
 export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
   const { handlers, connections, http2 } = options;
-  const whatElse = { methods: LISTED_BY_REFLECTION, callable: [...handlers.keys()] };
   const answer = (request: Http2ServerRequest, response: Http2ServerResponse) => {
     const path = request.url?.split("?", 1)[0] ?? "";
     const handler = handlers.get(path);
     if (handler) handler(request, response);
-    else answerUnknownMethod({ contentType: request.headers["content-type"], path }, response, whatElse);
+    else
+      answerUnknownMethod(
+        { contentType: request.headers["content-type"], path },
+        response,
+        LISTED_BY_REFLECTION,
+      );
   };
   const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
   limitConnections(server, connections);

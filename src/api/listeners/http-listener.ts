@@ -16,7 +16,6 @@ import type { AddressReader } from "../auth/client-address.ts";
 import type { ApiContext } from "../context/context.ts";
 import type { Readiness } from "../context/readiness.ts";
 import type { SilentDatabase } from "../context/silent-database.ts";
-import { openApiDocument } from "../openapi/document.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { limitHttp2Bodies, MAX_BODY_BYTES } from "../rest/bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, rawFailure } from "../rest/envelope.ts";
@@ -81,7 +80,7 @@ const REQUEST_TIMEOUT_MS = 60_000;
 /** Hints in errors for unknown paths and methods. */
 const SERVED = { paths: `all paths: ${OPENAPI_PATH}`, methods: LISTED_BY_REFLECTION };
 const ELSEWHERE = "this process only delivers; call a process with ROLE=api or ROLE=all";
-const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
+const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE };
 
 /** The HTTP listener. */
 export interface HttpListener extends Listener {
@@ -119,7 +118,7 @@ export async function listenForHttp(
   });
   limitHttp2Bodies(app, context.limits.requestIdleMs);
   const { services } = options;
-  const whatElse = services ? { ...SERVED, callable: [...services.handlers.keys()] } : ONLY_DELIVERS;
+  const whatElse = services ? SERVED : ONLY_DELIVERS;
   mountFailures(app, context, whatElse, (request, reply) =>
     answerLostBrowser(request, reply, services?.page),
   );
@@ -127,7 +126,7 @@ export async function listenForHttp(
   if (services) {
     await app.register(async (scope) => {
       await compressAnswers(scope);
-      mountDocs(scope, openApiDocument(services.bindings, context.deliveryTimeoutMs), services.page);
+      mountDocs(scope, context.deliveryTimeoutMs, services.page);
       await scope.register((rest) => mountRestGateway(rest, services));
     });
     await app.register(async (scope) => mountSettingsPage(scope, services.page));

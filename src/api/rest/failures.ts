@@ -2,7 +2,6 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiContext } from "../context/context.ts";
 import { reasonOf, toConnectError, withReason } from "../errors/errors.ts";
-import { nearestPath, type ServedPath } from "../errors/nearest-path.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../rpc/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
@@ -13,9 +12,6 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
   FST_ERR_BAD_URL: "the path is not validly percent-encoded",
 };
-
-/** The paths suggested instead of an unknown one: those of the API, its document and the health checks. */
-const SUGGESTED = /^\/(?:api\/[\w/]+|docs|openapi\.json|healthz|readyz)$/;
 
 /** Sends a failure in the envelope. */
 export function sendFailure(reply: FastifyReply, status: number, message: string): FastifyReply {
@@ -29,8 +25,6 @@ export function sendFailure(reply: FastifyReply, status: number, message: string
 export interface WhatElse {
   paths: string;
   methods: string;
-  /** The paths of callable methods; empty if another process serves them. */
-  callable: readonly string[];
 }
 
 /**
@@ -51,14 +45,6 @@ export function mountFailures(
     for (const each of [method].flat()) methods.add(each);
     allowed.set(url, methods);
   });
-  const served = (): ServedPath[] => [
-    ...[...allowed]
-      .filter(([url]) => SUGGESTED.test(url))
-      // The latest version first, because among equally similar paths the first one is suggested.
-      .sort(([a], [b]) => (a < b ? 1 : -1))
-      .map(([url, methods]) => ({ path: url, methods: [...methods] })),
-    ...whatElse.callable.map((path) => ({ path, methods: ["POST"] })),
-  ];
 
   async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = (request.url.split("?", 1)[0] as string).replace(/(?<=.)\/$/, "");
@@ -66,15 +52,13 @@ export function mountFailures(
     const asked = { contentType: request.headers["content-type"], path };
     if (!methods && isMethodCall(asked)) {
       reply.hijack();
-      answerUnknownMethod(asked, reply.raw, whatElse);
+      answerUnknownMethod(asked, reply.raw, whatElse.methods);
       return reply;
     }
     if (!methods) {
       const answered = await answerLost?.(request, reply);
       if (answered) return answered;
-      const near = nearestPath(request.method, path, served());
-      const meant = near === undefined ? "" : ` did you mean ${near}?`;
-      return sendFailure(reply, 404, `no such path: ${shortPath(path)};${meant} ${whatElse.paths}`);
+      return sendFailure(reply, 404, `no such path: ${shortPath(path)}; ${whatElse.paths}`);
     }
     const names = [...methods].join(", ");
     reply.header("Allow", names);

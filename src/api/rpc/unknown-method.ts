@@ -5,7 +5,6 @@ import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { DomainError } from "../../contract/errors.ts";
 import { refusal } from "../errors/errors.ts";
 import { hideSecrets } from "../errors/hidden-secrets.ts";
-import { nearestMethod } from "../errors/nearest-path.ts";
 import { grpcSpelling } from "./early-refusals.ts";
 
 /** Matches a content type of gRPC or gRPC-Web, ignoring the encoding. */
@@ -42,18 +41,14 @@ export function isMethodCall({ contentType, path }: AskedFor): boolean {
  * Sends UNIMPLEMENTED in the protocol of the call. gRPC clients expect a gRPC status and cannot interpret HTTP
  * errors; Connect clients read JSON.
  *
- * @param whatElse.methods tells the caller how to list the methods
- * @param whatElse.callable the paths of all methods, used for a suggestion
+ * @param whatElse tells the caller how to list the methods
  */
 export function answerUnknownMethod(
   { contentType, path }: AskedFor,
   response: NodeAnswer,
-  whatElse: { methods: string; callable: readonly string[] },
+  whatElse: string,
 ): void {
-  const near = nearestMethod(path, whatElse.callable);
-  const told =
-    near === undefined ? whatElse.methods : `${near}${near.endsWith("?") ? "" : ";"} ${whatElse.methods}`;
-  const error = refusal(new DomainError("UNIMPLEMENTED", `no such method: ${shortPath(path)}; ${told}`));
+  const error = refusal(new DomainError("UNIMPLEMENTED", `no such method: ${shortPath(path)}; ${whatElse}`));
   writeError(contentType, response, error, 404);
 }
 

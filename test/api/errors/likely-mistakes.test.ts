@@ -21,28 +21,8 @@ test.each([`Bearer ${SECRET}`, `Basic ${Buffer.from(`key:${SECRET}`).toString("b
   },
 );
 
-test.each([
-  ["GET", "/api/webhooks", "GET /api/webhook/list"],
-  ["POST", "/api/webhooks", "POST /api/webhook"],
-  ["GET", "/API/Webhook/List", "GET /api/webhook/list"],
-  ["POST", "/api/webhook/create", "POST /api/webhook"],
-  ["DELETE", "/api/webhook/17", "DELETE /api/webhook"],
-  ["GET", "/openapi.yaml", "GET /openapi.json"],
-  ["POST", "/WebhookService/ListWebhooks", "POST /webhook.v1.WebhookService/ListWebhooks"],
-  ["POST", "/api/events", "POST /webhook.v1.EventService/PublishEvent"],
-  ["GET", "/api/deliveries", "POST /webhook.v1.DeliveryService/ListDeliveries"],
-  ["GET", "/api/keys", "POST /webhook.v1.ApiKeyService/ListApiKeys"],
-  ["GET", "/api/audit-log", "POST /webhook.v1.AuditService/ListAuditEntries"],
-  ["GET", "/api/docs", "GET /docs"],
-  ["GET", "/health", "GET /healthz"],
-])("§7.4: %s %s is 404 and told of %s", async (method, path, meant) => {
-  const { status, envelope } = await api.rest(method, path);
-  const Warnings = [`no such path: ${path}; did you mean ${meant}? all paths: /openapi.json`];
-  expect([status, envelope.Warnings]).toEqual([404, Warnings]);
-});
-
-test.each(["/nothing-like-it", `/api/webhook/${"x".repeat(5_000)}`])(
-  "the error of a path unlike all others suggests none",
+test.each(["/api/webhooks", "/nothing-like-it", `/api/webhook/${"x".repeat(5_000)}`])(
+  "§7.4: a path that does not exist is 404 and told of the description: %s",
   async (path) => {
     const { status, envelope } = await api.rest("GET", path);
     const said = expect.stringMatching(/^no such path: \S+; all paths: \/openapi\.json$/);

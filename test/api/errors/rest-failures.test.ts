@@ -13,13 +13,10 @@ const BODIES: RestRequest[] = [
   { raw: { body: "{", type: "application/json" } },
   { raw: { body: "x".repeat(70_000), type: "application/json" } },
 ];
-test.each([
-  ["OPTIONS", "POST or DELETE /api/webhook"],
-  ["POST", "POST /api/webhook"],
-])(
+test.each(["OPTIONS", "POST"])(
   "§7.4: an unknown path is 404 in the envelope, whatever the key or the body: %s",
-  async (method, meant) => {
-    const Warnings = [`no such path: /api/webhooks; did you mean ${meant}? all paths: /openapi.json`];
+  async (method) => {
+    const Warnings = ["no such path: /api/webhooks; all paths: /openapi.json"];
     for (const body of BODIES) {
       const { status, envelope } = await api.rest(method, "/api/webhooks", { ...body, key: null });
       expect([status, envelope]).toEqual([404, { ...FAILURE, Warnings }]);

@@ -13,8 +13,7 @@ import { callGrpc, callHttp } from "../../support/wire.ts";
 const api = await useApi();
 
 const PATH = "/webhook.v1.WebhookService/Nope";
-const METHODS = WebhookService.methods.map(({ name }) => name).join(", ");
-const SAID = `no such method: ${PATH}; webhook.v1.WebhookService has the methods ${METHODS}; list the services by reflection`;
+const SAID = `no such method: ${PATH}; list the services by reflection`;
 
 /** Calls a method that the service does not have. */
 function callUnknown(transport: Transport): Promise<ConnectError> {
@@ -60,22 +59,10 @@ test("a process that only delivers has /healthz and /readyz, and tells callers w
 });
 
 test.each([
-  ["/webhook.v1.WebhookService/ListWebhook", "/webhook.v1.WebhookService/ListWebhooks"],
-  ["/webhook.v1.WebhookService/listwebhooks", "/webhook.v1.WebhookService/ListWebhooks"],
-  ["/webhook.v1.WebhookService/PublishEvent", "/webhook.v1.EventService/PublishEvent"],
-  ["/webhook.v1.EventServce/PublishEventBach", "/webhook.v1.EventService/PublishEventBatch"],
-  ["/webhook.v2.WebhookService/ListWebhooks", "/webhook.v1.WebhookService/ListWebhooks"],
-])("a call of %s is told of %s, over HTTP and gRPC", async (asked, meant) => {
-  const said = `no such method: ${asked}; did you mean ${meant}? list the services by reflection`;
+  ["/com.example.Greeter/SayHello", "/com.example.Greeter/SayHello"],
+  [`/webhook.v1.WebhookService/${"x".repeat(5_000)}`, `/webhook.v1.WebhookService/${"x".repeat(73)}…`],
+])("a call of a path that is no method's is told how to list them: %s", async (asked, shown) => {
   const { status, json } = await callHttp(api, asked);
-  expect([status, json]).toMatchObject([404, { code: "unimplemented", message: said }]);
-  expect(await callGrpc(api, asked)).toMatchObject({ status: Code.Unimplemented, message: said });
+  const message = `no such method: ${shown}; list the services by reflection`;
+  expect([status, json]).toMatchObject([404, { code: "unimplemented", message }]);
 });
-
-test.each(["/com.example.Greeter/SayHello", `/webhook.v1.WebhookService/${"x".repeat(5_000)}`])(
-  "the error of a path unlike all methods suggests none",
-  async (asked) => {
-    const { status, json } = await callHttp(api, asked, { type: null, body: "" });
-    expect([status, json.message]).toEqual([404, expect.not.stringContaining("did you mean")]);
-  },
-);

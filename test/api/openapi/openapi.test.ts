@@ -16,7 +16,7 @@ test("the description is served to everyone, and all answers in these tests are 
   const answer = await fetch(`${api.url}/openapi.json`);
   expect(answer.status).toBe(200);
   expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
-  expect(await answer.json()).toEqual(JSON.parse(JSON.stringify(described)));
+  expect(await answer.json()).toEqual(described);
 });
 
 test("the description tells receivers the configured DELIVERY_TIMEOUT, and both signatures of a delivery", () => {

@@ -1,6 +1,6 @@
 import type { DescMessage, JsonValue } from "@bufbuild/protobuf";
-import { type JsonAudience, jsonWriter } from "../../contract/json/writer.ts";
-import { sampleMessage } from "../json/sample.ts";
+import { sampleMessage } from "../../src/api/json/sample.ts";
+import { type JsonAudience, jsonWriter } from "../../src/contract/json/writer.ts";
 
 /** A deterministic example of a message for an audience. */
 export function exampleData(desc: DescMessage, audience: JsonAudience): JsonValue {

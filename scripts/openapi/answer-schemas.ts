@@ -1,7 +1,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
-import type { JsonAudience } from "../../contract/json/writer.ts";
-import { messageSchema } from "../json/schema.ts";
-import type { JsonSchema } from "../json/schema-scalars.ts";
+import { messageSchema } from "../../src/api/json/schema.ts";
+import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
+import type { JsonAudience } from "../../src/contract/json/writer.ts";
 
 /** The schemas of responses, each message type once. */
 export interface AnswerSchemas {

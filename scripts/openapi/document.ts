@@ -1,12 +1,12 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
-import { required_permission } from "../../../gen/webhook/v1/options_pb.ts";
-import manifest from "../../../package.json" with { type: "json" };
-import { commentOf, firstSentence } from "../../contract/comments.ts";
-import { permissionName } from "../../contract/permissions.ts";
-import { KEY_HEADER } from "../auth/key-refusals.ts";
-import type { JsonSchema } from "../json/schema-scalars.ts";
-import type { RestBinding } from "../rest/bindings.ts";
+import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
+import manifest from "../../package.json" with { type: "json" };
+import { KEY_HEADER } from "../../src/api/auth/key-refusals.ts";
+import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
+import type { RestBinding } from "../../src/api/rest/bindings.ts";
+import { commentOf, firstSentence } from "../../src/contract/comments.ts";
+import { permissionName } from "../../src/contract/permissions.ts";
 import { answerSchemas } from "./answer-schemas.ts";
 import { describeAnswers } from "./answers.ts";
 import { describeDeliveries } from "./delivery-requests.ts";
@@ -32,15 +32,8 @@ export interface OpenApiDocument {
 
 const SECURITY_SCHEME = "ServiceKey";
 
-/**
- * Describes the REST API from its bindings, messages, and the comments of the proto files.
- *
- * @param deliveryTimeoutMs the timeout of a delivery, in milliseconds
- */
-export function openApiDocument(
-  bindings: readonly RestBinding[],
-  deliveryTimeoutMs: number,
-): OpenApiDocument {
+/** Describes the REST API from its bindings, messages, and the comments of the proto files. */
+export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocument {
   const answers = answerSchemas("rest", (desc) => flatName(desc));
   const payloads = answerSchemas("payload", (desc) => `${flatName(desc)}Payload`);
   const paths: OpenApiDocument["paths"] = {};
@@ -61,7 +54,7 @@ export function openApiDocument(
       responses: describeAnswers(binding, answers),
     };
   }
-  const webhooks = describeDeliveries(payloads, deliveryTimeoutMs);
+  const webhooks = describeDeliveries(payloads);
   return {
     openapi: "3.1.1",
     info: {

@@ -1,5 +1,5 @@
 import type { JsonValue } from "@bufbuild/protobuf";
-import type { JsonSchema } from "../json/schema-scalars.ts";
+import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
 import { rateLimitHeaders, retryAfter } from "./headers.ts";
 
 /** The name of the schema of all failures. */
@@ -70,7 +70,7 @@ export const FAILURES: Record<string, FailureKind> = {
     description:
       "There is nothing at this path: it is misspelt, or the process that answers only delivers (role worker).",
     examples: {
-      misspelt: "no such path: /api/webhooks; did you mean GET /api/webhook/list? all paths: /openapi.json",
+      misspelt: "no such path: /api/webhooks; all paths: /openapi.json",
       worker:
         "no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all",
     },

@@ -1,7 +1,8 @@
-import { catalogue } from "../../contract/catalogue.ts";
-import { commentOf, firstSentence } from "../../contract/comments.ts";
-import { secondsInWords } from "../../contract/time-in-words.ts";
-import type { JsonSchema } from "../json/schema-scalars.ts";
+import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { catalogue } from "../../src/contract/catalogue.ts";
+import { commentOf, firstSentence } from "../../src/contract/comments.ts";
+import { withinTimeout } from "../../src/contract/time-in-words.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
 
@@ -55,13 +56,9 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
   },
 ];
 
-/**
- * The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document.
- *
- * @param timeoutMs the timeout of a delivery, in milliseconds
- */
-export function describeDeliveries(payloads: AnswerSchemas, timeoutMs: number): Record<string, JsonSchema> {
-  const within = `within ${secondsInWords(timeoutMs)}`;
+/** The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document. */
+export function describeDeliveries(payloads: AnswerSchemas): Record<string, JsonSchema> {
+  const within = withinTimeout(readConfig({}).delivery.timeoutMs);
   return Object.fromEntries(
     catalogue.map(({ name, payload }) => {
       const comment = commentOf(payload) ?? name;
