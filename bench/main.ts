@@ -17,6 +17,7 @@ import { fanout } from "./scenarios/fanout.ts";
 import { far, farOne, farther } from "./scenarios/far.ts";
 import { filters } from "./scenarios/filters.ts";
 import { grown } from "./scenarios/grown.ts";
+import { guards } from "./scenarios/guards.ts";
 import { latency, latencyBesideSlow } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
 import { limitAlike, limitSpread } from "./scenarios/limit-alike.ts";
@@ -74,8 +75,8 @@ const scenarios: readonly Scenario[] = [
   peers,
 ];
 
-/** Scenarios of an hour, which run only when named. */
-const longScenarios: readonly Scenario[] = [churn, soak];
+/** Scenarios that run only when named: two take an hour, and one needs to create control groups. */
+const longScenarios: readonly Scenario[] = [churn, soak, guards];
 const everyScenario = [...scenarios, ...longScenarios];
 
 const SMALL = "-small";
