@@ -63,10 +63,12 @@ async function main(): Promise<void> {
     return;
   }
   console.log(describe(service, config, DOCS_PATH));
-  await told;
+  const outdated = await Promise.race([told, service.outdated]).catch((error: Error) => error);
+  if (outdated) console.error(outdated.message);
   console.log("stopping: completing requests in flight");
   await service.stop().catch(fail("Stopping failed"));
   console.log("stopped");
+  if (outdated) process.exit(1);
 }
 
 /** Reports what failed, and ends the process. */

@@ -33,6 +33,7 @@ import { exportMetrics } from "./metrics/service-metrics.ts";
 import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
 import { startTracing } from "./metrics/tracing.ts";
 import { ensureFirstAdmin } from "./startup/first-admin.ts";
+import { Instance } from "./startup/instance.ts";
 import { findSecretKey } from "./startup/instance-secrets.ts";
 import { checkSecretKey, keepSealed } from "./startup/secret-keys.ts";
 import { workflowLinks } from "./temporal/connection/links.ts";
@@ -63,6 +64,8 @@ export interface Service {
   hasPage: boolean;
   /** The file with the first administrator's key, if one was created. */
   adminKeyFile: string | undefined;
+  /** Rejects if the service must be stopped, because the data requires what this release does not know. */
+  outdated: Promise<never>;
   /** Stops all parts in order: requests in flight first, the embedded database last. Rejects if one cannot be stopped. */
   stop(): Promise<void>;
 }
@@ -75,6 +78,8 @@ export interface ServiceOverrides {
   environment?: NodeJS.ProcessEnv;
   /** The metrics of Temporal's SDK in this process. */
   temporalMetrics?: MetricsBuffer;
+  /** The features that this process knows. Defaults to those of this release. */
+  features?: readonly string[];
   /** Aborted while the service starts: what has started is stopped, and the start rejects. Later, it ends SHUTDOWN_DELAY. */
   giveUp?: AbortSignal;
 }
@@ -97,6 +102,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   overrides.giveUp?.addEventListener("abort", () => stopping.abort(), { once: true });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
   const started = new AsyncDisposableStack();
+  const outdated = Promise.withResolvers<never>();
+  // Who waits for it learns of it.
+  outdated.promise.catch(() => {});
   let isPrepared = false;
   let left: Promise<void> | undefined;
   /** Set once the API listens: it serves on for SHUTDOWN_DELAY, and `/readyz` answers 503. */
@@ -190,6 +198,16 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     started.defer(trial.close);
     const filters = new FilterThreads(config.delivery.filterTimeoutMs, log);
     started.defer(() => filters.close());
+    const instance = new Instance({
+      db,
+      log,
+      release: packageJson.version,
+      role,
+      stopping: stopping.signal,
+      onOutdated: outdated.reject,
+      ...(overrides.features ? { features: overrides.features } : {}),
+    });
+    started.defer(() => instance.close());
     const readiness = [
       async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
       async () => (isPrepared ? [] : ["the service is starting and waits for its database"]),
@@ -203,6 +221,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ...(reads ? { reads } : {}),
         secrets,
         isPrepared: () => isPrepared,
+        admit: () => instance.admit(),
         sign: createSigner(secrets),
         log,
         works: thread.works,
@@ -281,6 +300,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
       },
     );
+    await instance.start();
     isPrepared = true;
     started.defer(metrics.watchBacklog(directUrl));
     started.defer(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
@@ -300,6 +320,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           db,
           directDb,
           directUrl,
+          admit: () => instance.admit(),
           secrets,
           target,
           names,
@@ -344,6 +365,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       metricsUrl: metrics.url,
       hasPage: page !== undefined,
       adminKeyFile,
+      outdated: outdated.promise,
       stop,
     };
   } catch (error) {

@@ -19,4 +19,6 @@ export const ADVISORY_LOCKS = {
   backlog: 7_242_110_924,
   /** Counting and starting replays. */
   replays: 7_242_110_925,
+  /** Shared while an instance is added or renewed; exclusive while a feature is required. */
+  features: 7_242_110_926,
 } as const;

@@ -85,7 +85,7 @@ export function openDatabase(
     client: "pg",
     connection: {
       connectionString: url,
-      application_name: options.applicationName ?? "webhook-service",
+      application_name: options.applicationName ?? "webhook-service-instance",
       keepAlive: true,
       connectionTimeoutMillis: 5_000,
       query_timeout: queryTimeoutMs,

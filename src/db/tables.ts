@@ -1,4 +1,5 @@
 import type { Knex } from "knex";
+import type { SettingColumns } from "../contract/webhooks/settings.ts";
 
 /**
  * Rows of the tables that the query builder reads and writes, as the migrations made them. Tables that only raw
@@ -58,9 +59,8 @@ interface SettingsTable {
   value: string;
 }
 
-interface WebhooksTable {
+interface WebhooksTable extends SettingColumns {
   id: bigint;
-  name: string | null;
   process: number;
   url: string;
   target_url: string;
@@ -79,7 +79,6 @@ interface WebhooksTable {
   created: Date;
   modified: Date;
   paused: Date | null;
-  rate_limit: number | null;
   rate_tokens: number;
   rate_at: Date;
   deleted: Date | null;
@@ -89,6 +88,20 @@ interface WebhooksTable {
   revision: bigint;
   created_revision: bigint;
   deleted_revision: bigint | null;
+}
+
+interface InstancesTable {
+  id: number;
+  name: string;
+  release: string;
+  role: string;
+  features: string[];
+  lease_until: Date;
+}
+
+interface RequiredFeaturesTable {
+  name: string;
+  since: Date;
 }
 
 interface EndpointsTable {
@@ -180,6 +193,8 @@ declare module "knex/types/tables.js" {
     settings: Table<SettingsTable, "name" | "value">;
     webhooks: Table<WebhooksTable, "process" | "url" | "target_url" | "api_key_id" | "secret">;
     endpoints: Table<EndpointsTable, never>;
+    instances: Table<InstancesTable, "name" | "release" | "role" | "features" | "lease_until">;
+    required_features: Table<RequiredFeaturesTable, "name">;
     webhook_old_urls: Table<WebhookOldUrlsTable, keyof WebhookOldUrlsTable>;
     webhook_breakers: Table<
       WebhookBreakersTable,

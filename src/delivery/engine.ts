@@ -72,6 +72,7 @@ export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
  * @param options.works told what the thread works on. Defaults to nothing
+ * @param options.admit awaited before each claim. Defaults to nothing
  * @param options.now the clock by which bottlenecks are timed, in milliseconds. Defaults to the system's monotonic clock
  */
 export function createDeliveryEngine(options: {
@@ -91,6 +92,7 @@ export function createDeliveryEngine(options: {
   handshakes?: Pacer;
   now?: Clock["now"];
   works?: (on: string) => void;
+  admit?: () => Promise<void> | undefined;
 }) {
   const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
@@ -178,6 +180,7 @@ export function createDeliveryEngine(options: {
   /** The lease for pumps and passes: their claims count as waits for the database. */
   const claims: Pick<WorkerLease, "claim"> = {
     async claim(work, stop) {
+      await untilAnswered(async () => options.admit?.(), { signal: stop });
       const claim = await bottlenecks.waitFor(lease.claim(work, stop));
       options.works?.("claimed deliveries");
       // Rows that were claimed once too often have ended instead.

@@ -11,6 +11,7 @@ import { type Metrics, startMetrics } from "../metrics/metrics.ts";
 import { observePool } from "../metrics/process-gauges.ts";
 import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
 import { startTracing } from "../metrics/tracing.ts";
+import { Instance } from "../startup/instance.ts";
 import { temporalNames } from "../temporal/connection/names.ts";
 import { installRuntime } from "../temporal/connection/runtime.ts";
 import { temporalTarget } from "../temporal/connection/target.ts";
@@ -53,8 +54,22 @@ async function main(sharedBy: number, name: string): Promise<void> {
   });
   observePool(metrics.meter, databases.db);
   const thread = watchBlockedThread(log);
+  let outdated: Error | undefined;
+  const instance = new Instance({
+    db: databases.db,
+    log,
+    release: packageJson.version,
+    role: "delivery",
+    stopping: stopping.signal,
+    onOutdated(error) {
+      outdated = error;
+      stop();
+    },
+  });
+  await instance.start();
   const delivery = startDelivery({
     ...databases,
+    admit: () => instance.admit(),
     works: thread.works,
     secrets: createSecretBox(config.secretKey as Buffer, config.previousSecretKeys),
     target: temporalTarget(process.env),
@@ -78,12 +93,14 @@ async function main(sharedBy: number, name: string): Promise<void> {
     await wait(REPORT_INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
+  await instance.close();
   thread.stop();
   endDraining();
   process.removeAllListeners("message");
   await tracing.close();
   await metrics.close();
   await close();
+  if (outdated) throw outdated;
 }
 
 function tell(message: FromDelivery): void {

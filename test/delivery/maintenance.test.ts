@@ -146,7 +146,7 @@ test("a snapshot that is held for long is warned of with its owner and the remed
   start(1, { longSnapshotS: 0.2 });
   await until(() => lines.length > 0);
   const msg = /^long-running transaction slows deliveries.*pg_terminate_backend\(pid\)$/;
-  const owner = { pid: session?.pid, application: "webhook-service", state: "idle in transaction" };
+  const owner = { pid: session?.pid, application: "webhook-service-instance", state: "idle in transaction" };
   expect(lines[0]).toMatchObject({ level: 40, msg: expect.stringMatching(msg), snapshot: owner });
 });
 

@@ -17,9 +17,9 @@ const MAY_IMPORT: Record<string, string> = {
   "src/delivery": "src/config src/contract src/db src/filters src/metrics src/lib workflows",
   "src/embedded": "src/config src/lib src/temporal",
   "src/notices": "src/config src/db",
-  "src/startup": "src/config src/db src/embedded",
+  "src/startup": "src/config src/contract src/db src/embedded src/lib",
   "src/temporal": "src/config src/contract src/db src/delivery src/metrics src/lib workflows",
-  "src/worker": "src/config src/db src/delivery src/metrics src/lib src/temporal package.json",
+  "src/worker": "src/config src/db src/delivery src/metrics src/lib src/startup src/temporal package.json",
   workflows: "",
   // The settings page knows the contract; it calls the API like everybody else.
   "web/src": "src/contract gen",

@@ -1,6 +1,7 @@
 import { tsToMs } from "@temporalio/common/lib/time.js";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
+import { requireFeature } from "../../src/db/instances/instances.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,
@@ -129,6 +130,10 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
   await amidLoad(async () => {
     todaysWorker = await start("worker", "today");
   });
+  // Releases without features are found by their workers and connections.
+  await expect(parts.db.transaction((trx) => requireFeature(trx, "customers"))).rejects.toThrow(
+    /\(release before 0\.4\.0, connected\).*\(release before 0\.4\.0, worker\)|\(release before 0\.4\.0, worker\).*\(release before 0\.4\.0, connected\)/,
+  );
   await amidLoad(() => replaceApi("today"));
   await amidLoad(async () => void (await releasedWorker.end("SIGTERM")));
   let rolledBackWith: Record<string, number> = {};

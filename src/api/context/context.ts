@@ -35,6 +35,8 @@ export interface ApiContext {
   retentionDays: number;
   /** Whether the schema is that of this version. Until then, calls are refused with UNAVAILABLE. Defaults to true. */
   isPrepared?: () => boolean;
+  /** Awaited before events are published: throws DomainError if this process may publish none. Defaults to nothing. */
+  admit?: () => Promise<void> | undefined;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
   /** A monotonic clock in milliseconds, by which cached statistics get old. Defaults to `performance.now`. */

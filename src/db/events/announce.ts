@@ -23,7 +23,7 @@ export interface Announcer {
  * commits.
  */
 export function createAnnouncer(databaseUrl: string, log: Logger): Announcer {
-  const db = openDatabase(databaseUrl, { max: 1, applicationName: "webhook-service-announcements" });
+  const db = openDatabase(databaseUrl, { max: 1, applicationName: "webhook-service-announcer" });
   const stopping = new AbortController();
   let wanted = false;
   let working: Promise<void> | undefined;

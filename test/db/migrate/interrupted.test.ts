@@ -25,7 +25,7 @@ describe("a migration that is interrupted", () => {
     // All its connections at once, so that it cannot put anything right.
     await schema.db.raw(
       `select pg_terminate_backend(pid) from pg_stat_activity
-        where datname = current_database() and application_name = 'webhook-service' and pid <> pg_backend_pid()
+        where datname = current_database() and application_name = 'webhook-service-instance' and pid <> pg_backend_pid()
           and pid not in (select pid from pg_stat_activity where query like 'create table rollup_deltas ()%')`,
     );
     expect(await dying).toBeInstanceOf(Error);

@@ -62,7 +62,10 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),
       // The quota may have changed since the call started.
-      admit: async () => takeQuota(await authorised()),
+      admit: async () => {
+        await context.admit?.();
+        await takeQuota(await authorised());
+      },
     };
   }
 
@@ -70,6 +73,7 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
     async publishEvent(request, handler) {
       const caller = callerOf(handler);
       const event = newEvent(caller.id, request, context.searchIndex, traceparentOfCall(handler));
+      await context.admit?.();
       await takeQuota(caller);
       const published = await publish(event);
       if (published instanceof DomainError) throw published;
