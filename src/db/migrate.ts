@@ -1,49 +1,18 @@
+import { readdirSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
 import pRetry from "p-retry";
 import { ADVISORY_LOCKS } from "./advisory-locks.ts";
 import { type Db, openDatabase, rows } from "./database.ts";
-import * as initial from "./migrations/0001-initial.ts";
-import * as webhookHealth from "./migrations/0002-webhook-health.ts";
-import * as search from "./migrations/0003-search.ts";
-import * as webhookChanges from "./migrations/0004-webhook-changes.ts";
-import * as auditLog from "./migrations/0005-audit-log.ts";
-import * as eventTrace from "./migrations/0006-event-trace.ts";
-import * as requestSettings from "./migrations/0007-request-settings.ts";
-import * as circuitBreakers from "./migrations/0008-circuit-breakers.ts";
-import * as notices from "./migrations/0009-notices.ts";
-import * as quotas from "./migrations/0010-quotas.ts";
-import * as replays from "./migrations/0011-replays.ts";
-import * as filters from "./migrations/0012-filters.ts";
-import * as endpoints from "./migrations/0013-endpoints.ts";
-import * as queuedAgain from "./migrations/0014-queued-again.ts";
-import * as plansOfPublishing from "./migrations/0015-plans-of-publishing.ts";
-import * as dueRetries from "./migrations/0016-due-retries.ts";
-import * as bottlenecks from "./migrations/0017-bottlenecks.ts";
-import * as slowFilters from "./migrations/0018-slow-filters.ts";
 import { ensurePartitions } from "./partitions.ts";
 
-/** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
-const migrations: Record<string, Knex.Migration> = {
-  "0001-initial": initial,
-  "0002-webhook-health": webhookHealth,
-  "0003-search": search,
-  "0004-webhook-changes": webhookChanges,
-  "0005-audit-log": auditLog,
-  "0006-event-trace": eventTrace,
-  "0007-request-settings": requestSettings,
-  "0008-circuit-breakers": circuitBreakers,
-  "0009-notices": notices,
-  "0010-quotas": quotas,
-  "0011-replays": replays,
-  "0012-filters": filters,
-  "0013-endpoints": endpoints,
-  "0014-queued-again": queuedAgain,
-  "0015-plans-of-publishing": plansOfPublishing,
-  "0016-due-retries": dueRetries,
-  "0017-bottlenecks": bottlenecks,
-  "0018-slow-filters": slowFilters,
-};
+const FOLDER = new URL("migrations/", import.meta.url);
+
+/** All migrations, in order: the names of their files. They are stored in `knex_migrations`, and must never change. */
+const MIGRATIONS = readdirSync(FOLDER)
+  .filter((file) => file.endsWith(".ts"))
+  .map((file) => file.slice(0, -".ts".length))
+  .sort();
 
 /** The delay between attempts to get the lock, in milliseconds. */
 const LOCK_RETRY_MS = 200;
@@ -146,9 +115,9 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
       // Knex rejects unknown migrations; `assertSameOrder` accepts those of newer versions.
       disableMigrationsListValidation: true,
       migrationSource: {
-        getMigrations: async () => Object.keys(migrations),
+        getMigrations: async () => MIGRATIONS,
         getMigrationName: (name: string) => name,
-        getMigration: async (name: string) => migrations[name] as Knex.Migration,
+        getMigration: (name: string): Promise<Knex.Migration> => import(new URL(`${name}.ts`, FOLDER).href),
       },
     };
     await db.migrate.forceFreeMigrationsLock(config);
@@ -174,7 +143,7 @@ async function assertNotVersionOne(db: Db): Promise<void> {
 
 /** The newer of two versions has all migrations of the older one, in the same order, followed by its own. */
 function assertSameOrder(completed: readonly string[]): void {
-  for (const [index, known] of Object.keys(migrations).entries()) {
+  for (const [index, known] of MIGRATIONS.entries()) {
     const found = completed[index];
     if (found === undefined || found === known) continue;
     throw new SchemaError(

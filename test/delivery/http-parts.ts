@@ -55,6 +55,8 @@ export interface Differences {
   tls?: TlsSettings | null;
   /** Defaults to more than any receiver takes. */
   timeoutMs?: number;
+  /** Of the webhook; none by default. */
+  ownTimeoutMs?: number;
   maySend?: () => boolean;
 }
 
@@ -81,7 +83,9 @@ export function send(
 
 function requestTo(origin: string, more: Omit<Differences, "tls">, settings: TlsSettings | null) {
   const tls = tlsIdentity(settings);
-  return { origin, path: "/", headers: [], body: "{}", signed: new Date(), ...more, ...(tls ? { tls } : {}) };
+  const { ownTimeoutMs: timeoutMs = null, ...others } = more;
+  const usual = { origin, path: "/", headers: [], body: "{}", signed: new Date(), timeoutMs };
+  return { ...usual, ...others, ...(tls ? { tls } : {}) };
 }
 
 /** A request and its connection. */

@@ -391,3 +391,13 @@ test("settings and secrets that were sealed for another webhook fail its deliver
   for (const { state } of await service.untilFinal((await service.publish()).eventId))
     expect(state).toBe(DeliveryState.DELIVERED);
 });
+
+test("a webhook's own timeout ends its attempts and its test requests", async () => {
+  const { url } = await service.receiver(() => undefined);
+  const webhookId = await service.register(`${url}/`);
+  await service.webhooks.updateWebhook({ webhookId, timeoutMs: 1_000 });
+  const error = "no response within 1 s";
+  expect(await service.webhooks.tryWebhookRequest({ webhookId })).toMatchObject({ accepted: false, error });
+  const { attempts } = await deliver(webhookId);
+  expect(attempts.map((attempt) => attempt.error)).toEqual(attempts.map(() => error));
+});

@@ -12,6 +12,7 @@ import {
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { SETTING_NAMES, type SettingName, type Settings } from "../../contract/webhooks/settings.ts";
 import type { Published } from "../../db/events/publish.ts";
 import type { ApiKeyRow, ListedApiKey } from "../../db/keys/api-keys.ts";
 import type { InstalledAppRow } from "../../db/keys/installed-apps.ts";
@@ -99,8 +100,7 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
     apiKeyId: row.apiKeyId,
     revision: row.revision,
-    ...(row.name === null ? {} : { name: row.name }),
-    ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
+    ...settingFields(row),
     ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
     ...troubleFields(row.trouble),
     ...(row.filter === null ? {} : { filter: row.filter }),
@@ -109,6 +109,11 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
     ...(row.endpointId === null ? {} : { endpointId: row.endpointId }),
   };
+}
+
+function settingFields(row: WebhookRow): { [Name in SettingName]?: NonNullable<Settings[Name]> } {
+  const set = SETTING_NAMES.filter((name) => row[name] !== null);
+  return Object.fromEntries(set.map((name) => [name, row[name]]));
 }
 
 const BREAKER_STATES: Record<BreakerState, CircuitBreakerState> = {

@@ -1,4 +1,5 @@
 import { DomainError } from "../../contract/errors.ts";
+import { SETTING_NAMES, SETTINGS } from "../../contract/webhooks/settings.ts";
 import { count, type Db, rows, run } from "../database.ts";
 import { requestSettingsContext } from "../webhooks/request-settings.ts";
 import {
@@ -9,6 +10,9 @@ import {
   webhookSecretContext,
 } from "../webhooks/secret-box.ts";
 import { insertedType, nextWebhookId, type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
+
+/** The columns of settings. */
+const COPIED = SETTING_NAMES.map((name) => SETTINGS[name].column);
 
 /**
  * Adds a webhook for another event type, with the owner, secrets, settings and circuit breaker of a webhook that is locked by the
@@ -44,11 +48,11 @@ export async function copyWebhook(
     trx,
     `with ${insertedType},
       source as (select * from webhooks where id = :from::bigint)
-      insert into webhooks as w (id, process, name, url, target_url, api_key_id, installed_app_id, endpoint_id, paused,
-        rate_limit, secret, old_secrets, old_secrets_expire, key_pairs, key_pairs_expire, request_settings, created_revision)
+      insert into webhooks as w (id, process, url, target_url, api_key_id, installed_app_id, endpoint_id, paused,
+        ${COPIED.join(", ")}, secret, old_secrets, old_secrets_expire, key_pairs, key_pairs_expire, request_settings, created_revision)
       overriding system value
-      select :id::bigint, :process::int, s.name, s.url, s.target_url, s.api_key_id, s.installed_app_id, s.endpoint_id, s.paused,
-        s.rate_limit, :secret::bytea, :oldSecrets::bytea[], s.old_secrets_expire, :keyPairs::bytea[], s.key_pairs_expire,
+      select :id::bigint, :process::int, s.url, s.target_url, s.api_key_id, s.installed_app_id, s.endpoint_id, s.paused,
+        ${COPIED.map((column) => `s.${column}`).join(", ")}, :secret::bytea, :oldSecrets::bytea[], s.old_secrets_expire, :keyPairs::bytea[], s.key_pairs_expire,
         :settings::bytea, type.revision
       from source s cross join type
       returning ${webhookColumns("w")}`,

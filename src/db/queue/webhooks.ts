@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import { CLAIMED_NAMES, type ClaimedSettings } from "../../contract/webhooks/settings.ts";
 import { plainArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
 import {
@@ -7,6 +8,7 @@ import {
   type SecretsRow,
   sealedSecretsOf,
 } from "../webhooks/webhook-secrets.ts";
+import { settingColumns } from "../webhooks/webhooks.ts";
 
 /**
  * A parsed target URL: as stored, its origin, its path with the query, and its host with the port, which is the key of the connection
@@ -20,7 +22,7 @@ export function parseTarget(targetUrl: string) {
 }
 
 /** The target and attributes of a webhook at the time of a claim. */
-export interface ClaimedWebhook {
+export interface ClaimedWebhook extends Partial<ClaimedSettings> {
   id: bigint;
   /** Raised by each change that a user makes. */
   revision: bigint;
@@ -70,6 +72,7 @@ export class ClaimedWebhooks {
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, w.revision, process, target_url as "targetUrl", ${SECRET_COLUMNS},
+          ${settingColumns("w", CLAIMED_NAMES)},
           installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings",
           case when filter_stopped is null then filter end as filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"

@@ -1,4 +1,5 @@
 import { processName } from "../../contract/catalogue.ts";
+import { SETTING_NAMES, SETTINGS } from "../../contract/webhooks/settings.ts";
 import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
 import type { Breaker } from "./breakers.ts";
 import type { WebhookRow } from "./webhooks.ts";
@@ -15,24 +16,12 @@ export function webhookTarget(webhook: {
 }
 
 /** The values of a webhook that entries contain. */
-export function webhookFacts(webhook: {
-  name: string | null;
-  url: string;
-  process: number;
-  apiKeyId: string;
-  rateLimit: number | null;
-  filter: string | null;
-  filterStopped: Date | null;
-  paused: Date | null;
-  breaker: Breaker | null;
-  endpointId: string | null;
-}): Facts {
+export function webhookFacts(webhook: Omit<WebhookRow, "id" | "created" | "modified">): Facts {
   return {
-    name: webhook.name,
+    ...Object.fromEntries(SETTING_NAMES.map((name) => [SETTINGS[name].column, webhook[name]])),
     url: webhook.url,
     webhook_process: processName(webhook.process),
     api_key_id: webhook.apiKeyId,
-    rate_limit: webhook.rateLimit,
     paused: webhook.paused?.toISOString() ?? null,
     ...(webhook.filter === null ? {} : { filter: webhook.filter }),
     ...(webhook.filterStopped === null ? {} : { filter_stopped: webhook.filterStopped.toISOString() }),

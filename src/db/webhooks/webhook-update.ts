@@ -1,6 +1,12 @@
 import { isDeepStrictEqual } from "node:util";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
+import {
+  SETTING_NAMES,
+  SETTINGS,
+  type SettingName,
+  type Settings,
+} from "../../contract/webhooks/settings.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
@@ -18,13 +24,9 @@ import { lockShared } from "./shared-webhooks.ts";
 import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */
-export interface WebhookChanges {
-  /** Null removes the name. */
-  name?: string | null;
+export interface WebhookChanges extends Partial<Settings> {
   /** The URL as given, and as normalized by TargetRules.normalise. */
   address?: { url: string; targetUrl: string };
-  /** The rate limit in deliveries per second; null removes it. */
-  rateLimit?: number | null;
   paused?: boolean;
   /** Null removes the filter. */
   filter?: string | null;
@@ -108,9 +110,9 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
   const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
   const [webhook] = await rows<WebhookRow>(
     trx,
-    `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
+    `update webhooks w set ${SETTING_NAMES.map((name) => `${SETTINGS[name].column} = ${given(name)}`).join(", ")}, url = :url::text, target_url = :targetUrl::text,
         paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
-        rate_limit = :rateLimit::int, filter = :filter::text,
+        filter = :filter::text,
         filter_slow = case when not :newFilter::bool then w.filter_slow end,
         filter_stopped = case when not :newFilter::bool then w.filter_stopped end,
         test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
@@ -119,8 +121,8 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
         rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
         modified = now(), revision = w.revision + 1
       where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
-        or (w.name, w.url, w.rate_limit, w.filter, w.paused is not null)
-          is distinct from (:name::text, :url::text, :rateLimit::int, :filter::text, :held::bool))
+        or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null)
+          is distinct from (${SETTING_NAMES.map(given).join(", ")}, :url::text, :filter::text, :held::bool))
       returning ${webhookColumns("w")}`,
     { id, ...after, held, takesOver, newBreaker, newFilter },
   );
@@ -147,13 +149,20 @@ async function changeBreaker(
   return isNew;
 }
 
-function changed(before: WebhookRow, { name, address, rateLimit, filter, paused }: WebhookChanges) {
+/** The new value of a setting, in SQL. */
+const given = (name: SettingName) => `:${name}::${SETTINGS[name].type}`;
+
+function changed(before: WebhookRow, changes: WebhookChanges) {
+  const { address, filter, paused } = changes;
+  const settings = SETTING_NAMES.map((name) => [
+    name,
+    changes[name] === undefined ? before[name] : changes[name],
+  ]);
   return {
+    ...(Object.fromEntries(settings) as Settings),
     process: before.process,
-    name: name === undefined ? before.name : name,
     url: address?.url ?? before.url,
     targetUrl: address?.targetUrl ?? before.targetUrl,
-    rateLimit: rateLimit === undefined ? before.rateLimit : rateLimit,
     filter: filter === undefined ? before.filter : filter,
     paused: paused ?? before.paused !== null,
   };

@@ -1,4 +1,10 @@
 import { DomainError } from "../../contract/errors.ts";
+import {
+  SETTING_NAMES,
+  SETTINGS,
+  type SettingName,
+  type Settings,
+} from "../../contract/webhooks/settings.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Bindings, type Db, rows, run } from "../database.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";
@@ -12,12 +18,10 @@ export const HEALTHS = ["healthy", "degraded", "failing"] as const;
 export type Health = (typeof HEALTHS)[number];
 
 /** A registered webhook with the name of its installed app, without its signing secret. */
-export interface WebhookRow {
+export interface WebhookRow extends Settings {
   id: bigint;
   /** Increases with each change. */
   revision: bigint;
-  /** A name for people, or null. */
-  name: string | null;
   process: number;
   /** The URL as registered. */
   url: string;
@@ -28,8 +32,6 @@ export interface WebhookRow {
   applicationName: string | null;
   /** The endpoint whose secrets and settings the webhook shares with those of other event types; null for none. */
   endpointId: string | null;
-  /** The maximum number of deliveries per second; null for no limit. */
-  rateLimit: number | null;
   /** The time since which a user has paused deliveries; null if none has. */
   paused: Date | null;
   /** An expression in CEL; null for none. */
@@ -67,14 +69,18 @@ export interface NewWebhook {
   endpointId?: string | null;
 }
 
+/** The columns of settings. @param table the name of `webhooks` in the query */
+export const settingColumns = (table: string, names: readonly SettingName[] = SETTING_NAMES): string =>
+  names.map((name) => `${table}.${SETTINGS[name].column} as "${name}"`).join(", ");
+
 /** The columns of `WebhookRow`. @param table the name of `webhooks` in the query */
 export const webhookColumns = (
   table: string,
-) => `${table}.id, ${table}.revision, ${table}.name, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
+) => `${table}.id, ${table}.revision, ${settingColumns(table)}, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
   ${table}.endpoint_id as "endpointId",
-  ${table}.rate_limit as "rateLimit", ${table}.filter, ${table}.filter_slow as "filterSlow",
+  ${table}.filter, ${table}.filter_slow as "filterSlow",
   ${table}.filter_stopped as "filterStopped", ${breakerColumns(table)}, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;

@@ -38,18 +38,23 @@ export interface Gate {
  * time.
  *
  * @param request `signed` is the recorded start of the attempt
- * @param timeoutMs the timeout of the whole attempt: connection, request, response headers and body
+ * @param maxTimeoutMs the timeout of the whole attempt, unless the request has a shorter one: connection, request, response headers
+ *   and body
  * @param outcome called once, unless the request is withdrawn
  * @param gate asked when the connection is established, right before the request is sent
  */
 export function post(
   client: Pick<Connections, "dispatch">,
-  request: Pick<SignedRequest, "origin" | "path" | "headers" | "body" | "signed" | "hidden" | "tls">,
-  timeoutMs: number,
+  request: Pick<
+    SignedRequest,
+    "origin" | "path" | "headers" | "body" | "signed" | "hidden" | "tls" | "timeoutMs"
+  >,
+  maxTimeoutMs: number,
   outcome: (outcome: Outcome) => void,
   gate?: Gate,
 ): void {
   const { origin, path, headers, body, signed, hidden = [], tls } = request;
+  const timeoutMs = Math.min(request.timeoutMs ?? maxTimeoutMs, maxTimeoutMs);
   // A secret that begins in the excerpt is read to its end, so that it is recognized.
   const excerptBytes = RESPONSE_EXCERPT_BYTES + (hidden[0]?.length ?? 0);
   const startedAt = performance.now();

@@ -18,6 +18,8 @@ export interface SignedRequest extends Omit<Additions, "headers"> {
   signature: string;
   /** The trace that the event belongs to; null without one. */
   traceparent: string | null;
+  /** The webhook's own timeout, in milliseconds, if it has one. */
+  timeoutMs?: number | null;
 }
 
 /** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and what the webhook's settings add. */
@@ -44,6 +46,7 @@ export function buildRequest(
     signed,
     signature: signature["webhook-signature"],
     traceparent,
+    timeoutMs: webhook.timeoutMs ?? null,
     ...additions,
   };
 }

@@ -73,6 +73,7 @@ const deliver =
 const CHANGES: Record<string, readonly Change[]> = {
   rename: ["a", "b", null].map((name) => update({ name })),
   limit: [5, 50, null].map((rateLimit) => update({ rateLimit })),
+  timeout: [1_000, null].map((timeoutMs) => update({ timeoutMs })),
   pause: [true, false].map((paused) => update({ paused })),
   breaker: [BREAKER, null].map((breaker) => update({ breaker })),
   rotate: [true, false].map((revoke) => shared((trx, ids) => rotateWebhookSecret(trx, box, ids, revoke))),

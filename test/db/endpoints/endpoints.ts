@@ -51,6 +51,7 @@ export async function sharedStates(db: Db, box: SecretBox, endpointId: string) {
       installedAppId: row.installed_app_id,
       paused: row.paused?.toISOString() ?? null,
       rateLimit: row.rate_limit,
+      timeoutMs: row.timeout_ms,
       secrets: [row.secret, ...row.old_secrets].map(secret),
       keyPairs: row.key_pairs.map((sealed) => box.open(sealed, keyPairContext(id)).toString("hex")),
       expiries: JSON.stringify([row.old_secrets_expire, row.key_pairs_expire]),

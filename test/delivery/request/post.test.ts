@@ -121,13 +121,17 @@ test("secrets that a receiver repeats are hidden in what is kept of its response
   expect(received[0]?.headers["x-key"]).toBe('a"long\\value');
 });
 
-test("an attempt without a response is charged to the webhook when its time is over", async () => {
+test.each([
+  ["when its time is over", { timeoutMs: 1_000 }],
+  ["when the time is over that the webhook gives it", { ownTimeoutMs: 1_000 }],
+  ["when its time is over, though the webhook gives it more", { timeoutMs: 1_000, ownTimeoutMs: 60_000 }],
+])("an attempt without a response is charged to the webhook %s", async (_, timeouts) => {
   const { pass } = holdTime();
   const { url, until: has } = await aReceiver(() => {
     pass(1_000);
     return undefined;
   });
-  const sent = send(aClient(), url, { timeoutMs: 1_000 });
+  const sent = send(aClient(), url, timeouts);
   await has((received) => received.length === 1);
   const late = { delivered: false, error: "no response within 1 s", failure: "webhook timeout" };
   expect(await sent).toMatchObject({ status: null, ...late });

@@ -157,6 +157,7 @@ async function furnish(grpcUrl: string, adminKey: string): Promise<Pick<FuzzedSe
       pageSize: [0, 1, 10, 100, 1_000],
       buckets: [0, 1, 24, 100],
       rateLimit: [0, 1, 1_000],
+      timeoutMs: [0, 1, 1_000],
       apiKeyId: spareIds,
       transferToKeyId: spareIds,
       installedApplicationId: [app],

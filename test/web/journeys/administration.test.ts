@@ -156,7 +156,7 @@ test("a wrong address is refused at its field; a registered one is shown, edited
     await page.getByRole("heading", { name: "again.example/hooks" }).waitFor();
     await page.getByRole("button", { name: "Edit", exact: true }).click();
     await dialog(page).getByRole("textbox", { name: "Name" }).fill("Shop orders");
-    await dialog(page).getByRole("textbox", { name: "Deliveries a second" }).fill("20");
+    await dialog(page).getByRole("textbox", { name: "Rate limit" }).fill("20");
     await dialog(page).getByRole("button", { name: "Save changes" }).click();
     await page.getByRole("heading", { level: 1, name: "Shop orders" }).waitFor();
     await page.getByText("20 deliveries a second").waitFor();

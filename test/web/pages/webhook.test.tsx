@@ -185,10 +185,10 @@ test("a change of somebody else in between is not written over, and a rate limit
     { updateWebhook: CHANGED_MEANWHILE },
   );
   await click("Edit");
-  await fill("Deliveries a second", "0");
+  await fill("Rate limit", "0");
   await press("{Enter}");
   sees("From 1. Leave it empty for no limit.");
-  await fill("Deliveries a second", "20");
+  await fill("Rate limit", "20");
   await fill("Name", "Mine");
   Object.assign(webhook, { name: "", rateLimit: undefined, revision: 5n });
   await click("Save changes");

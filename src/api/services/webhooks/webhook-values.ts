@@ -4,6 +4,14 @@ import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import type { TargetRules } from "../../../contract/target-rules.ts";
 import { BREAKER_BOUNDS } from "../../../contract/webhooks/circuit-breaker.ts";
+import {
+  boundsOf,
+  NUMBER_NAMES,
+  type NumberName,
+  numberSetting,
+  type SettingName,
+  type Settings,
+} from "../../../contract/webhooks/settings.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import type { BreakerSettings } from "../../../db/webhooks/breakers.ts";
 import { invalidFields } from "../../errors/errors.ts";
@@ -13,8 +21,6 @@ import { assertText, isProcess, unknownProcess } from "../messages.ts";
 const MAX_NAME_CHARACTERS = 100;
 /** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
 const MAX_TEST_PAYLOAD_BYTES = 32_768;
-/** The maximum rate limit of a webhook, in deliveries per second. */
-const MAX_RATE_LIMIT = 10_000;
 
 /** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
 export function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
@@ -55,12 +61,30 @@ export function checkedPayload(payload: string): string {
   return payload;
 }
 
+/**
+ * The settings of a request that it sets. Null for an empty text and for 0.
+ *
+ * @param deliveryTimeoutMs DELIVERY_TIMEOUT, in milliseconds
+ * @throws DomainError INVALID_ARGUMENT
+ */
+export function checkedSettings(
+  { name, ...numbers }: { [Name in SettingName]?: NonNullable<Settings[Name]> | undefined },
+  deliveryTimeoutMs: number,
+): Partial<Settings> {
+  const given = NUMBER_NAMES.flatMap((each) => {
+    const value = numbers[each];
+    if (value === undefined) return [];
+    return [[each, value === 0 ? null : checkedNumber(each, value, deliveryTimeoutMs)]];
+  });
+  return { ...(name === undefined ? {} : { name: checkedName(name) }), ...Object.fromEntries(given) };
+}
+
 /** @throws DomainError INVALID_ARGUMENT */
-export function checkedRateLimit(rateLimit: number): number {
-  if (rateLimit >= 1 && rateLimit <= MAX_RATE_LIMIT) return rateLimit;
-  throw invalidFields([
-    { field: "rate_limit", description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset` },
-  ]);
+export function checkedNumber(name: NumberName, value: number, deliveryTimeoutMs: number): number {
+  const { min, max } = boundsOf(name, deliveryTimeoutMs);
+  if (value >= min && value <= max) return value;
+  const { column, unit } = numberSetting(name);
+  throw invalidFields([{ field: column, description: `must be ${min} to ${max} ${unit}, or unset` }]);
 }
 
 /** Null for no breaker. @throws DomainError INVALID_ARGUMENT that names every wrong number */

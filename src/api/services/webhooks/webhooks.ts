@@ -44,14 +44,14 @@ import {
   assertMaySubscribe,
   checkedAddress,
   checkedBreaker,
-  checkedName,
+  checkedNumber,
   checkedPayload,
-  checkedRateLimit,
+  checkedSettings,
 } from "./webhook-values.ts";
 
 /** Manages webhooks (contract, section 4). */
 export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookService> {
-  const { db, secrets, targets, limits, filters, onQueued = () => {} } = context;
+  const { db, secrets, targets, limits, filters, deliveryTimeoutMs, onQueued = () => {} } = context;
   const processes = describeEventTypes();
 
   /**
@@ -168,14 +168,11 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     },
 
     async updateWebhook(request, handler) {
-      const { webhookId, revision, name, url, rateLimit, paused, circuitBreaker, filter } = request;
+      const { webhookId, revision, url, paused, circuitBreaker, filter } = request;
       const { requestSettings: settings } = request;
       const changes: WebhookChanges = {
-        ...(name === undefined ? {} : { name: checkedName(name) }),
+        ...checkedSettings(request, deliveryTimeoutMs),
         ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
-        ...(rateLimit === undefined
-          ? {}
-          : { rateLimit: rateLimit === 0 ? null : checkedRateLimit(rateLimit) }),
         ...(paused === undefined ? {} : { paused }),
         ...(filter === undefined
           ? {}
@@ -196,7 +193,13 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     },
 
     setWebhookRateLimit: ({ webhookId, rateLimit }, handler) =>
-      change(handler, webhookId, { rateLimit: rateLimit === undefined ? null : checkedRateLimit(rateLimit) }),
+      change(
+        handler,
+        webhookId,
+        rateLimit === undefined
+          ? { rateLimit: null }
+          : { rateLimit: checkedNumber("rateLimit", rateLimit, deliveryTimeoutMs) },
+      ),
 
     pauseWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: true }),
 

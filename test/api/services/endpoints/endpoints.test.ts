@@ -92,12 +92,23 @@ describe("an endpoint", () => {
 describe("the event types of an endpoint", () => {
   test("are added and removed; what is added shares secret and settings", async () => {
     const [{ id, webhooks: made }, [first, second]] = await created([1, 2]);
-    await webhooks.updateWebhook({ webhookId: first as bigint, rateLimit: 5, paused: true });
+    await webhooks.updateWebhook({
+      webhookId: first as bigint,
+      rateLimit: 5,
+      timeoutMs: 2_000,
+      paused: true,
+    });
     const change: Types = { addProcesses: [3, 1], removeProcesses: [2, 10001] };
     const { endpoint } = await endpoints.updateEndpoint({ target: ofEndpoint(id), ...change });
     expect(types(endpoint)).toEqual([1, 3]);
     const added = endpoint?.webhooks[1];
-    expect(added).toMatchObject({ endpointId: id, rateLimit: 5, name: "Shop", url: made[0]?.url });
+    expect(added).toMatchObject({
+      endpointId: id,
+      rateLimit: 5,
+      timeoutMs: 2_000,
+      name: "Shop",
+      url: made[0]?.url,
+    });
     expect(added?.paused).toBeDefined();
     expect(await secretOf(added?.id as bigint)).toBe(await secretOf(first as bigint));
     expect(await restWebhook(second)).toBeUndefined();
@@ -172,11 +183,12 @@ describe("a call about one webhook of an endpoint", () => {
   async function shared(webhookId: bigint | undefined) {
     const of = { webhookId: webhookId as bigint };
     const { webhook } = await webhooks.getWebhook(of);
-    const { name, url, rateLimit, paused, circuitBreaker } = webhook ?? {};
+    const { name, url, rateLimit, timeoutMs, paused, circuitBreaker } = webhook ?? {};
     const { keyPairs } = await webhooks.getWebhookKeyPairs(of);
     const { settings } = await webhooks.getWebhookRequestSettings(of);
     const { secrets } = await webhooks.getWebhookSecret(of);
-    return { name, url, rateLimit, paused, breaker: circuitBreaker?.settings, keyPairs, settings, secrets };
+    const breaker = circuitBreaker?.settings;
+    return { name, url, rateLimit, timeoutMs, paused, breaker, keyPairs, settings, secrets };
   }
   type Change = (of: { webhookId: bigint }) => Promise<unknown>;
   const circuitBreaker = { enabled: true, failures: 7 };
@@ -188,6 +200,7 @@ describe("a call about one webhook of an endpoint", () => {
     ["circuit breaker", (of) => webhooks.updateWebhook({ ...of, circuitBreaker })],
     ["request settings, by an update", (of) => webhooks.updateWebhook({ ...of, requestSettings: settings })],
     ["request settings", (of) => webhooks.setWebhookRequestSettings({ ...of, settings })],
+    ["timeout", (of) => webhooks.updateWebhook({ ...of, timeoutMs: 1_000 })],
     ["rate limit", (of) => webhooks.setWebhookRateLimit({ ...of, rateLimit: 9 })],
     ["pause", webhooks.pauseWebhook],
     ["key pairs", webhooks.rotateWebhookKeyPair],

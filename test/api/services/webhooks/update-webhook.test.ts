@@ -4,6 +4,7 @@ import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts"
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { connect } from "../../../support/clients.ts";
 import { expectWithin, timed } from "../../../support/database-time.ts";
+import { DESCRIBED_TIMEOUT_MS } from "../../../support/described-answers.ts";
 import { failure } from "../../../support/failure.ts";
 import { expectRefused } from "../../../support/refusals.ts";
 import { CONTRACT_FIELDS, useApi } from "../../../support/test-api.ts";
@@ -20,13 +21,15 @@ test("only the fields that are given change, and the id, the event type and the 
   const url = "https://Moved.example:443/orders?shop=1";
   const { webhook } = await webhooks.updateWebhook({ webhookId, url });
   expect(webhook).toEqual({ ...before, url, modified: webhook?.modified, revision: 2n });
-  const all = { webhookId, name: " Shop orders", rateLimit: 20, paused: true };
+  const numbers = { rateLimit: 20, timeoutMs: DESCRIBED_TIMEOUT_MS };
+  const all = { webhookId, name: " Shop orders", ...numbers, paused: true };
   const changed = (await webhooks.updateWebhook(all)).webhook;
-  expect(changed).toMatchObject({ name: "Shop orders", rateLimit: 20, url, paused: expect.anything() });
+  expect(changed).toMatchObject({ name: "Shop orders", ...numbers, url, paused: expect.anything() });
   expect(await get(webhookId)).toEqual(changed);
-  const none = { webhookId, name: "", rateLimit: 0, paused: false };
+  const none = { webhookId, name: "", rateLimit: 0, timeoutMs: 0, paused: false };
   const cleared = (await webhooks.updateWebhook(none)).webhook;
-  expect([cleared?.name, cleared?.rateLimit, cleared?.paused]).toEqual([undefined, undefined, undefined]);
+  const { name, rateLimit, timeoutMs, paused } = cleared ?? {};
+  expect([name, rateLimit, timeoutMs, paused]).toEqual(Array(4).fill(undefined));
   expect((await webhooks.getWebhookSecret({ webhookId })).secret).toBe(secret);
   // As the list says, over Connect too.
   const { webhooks: listed } = await createClient(WebhookService, connect(api)).listWebhooks({});
@@ -113,6 +116,9 @@ test.each([
   [{ url: "" }, "URL_NOT_ALLOWED", /absolute URL/],
   [{ url: "https://receiver.example/\n" }, "FIELDS_INVALID", /control characters/],
   [{ name: "a\u202Eb" }, "FIELDS_INVALID", /must not hold/],
+  [{ rateLimit: 10_001 }, "FIELDS_INVALID", /rate_limit must be 1 to 10000 deliveries a second, or unset/],
+  [{ timeoutMs: 999 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or unset/],
+  [{ timeoutMs: 7_501 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or unset/],
 ])("an update to %j is refused with what is allowed", async (change, reason, message) => {
   const webhookId = await api.register();
   const call = webhooks.updateWebhook({ webhookId, ...change });

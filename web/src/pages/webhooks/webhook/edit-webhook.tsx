@@ -1,8 +1,15 @@
-import { Alert, NumberInput, Stack, TextInput } from "@mantine/core";
+import { Alert, NumberInput, type NumberInputProps, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { IconArrowRight } from "@tabler/icons-react";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  boundsOf,
+  NUMBER_NAMES,
+  type NumberName,
+  numberSetting,
+} from "../../../../../src/contract/webhooks/settings.ts";
+import { useDeliveryTimeoutMs } from "../../../api/session.tsx";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { fromOne } from "../../../parts/dialogs/from-one.ts";
 import { UpdateFailure } from "../actions/update-failure.tsx";
@@ -20,7 +27,7 @@ import {
   useMovedSettings,
 } from "../request/moved-credentials.tsx";
 
-/** Changes the name, the URL and the rate limit of a webhook. */
+/** Changes the name, the URL and the numbers of a webhook's settings. */
 export function EditWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
   return (
     <FormDialog opened={opened} onClose={onClose} title="Edit webhook">
@@ -29,12 +36,19 @@ export function EditWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
   );
 }
 
-const valuesOf = ({ name, url, rateLimit }: Webhook) => ({
-  name: name ?? "",
-  url,
-  rateLimit: (rateLimit ?? "") as number | string,
+const valuesOf = (webhook: Webhook) => ({
+  name: webhook.name ?? "",
+  url: webhook.url,
+  ...eachNumber((name) => {
+    const value = webhook[name];
+    return (value === undefined ? "" : value / numberSetting(name).field.factor) as number | string;
+  }),
   ...NO_MOVED_VALUES,
 });
+
+function eachNumber<T>(of: (name: NumberName) => T): Record<NumberName, T> {
+  return Object.fromEntries(NUMBER_NAMES.map((name) => [name, of(name)])) as Record<NumberName, T>;
+}
 
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const movedSettings = useMovedSettings(webhook);
@@ -42,7 +56,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
     initialValues: valuesOf(webhook),
     validate: (values) => ({
       url: values.url.trim() === "" ? "Enter the URL of the endpoint." : null,
-      rateLimit: fromOne("no limit")(values.rateLimit),
+      ...eachNumber((name) => fromOne(numberSetting(name).field.none)(values[name])),
       ...movedErrors(movedSettings(values.url), values),
     }),
   });
@@ -51,11 +65,11 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const moved = movedSettings(form.values.url);
 
   const submit = form.onSubmit(async (values) => {
-    const { name, url, rateLimit } = values;
+    const { name, url } = values;
     const changes = {
       name: name.trim(),
       url: url.trim(),
-      rateLimit: rateLimit === "" ? 0 : Number(rateLimit),
+      ...eachNumber((each) => Number(values[each]) * numberSetting(each).field.factor),
       ...movedChanges(movedSettings(url), values),
     };
     if (!(await update.save(changes))) return;
@@ -82,22 +96,36 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
         <UrlField {...form.getInputProps("url")} />
         {moves && <Moves webhookId={webhook.id} />}
         {moved && <MovedCredentials settings={moved} form={form} />}
-        <NumberInput
-          label="Deliveries a second"
-          description="From 1 to 10,000, first attempts and retries together. Deliveries beyond the limit wait. Leave it empty for no limit."
-          placeholder="No limit"
-          min={1}
-          max={10_000}
-          allowDecimal={false}
-          allowNegative={false}
-          thousandSeparator=","
-          {...form.getInputProps("rateLimit")}
-        />
+        {NUMBER_NAMES.map((name) => (
+          <NumberField key={name} name={name} {...form.getInputProps(name)} />
+        ))}
         <SharedNote webhook={webhook} />
         <UpdateFailure {...update} />
         <FormActions submit="Save changes" busy={update.busy} onCancel={onClose} />
       </Stack>
     </form>
+  );
+}
+
+/** The field of a setting that is a number. */
+function NumberField({ name, ...input }: { name: NumberName } & NumberInputProps) {
+  const { field } = numberSetting(name);
+  const deliveryTimeoutMs = useDeliveryTimeoutMs();
+  const bounds = boundsOf(name, deliveryTimeoutMs ?? Number.POSITIVE_INFINITY);
+  const [from, to] = [bounds.min, bounds.max].map((bound) => bound / field.factor) as [number, number];
+  const range = Number.isFinite(to) ? `from ${from} to ${to.toLocaleString("en")}` : `from ${from}`;
+  return (
+    <NumberInput
+      label={field.label}
+      description={`${field.unit}, ${range}. ${field.description} Leave it empty for ${field.none}.`}
+      placeholder={field.none.charAt(0).toUpperCase() + field.none.slice(1)}
+      min={from}
+      {...(Number.isFinite(to) ? { max: to } : {})}
+      allowDecimal={field.factor > 1}
+      allowNegative={false}
+      thousandSeparator=","
+      {...input}
+    />
   );
 }
 

@@ -6,14 +6,18 @@ import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import {
+  NUMBER_NAMES,
+  type NumberName,
+  numberSetting,
+} from "../../../../../src/contract/webhooks/settings.ts";
 import { useMay } from "../../../api/session.tsx";
 import { useAllPages } from "../../../api/use-all-pages.ts";
-import { Facts } from "../../../parts/layout/facts.tsx";
+import { type Fact, Facts } from "../../../parts/layout/facts.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy-button.tsx";
-import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { useEventTypes } from "../new/use-event-types.ts";
 import { EditWebhook } from "./edit-webhook.tsx";
@@ -42,7 +46,9 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
-          ["Rate limit", rateLimitInWords(webhook.rateLimit)],
+          ...NUMBER_NAMES.map(
+            (name): Fact => [numberSetting(name).field.label, inWords(name, webhook[name])],
+          ),
           ["Created", <Time key="created" value={webhook.created} />],
           ["Changed", <Time key="modified" value={webhook.modified} />],
         ]}
@@ -82,8 +88,10 @@ function ApiKeyName({ id }: { id: string }) {
   );
 }
 
-function rateLimitInWords(limit: number | undefined): string {
-  return limit === undefined ? "None" : `${countOf(limit, "delivery", "deliveries")} a second`;
+function inWords(name: NumberName, value: number | undefined): string {
+  const { field } = numberSetting(name);
+  if (value === undefined) return field.none.charAt(0).toUpperCase() + field.none.slice(1);
+  return field.inWords(value / field.factor);
 }
 
 function Edit({ webhook }: { webhook: Webhook }) {

@@ -1,4 +1,5 @@
 import { Code, Tabs, Text } from "@mantine/core";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { secondsInWords } from "../../../../../src/contract/time-in-words.ts";
 import { useDeliveryTimeoutMs } from "../../../api/session.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
@@ -41,8 +42,9 @@ def verified(body, headers):
 ];
 
 /** Shows how a receiver verifies a delivery. */
-export function VerifySnippets() {
-  const timeoutMs = useDeliveryTimeoutMs();
+export function VerifySnippets({ webhook }: { webhook: Webhook }) {
+  const serviceMs = useDeliveryTimeoutMs();
+  const timeoutMs = serviceMs && Math.min(webhook.timeoutMs ?? serviceMs, serviceMs);
   const within = timeoutMs === undefined ? "" : ` within ${secondsInWords(timeoutMs)}`;
   return (
     <Section

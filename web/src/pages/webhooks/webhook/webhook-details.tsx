@@ -66,7 +66,7 @@ export function WebhookDetails({
           {mayWrite && <SigningSecret webhook={webhook} />}
           <KeyPairs webhook={webhook} />
         </Stack>
-        <VerifySnippets />
+        <VerifySnippets webhook={webhook} />
       </Stack>
     </>
   );
