@@ -66,7 +66,10 @@ async function main(sharedBy: number, name: string): Promise<void> {
       stop();
     },
   });
-  await instance.start();
+  await instance.start().catch((error: unknown) => {
+    // Told to stop meanwhile, it ends below.
+    if (outdated || !stopping.signal.aborted) throw error;
+  });
   const delivery = startDelivery({
     ...databases,
     admit: () => instance.admit(),
