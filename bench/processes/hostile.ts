@@ -17,6 +17,8 @@ export interface HostileCalls {
 
 const MIB = 1_048_576;
 const HOST = "127.0.0.1";
+/** The limits of an address do not concern other callers. */
+const ATTACKER = "127.0.0.2";
 const BATCH = "/webhook.v1.EventService/PublishEventBatch";
 const CREATE = "/webhook.v1.WebhookService/CreateWebhook";
 const LIST = "/webhook.v1.DeliveryService/ListDeliveries";
@@ -70,7 +72,7 @@ async function overTcp(
   use: (socket: Socket) => Promise<void>,
 ): Promise<void> {
   while (!signal.aborted) {
-    const socket = connect(httpPort, HOST);
+    const socket = connect({ port: httpPort, host: HOST, localAddress: ATTACKER });
     const closed = new Promise<void>((resolve) => socket.on("error", () => {}).on("close", () => resolve()));
     const stop = () => socket.destroy();
     signal.addEventListener("abort", stop);
@@ -126,7 +128,10 @@ async function overHttp2(
   settings: http2.Settings = {},
 ): Promise<void> {
   while (!signal.aborted) {
-    const session = http2.connect(`http://${HOST}:${grpcPort}`, { settings });
+    const session = http2.connect(`http://${HOST}:${grpcPort}`, {
+      settings,
+      createConnection: () => connect({ port: grpcPort, host: HOST, localAddress: ATTACKER }),
+    });
     const closed = new Promise<void>((resolve) => session.on("error", () => {}).on("close", () => resolve()));
     const stop = () => session.destroy();
     signal.addEventListener("abort", stop);

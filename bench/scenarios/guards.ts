@@ -111,6 +111,7 @@ async function measure(bench: Bench, seconds: number): Promise<Measurement[]> {
       ["one key", attackers.slice(0, 1)],
       ["20 keys", attackers],
     ] as const) {
+      if (process.env.GUARDS_WHO && process.env.GUARDS_WHO !== who) continue;
       group.peak();
       const attack = {
         kind,
@@ -152,7 +153,10 @@ async function measure(bench: Bench, seconds: number): Promise<Measurement[]> {
         percentile(known(served).length > 0 ? known(served).sort((a, b) => a - b) : [GIVE_UP_MS], 0.99),
       );
       add("other key failed", "", served.length - known(served).length);
-      if (isEnded) service = await start();
+      if (isEnded) {
+        bench.show.step(service.printed().slice(-2_000));
+        service = await start();
+      }
     }
   }
   return found;

@@ -11,7 +11,7 @@ import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../rpc/unknown-method
 import { logAccess } from "./access-log.ts";
 import { answerClasses } from "./answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
-import { type Http2Limits, http2Options, tendSessions } from "./http2-sessions.ts";
+import { type Http2Limits, http2Options, limitStreams, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 
 /** Options of the gRPC listener. */
@@ -44,9 +44,10 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
       );
   };
   const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
-  limitConnections(server, connections);
+  const block = limitConnections(server, connections);
   if (options.accessLog) logAccess(server, options.accessLog);
   tendSessions(server);
+  limitStreams(server, connections.isTrusted, block);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
     sessions.add(session);

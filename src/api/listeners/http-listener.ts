@@ -28,7 +28,7 @@ import { answerClasses, answerHeaderLines } from "./answer-headers.ts";
 import { compressAnswers } from "./compression.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { mountDocs, OPENAPI_PATH } from "./docs-pages.ts";
-import { type Http2Limits, http2Options, tendSessions } from "./http2-sessions.ts";
+import { type Http2Limits, http2Options, limitStreams, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { answerLostBrowser, mountSettingsPage } from "./settings-page.ts";
 import { TLS_POLICY } from "./tls.ts";
@@ -96,12 +96,13 @@ export async function listenForHttp(
   options: HttpListenerOptions,
 ): Promise<HttpListener> {
   const app = createApp(options.tls, options.http2);
-  limitConnections(app.server, options.connections);
+  const block = limitConnections(app.server, options.connections);
   if (options.accessLog) logAccess(app.server, context.log);
   boundHttp1Requests(app.server);
   answerWhatNodeRefuses(app.server);
   // HTTP/1.1 servers never emit sessions or streams.
   tendSessions(app.server as unknown as Http2SecureServer);
+  limitStreams(app.server as unknown as Http2SecureServer, options.connections.isTrusted, block);
   const forceClosed = trackConnections(app.server);
   app.addHook("onResponse", async (request, reply) => {
     const { method, routeOptions } = request;

@@ -1,10 +1,13 @@
 import { once } from "node:events";
 import * as http2 from "node:http2";
-import { connect as openSocket } from "node:net";
+import { type AddressInfo, createServer, connect as openSocket } from "node:net";
 import { promisify } from "node:util";
+import pino from "pino";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
+import { limitConnections } from "../../../src/api/listeners/connection-limits.ts";
+import { limitStreams } from "../../../src/api/listeners/http2-sessions.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import { enveloped } from "../../support/hostile-messages.ts";
 import { startTestApi } from "../../support/test-api.ts";
@@ -87,6 +90,61 @@ describe("a session", () => {
     await ping();
     expect(session.closed).toBe(false);
   });
+});
+
+test("an address whose streams are reset as soon as they arrive is blocked, and no call is made of most of them", async () => {
+  let calls = 0;
+  const server = http2.createServer((_request, response) => {
+    calls += 1;
+    response.end();
+  });
+  server.on("session", (session) => session.on("error", () => {}));
+  const blocked = Promise.withResolvers<string>();
+  limitStreams(server, () => false, blocked.resolve, 100);
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  onTestFinished(() => void server.close());
+  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  session.on("error", () => {});
+  onTestFinished(() => session.destroy());
+  await once(session, "connect");
+  for (let n = 0; n < 200; n += 1)
+    session
+      .request()
+      .on("error", () => {})
+      .close(http2.constants.NGHTTP2_CANCEL);
+  expect(await blocked.promise).toBe("127.0.0.1");
+  expect(calls).toBeLessThan(100);
+});
+
+test("a blocked address loses its connections and gets no other, while others are served", async () => {
+  const server = createServer((socket) => void socket.on("error", () => {}).write("served"));
+  const block = limitConnections(server, {
+    max: 100,
+    maxPerAddress: 100,
+    isTrusted: () => false,
+    log: pino({ level: "silent" }),
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const open = (localAddress: string) => {
+    const socket = openSocket({ host: "127.0.0.1", port, localAddress });
+    onTestFinished(() => void socket.destroy());
+    return socket.on("error", () => {});
+  };
+  const first = open("127.0.0.2");
+  await once(first, "data");
+  const ended = once(first.resume(), "close");
+  block("127.0.0.2");
+  await ended;
+  const second = open("127.0.0.2");
+  let served = false;
+  second.on("data", () => {
+    served = true;
+  });
+  await once(second, "close");
+  expect(served).toBe(false);
+  await once(open("127.0.0.1"), "data");
 });
 
 describe("a stream whose client sends nothing more", () => {
