@@ -11,8 +11,7 @@ import { needsDatabase } from "./auth/public-services.ts";
 import { callTrace } from "./context/call-trace.ts";
 import { orAborted, untilAborted } from "./context/ending.ts";
 import type { SilentDatabase } from "./context/silent-database.ts";
-import { statusNameOf, toConnectError } from "./errors/errors.ts";
-import type { OnRefused } from "./limits/refused-bytes.ts";
+import { type OnRefused, statusNameOf, toConnectError } from "./errors/errors.ts";
 import { assertFields } from "./services/messages.ts";
 import type { CallTurns } from "./turns/call-turns.ts";
 
@@ -64,7 +63,7 @@ export function errorInterceptor(
     const failed = (error: unknown) => {
       const told = toConnectError(error, log, name);
       done(told.code);
-      onRefused(request.contextValues, told);
+      onRefused(told);
       return told;
     };
     try {

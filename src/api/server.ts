@@ -11,7 +11,7 @@ import {
 import type { ApiContext } from "./context/context.ts";
 import { createReadiness } from "./context/readiness.ts";
 import { watchForSilence } from "./context/silent-database.ts";
-import { reasonOf, refusal, stoppingError } from "./errors/errors.ts";
+import { type OnRefused, reasonOf, refusal, stoppingError } from "./errors/errors.ts";
 import {
   endingInterceptor,
   errorInterceptor,
@@ -20,9 +20,7 @@ import {
   silenceInterceptor,
   traceInterceptor,
 } from "./interceptors.ts";
-import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
 import { HeldBytes, KeyShares } from "./limits/held-bytes.ts";
-import { type OnRefused, RefusedBytes } from "./limits/refused-bytes.ts";
 import { RPC_COMPRESSION } from "./listeners/compression.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
 import { listenForGrpc } from "./listeners/grpc-listener.ts";
@@ -99,10 +97,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   /** Ends calls that have not completed in time. */
   const ending = new AbortController();
   const database = watchForSilence(context.db, log, context.isPrepared ?? (() => true));
-  const refusedBytes = new RefusedBytes();
-  const onRefused: OnRefused = (values, error) => {
+  const onRefused: OnRefused = (error) => {
     context.instruments.refusals.add(1, { reason: reasonOf(error) });
-    if (values) refusedBytes.charge(values, error);
   };
   const gate = createGate(context);
   const addServices = createRoutes(context, gate, readiness, stopping.signal, options.overviewSilenceMs);
@@ -144,13 +140,10 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
             requestGate: requestGate(gate, context, database),
           },
           contextValues,
-          readAddress,
           heldBytes: new HeldBytes(MAX_HELD_BYTES, "messages of all API keys"),
           keyShares: new KeyShares(MAX_KEY_HELD_BYTES),
           publicHeldBytes: new HeldBytes(MAX_PUBLIC_HELD_BYTES, "messages of all calls without a key"),
-          refusedBytes,
           onRefused,
-          publicCalls: new AddressCounter(MAX_PUBLIC_CALLS, isTrusted),
           idleMs: limits.requestIdleMs,
           log,
         }),

@@ -102,6 +102,9 @@ export function toConnectError(error: unknown, log: Logger, method: string): Con
   });
 }
 
+/** Called once for each refused call. */
+export type OnRefused = (error: ConnectError) => void;
+
 /** The error while the database is unavailable. */
 export function databaseAway(): DomainError {
   return new DomainError("UNAVAILABLE", "the database is unavailable; retry", {

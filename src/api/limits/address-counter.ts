@@ -1,8 +1,7 @@
-import { DomainError } from "../../contract/errors.ts";
 import { type ProxyTrust, siteOf } from "../auth/client-address.ts";
 
 /**
- * Counts open connections or calls per client address. IPv6 addresses count by /64. Trusted proxies are not limited.
+ * Counts open connections or streams per client address. IPv6 addresses count by /64. Trusted proxies are not limited.
  */
 export class AddressCounter {
   readonly #max: number;
@@ -32,16 +31,4 @@ export class AddressCounter {
       else this.#open.delete(site);
     };
   }
-}
-
-/** The maximum number of calls in flight that one address may make without a key: health, reflection, sessions. */
-export const MAX_PUBLIC_CALLS = 200;
-
-/** The error for a call above MAX_PUBLIC_CALLS. */
-export function tooManyPublicCalls(): DomainError {
-  return new DomainError(
-    "RESOURCE_EXHAUSTED",
-    `your address has ${MAX_PUBLIC_CALLS} calls without a key in flight, the maximum; end some, or use one Watch for all`,
-    { reason: "LIMIT_REACHED", retryAfterMs: 1_000 },
-  );
 }

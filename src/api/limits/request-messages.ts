@@ -36,8 +36,8 @@ export interface BodyLimits {
   call: HeldCall;
   /** The time that an incomplete message may take beyond that of its bytes at MIN_BYTES_PER_SECOND, in milliseconds. */
   idleMs: number;
-  /** Rejects if the call may not hold this number of bytes; undefined if it may. Called before they are read. */
-  assertMayHold: (bytes: number) => Promise<void> | undefined;
+  /** Called before bytes are held. */
+  holds: () => void;
   /** Resolves when a large message may be read. */
   turn: () => Promise<void>;
   /** Called if a message is refused here, with details, before the library parses it. */
@@ -55,7 +55,7 @@ interface Reading {
   isGrpc: boolean;
   isJson: boolean;
   call: HeldCall;
-  assertMayHold: BodyLimits["assertMayHold"];
+  holds: BodyLimits["holds"];
   turn: BodyLimits["turn"];
   /** Does nothing for streams of requests, whose errors pass the interceptors. */
   onRefused: BodyLimits["onRefused"];
@@ -73,7 +73,7 @@ interface Reading {
 export function withBoundedBody(
   request: UniversalServerRequest,
   method: DescMethod,
-  { call, idleMs, assertMayHold, turn, onRefused }: BodyLimits,
+  { call, idleMs, holds, turn, onRefused }: BodyLimits,
 ): UniversalServerRequest {
   const body = request.body;
   if (typeof body !== "object" || body === null || !(Symbol.asyncIterator in body)) return request;
@@ -99,7 +99,7 @@ export function withBoundedBody(
     isGrpc,
     isJson: JSON_TYPE.test(type),
     call,
-    assertMayHold,
+    holds,
     turn,
     onRefused: streamsForLong ? () => {} : onRefused,
     idleMs,
@@ -167,7 +167,7 @@ async function* received(
   reading: Reading,
   copied: boolean,
 ): AsyncIterable<Uint8Array> {
-  const { call, idleMs, mayPause, assertMayHold } = reading;
+  const { call, idleMs, mayPause, holds } = reading;
   // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
   let leftMs = idleMs;
@@ -187,8 +187,7 @@ async function* received(
     const gainedMs = (value.byteLength / MIN_BYTES_PER_SECOND) * 1_000;
     // A chunk can come just before an overdue timer; the next one must then come at once.
     leftMs = Math.min(idleMs, Math.max(0, leftMs - tookMs + gainedMs));
-    const asserted = assertMayHold(call.held + value.byteLength);
-    if (asserted) await asserted;
+    holds();
     await counted(call.hold(value.byteLength));
     heldBefore = call.held;
     yield value;
@@ -207,10 +206,9 @@ function free({ buffer, byteLength }: Uint8Array): void {
 
 /** The message, decompressed and checked. @param holder what holds the bytes, which is freed once they are read */
 async function plain(bytes: Uint8Array, reading: Reading, holder = bytes): Promise<Uint8Array> {
-  const { encoding, limits, call, assertMayHold, turn } = reading;
+  const { encoding, limits, call, turn } = reading;
   let message = bytes;
   if (encoding !== null) {
-    await assertMayHold(limits.maxBytes);
     // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
     await counted(call.hold(limits.maxBytes));
     message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);

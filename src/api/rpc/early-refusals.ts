@@ -15,9 +15,8 @@ import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
 import { withWords } from "../errors/bare-refusals.ts";
-import { refusal, withReason } from "../errors/errors.ts";
+import { type OnRefused, refusal, withReason } from "../errors/errors.ts";
 import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
-import type { OnRefused } from "../limits/refused-bytes.ts";
 
 /** The size limit for parsing errors, in bytes. Larger than any error of the library. */
 const MAX_ERROR_BYTES = 1_048_576;
@@ -39,7 +38,7 @@ export function explainEarlyRefusals(router: ConnectRouter, onRefused: OnRefused
       if (request.method === "GET" && !callableByGet(handler.method))
         return withWords({ status: 405 }, handler.method);
       const refused = (error: ConnectError) => {
-        onRefused(request.contextValues, error);
+        onRefused(error);
         return error;
       };
       return explained(await handler(request), handler.method, request, refused);

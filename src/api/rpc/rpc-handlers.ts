@@ -18,11 +18,10 @@ import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
 import { DomainError } from "../../contract/errors.ts";
 import { callerIn } from "../auth/auth.ts";
-import type { AddressReader, AddressValues } from "../auth/client-address.ts";
+import type { AddressValues } from "../auth/client-address.ts";
 import { isPublic } from "../auth/public-services.ts";
-import { type AddressCounter, tooManyPublicCalls } from "../limits/address-counter.ts";
+import type { OnRefused } from "../errors/errors.ts";
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
-import { type OnRefused, type RefusedBytes, withHeldCall } from "../limits/refused-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
 import { longTurn } from "../turns/thread-turns.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
@@ -43,20 +42,14 @@ export interface RpcHandlerOptions {
   routerOptions: ConnectRouterOptions;
   /** Creates the context values of a request for the gate. */
   contextValues: AddressValues;
-  /** Returns the client address of a request. */
-  readAddress: AddressReader;
   /** Counts the bytes of request messages, of methods that need a key. */
   heldBytes: HeldBytes;
   /** The same for methods that need no key. */
   publicHeldBytes: HeldBytes;
   /** Limits what each key holds of `heldBytes`. */
   keyShares: KeyShares;
-  /** Limits the refused messages of each key. */
-  refusedBytes: RefusedBytes;
   /** Called for calls whose message is refused before any interceptor. */
   onRefused: OnRefused;
-  /** Counts calls without a key. */
-  publicCalls: AddressCounter;
   /** As in `BodyLimits`. */
   idleMs: number;
   log: Logger;
@@ -70,8 +63,7 @@ export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<strin
 }
 
 function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcHandler {
-  const { contextValues, readAddress, keyShares, refusedBytes, onRefused, publicCalls, idleMs, log } =
-    options;
+  const { contextValues, keyShares, onRefused, idleMs, log } = options;
   const { method } = handler;
   const heldBytes = isPublic(method) ? options.publicHeldBytes : options.heldBytes;
 
@@ -81,20 +73,19 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
     call: HeldCall,
     signal: AbortSignal,
   ): Promise<void> {
-    const values = withHeldCall(contextValues(request), call);
+    const values = contextValues(request);
     let hasShare = false;
     const read: BodyLimits = {
       call,
       idleMs,
-      assertMayHold(bytes) {
+      holds() {
         // The key is known by the time that the body is read.
         const key = hasShare ? null : callerIn(values);
         if (key) call.within(keyShares.open(key.id));
         hasShare = true;
-        return refusedBytes.assertWithin(values, bytes);
       },
       turn: () => longTurn(callerIn(values)?.id ?? ""),
-      onRefused: (error) => onRefused(values, error),
+      onRefused,
     };
     const asked = withBoundedBody(universalRequest(request, signal, values), method, read);
     const answered = await handler(asked);
@@ -108,17 +99,11 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
 
   return (request, response) => {
     if (response.destroyed) return;
-    const leave = isPublic(method) ? publicCalls.enter(readAddress(request)) : () => {};
-    if (!leave) {
-      sendError(request, response, tooManyPublicCalls());
-      return;
-    }
     const call = heldBytes.open();
     const gone = new AbortController();
     // Not when the response is written: the library does not report it, and the connection may be lost before.
     response.once("close", () => {
       call.close();
-      leave();
       gone.abort(CLOSED);
     });
     answer(request, response, call, gone.signal).catch((error: unknown) => {

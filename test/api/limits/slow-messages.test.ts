@@ -53,7 +53,7 @@ function reading(
   const limits = {
     call: new HeldBytes(100_000_000, "messages").open(),
     idleMs: IDLE_MS,
-    assertMayHold: () => undefined,
+    holds: () => {},
     turn: async () => {},
     onRefused: () => {},
   };

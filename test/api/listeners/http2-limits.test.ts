@@ -42,11 +42,6 @@ function openCall(path: string, session = openSession()): http2.ClientHttp2Strea
   return stream.resume();
 }
 
-/** Makes a call with an empty message. Answers the stream, whose request has ended. */
-function call(path: string, session = openSession()): http2.ClientHttp2Stream {
-  return openCall(path, session).end(enveloped(Buffer.alloc(0)));
-}
-
 describe("a session", () => {
   test("announces its limit of streams, and is closed when its client resets streams without end", async () => {
     const session = openSession();
@@ -222,17 +217,3 @@ test.each(["POST", "HEAD"])(
     expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
   },
 );
-
-test("one address has a limited number of calls without a key in flight", async () => {
-  const WATCH = "/grpc.health.v1.Health/Watch";
-  const sessions = Array.from({ length: 5 }, openSession);
-  const watching = sessions.flatMap((session) => Array.from({ length: 40 }, () => call(WATCH, session)));
-  await Promise.all(watching.map((stream) => once(stream, "response")));
-  // A refusal without a message has its status among the headers.
-  const [headers] = await once(call(WATCH), "response");
-  const says = expect.stringContaining("200 calls");
-  expect([headers["grpc-status"], headers["grpc-message"]]).toEqual(["8", says]);
-  watching[0]?.close();
-  const check = () => callGrpc(api, CHECK, { body: enveloped(Buffer.alloc(0)) });
-  await expect.poll(async () => (await check()).status).toBe(0);
-});
