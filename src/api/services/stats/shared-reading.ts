@@ -2,13 +2,15 @@ import { onBehalfOfAll, turnsOfCall } from "../../../db/call-signal.ts";
 
 /** The cache time of a read, as a multiple of its duration: reads take at most a tenth of the time. */
 const CACHE_TIME_FACTOR = 10;
+/** The time for which callers join a read that has begun, in milliseconds: longer than any read takes. */
+const MAX_SHARED_MS = 60_000;
 
 /**
  * Shares a read among concurrent callers and caches its result. An error is shared by the callers that waited for it,
  * and not cached.
  *
  * @param freshMs the minimum cache time, in milliseconds
- * @param now a monotonic clock, in milliseconds
+ * @param now a monotonic clock by which results get old, in milliseconds
  */
 export function sharedReading<T>(
   read: () => Promise<T>,
@@ -19,18 +21,18 @@ export function sharedReading<T>(
   let staleAt = 0;
   return () => {
     if (current && now() < staleAt) return current;
-    const started = now();
-    staleAt = Number.POSITIVE_INFINITY;
+    const started = performance.now();
+    staleAt = now() + MAX_SHARED_MS;
     // The read must not be cancelled when the call that happened to start it ends.
     const reading = onBehalfOfAll(read, turnsOfCall());
     current = reading;
     reading.then(
       () => {
-        const ended = now();
-        staleAt = ended + Math.max(freshMs, CACHE_TIME_FACTOR * (ended - started));
+        const tookMs = performance.now() - started;
+        if (current === reading) staleAt = now() + Math.max(freshMs, CACHE_TIME_FACTOR * tookMs);
       },
       () => {
-        staleAt = 0;
+        if (current === reading) staleAt = 0;
       },
     );
     return reading;
