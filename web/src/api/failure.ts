@@ -4,6 +4,7 @@ import {
   ErrorInfoSchema,
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
+import { capitalized } from "../parts/text/capitalized.ts";
 
 /** An error for people. */
 export interface FailureInWords {
@@ -73,7 +74,7 @@ function wasNotReached(error: ConnectError): boolean {
 
 function sentence(text: string): string {
   const ended = /[.!?…]$/.test(text) ? text : `${text}.`;
-  return ended.charAt(0).toUpperCase() + ended.slice(1);
+  return capitalized(ended);
 }
 
 function camelCase(field: string): string {

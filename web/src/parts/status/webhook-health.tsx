@@ -9,6 +9,7 @@ import {
 } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { CircuitBreakerState, type Webhook, WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { capitalized } from "../text/capitalized.ts";
 import { Time } from "../text/time.tsx";
 import { StatusMark, type StatusMarkProps } from "./status-mark.tsx";
 
@@ -118,5 +119,5 @@ export function LastError({ webhook }: { webhook: Webhook }) {
 /** A last error as the beginning of a line. */
 export function errorInWords(lastError: string | undefined): string {
   if (!lastError) return "Attempts fail";
-  return lastError.charAt(0).toUpperCase() + lastError.slice(1);
+  return capitalized(lastError);
 }

@@ -1,5 +1,6 @@
 import statuses from "statuses";
 import type { Delivery } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { arrived } from "./rounds.ts";
 
 /** The reasons for a final state that say more than the state does. */
@@ -17,21 +18,17 @@ export function latestInWords({
   error,
   reason,
 }: Pick<Delivery, "status" | "error" | "reason">): string | undefined {
-  if (reason !== undefined) return sentence(reason);
+  if (reason !== undefined) return capitalized(reason);
   return status === undefined && error === undefined ? undefined : resultInWords({ status, error });
 }
 
 /** The outcome of an attempt, in words: `503 Service Unavailable`. */
 export function resultInWords(attempt: { status?: number | undefined; error?: string | undefined }): string {
   const { status, error } = attempt;
-  if (status === undefined) return sentence(error ?? "no answer");
+  if (status === undefined) return capitalized(error ?? "no answer");
   const answer = `${status} ${statuses.message[status] ?? ""}`.trim();
   // Attempts of earlier releases have no text for redirects.
   const isRedirect = !arrived(attempt) && status >= 300 && status <= 399;
   const told = error ?? (isRedirect ? "redirects are not followed" : undefined);
   return told === undefined ? answer : `${answer}: ${told}`;
-}
-
-function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -5,6 +5,7 @@ import { IconPlayerPause } from "@tabler/icons-react";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { notifyFailure } from "../../../parts/status/notify-failure.ts";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { typesInWords } from "../endpoint/shared-note.tsx";
 import { useEndpoint } from "../endpoint/use-endpoint.ts";
@@ -74,5 +75,5 @@ export function PausedNotice({ webhook }: { webhook: Webhook }) {
 
 /** @param waiting as useUndelivered has it */
 function waitInWords(waiting: string): string {
-  return `${waiting.charAt(0).toUpperCase()}${waiting.slice(1)} ${waiting === "1 delivery" ? "waits" : "wait"}. `;
+  return `${capitalized(waiting)} ${waiting === "1 delivery" ? "waits" : "wait"}. `;
 }

@@ -1,5 +1,6 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { countOf } from "../../../parts/text/count-of.ts";
 
 /** Beyond this many it is said that there are more. */
@@ -35,6 +36,6 @@ export function useUndelivered(webhookId: bigint, enabled: boolean): string | un
 export function cancelInWords(undelivered: string | undefined): string {
   if (undelivered === undefined) return "Undelivered deliveries are cancelled.";
   if (undelivered === "") return "Nothing waits to be delivered at the moment.";
-  const begun = undelivered.charAt(0).toUpperCase() + undelivered.slice(1);
+  const begun = capitalized(undelivered);
   return `${begun} not delivered yet ${undelivered === "1 delivery" ? "is" : "are"} cancelled.`;
 }

@@ -4,6 +4,7 @@ import { IconBan, IconPlugConnectedX } from "@tabler/icons-react";
 import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
 import { useLateness } from "../../../parts/status/next-retry.tsx";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { useResume } from "../actions/pausing.tsx";
 import { useUndelivered } from "../actions/use-undelivered.ts";
@@ -30,8 +31,7 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
       <Stack align="flex-start" gap="sm">
         <Text size="sm">
           Its deliveries have been held back since <Time value={since} />: {reason}.{" "}
-          {waiting &&
-            `${waiting.charAt(0).toUpperCase()}${waiting.slice(1)} ${waiting === "1 delivery" ? "waits" : "wait"}. `}
+          {waiting && `${capitalized(waiting)} ${waiting === "1 delivery" ? "waits" : "wait"}. `}
           {disabled ? (
             "They wait until you enable the webhook."
           ) : (

@@ -12,6 +12,7 @@ import {
 import { useDeliveryTimeoutMs } from "../../../api/session.tsx";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { fromOne } from "../../../parts/dialogs/from-one.ts";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { UpdateFailure } from "../actions/update-failure.tsx";
 import { UrlField } from "../actions/url-field.tsx";
 import { useUndelivered } from "../actions/use-undelivered.ts";
@@ -69,7 +70,8 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
     const changes = {
       name: name.trim(),
       url: url.trim(),
-      ...eachNumber((each) => Number(values[each]) * numberSetting(each).field.factor),
+      // 1.001 × 1,000 is 1000.9999999999999, and the service takes whole numbers.
+      ...eachNumber((each) => Math.round(Number(values[each]) * numberSetting(each).field.factor)),
       ...movedChanges(movedSettings(url), values),
     };
     if (!(await update.save(changes))) return;
@@ -118,7 +120,7 @@ function NumberField({ name, ...input }: { name: NumberName } & NumberInputProps
     <NumberInput
       label={field.label}
       description={`${field.unit}, ${range}. ${field.description} Leave it empty for ${field.none}.`}
-      placeholder={field.none.charAt(0).toUpperCase() + field.none.slice(1)}
+      placeholder={capitalized(field.none)}
       min={from}
       {...(Number.isFinite(to) ? { max: to } : {})}
       allowDecimal={field.factor > 1}
@@ -137,7 +139,7 @@ function Moves({ webhookId }: { webhookId: bigint }) {
       ? "No delivery waits at the moment."
       : undelivered === undefined
         ? "Undelivered deliveries go to the new URL."
-        : `${undelivered.charAt(0).toUpperCase()}${undelivered.slice(1)} not delivered yet ${undelivered === "1 delivery" ? "goes" : "go"} to the new URL.`;
+        : `${capitalized(undelivered)} not delivered yet ${undelivered === "1 delivery" ? "goes" : "go"} to the new URL.`;
   return (
     <Alert color="ink" variant="light" icon={<IconArrowRight />} title="The URL changes" role="status">
       {waiting} Retries keep their planned times. The signing secret, the id and the log stay.

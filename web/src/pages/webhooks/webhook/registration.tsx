@@ -17,6 +17,7 @@ import { type Fact, Facts } from "../../../parts/layout/facts.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { useEventTypes } from "../new/use-event-types.ts";
@@ -90,7 +91,7 @@ function ApiKeyName({ id }: { id: string }) {
 
 function inWords(name: NumberName, value: number | undefined): string {
   const { field } = numberSetting(name);
-  if (value === undefined) return field.none.charAt(0).toUpperCase() + field.none.slice(1);
+  if (value === undefined) return capitalized(field.none);
   return field.inWords(value / field.factor);
 }
 

@@ -7,6 +7,7 @@ import {
 } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { errorInWords } from "../../../parts/status/webhook-health.tsx";
+import { capitalized } from "../../../parts/text/capitalized.ts";
 import { Time } from "../../../parts/text/time.tsx";
 
 /**
@@ -63,5 +64,5 @@ export function TroubleNotice({
 
 function Overdue({ webhook, overdue }: { webhook: Webhook; overdue: OverdueRetries }) {
   const words = `${waitingFor(webhook)}; ${overdueInWords(overdue, Date.now())}.`;
-  return <Text size="sm">{words.charAt(0).toUpperCase() + words.slice(1)}</Text>;
+  return <Text size="sm">{capitalized(words)}</Text>;
 }
