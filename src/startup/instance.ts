@@ -1,4 +1,3 @@
-import { hostname } from "node:os";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
 import { FEATURES } from "../contract/features.ts";
@@ -6,6 +5,7 @@ import type { Db } from "../db/database.ts";
 import { isTransient, untilAnswered } from "../db/faults.ts";
 import { addInstance, removeInstance, renewInstance } from "../db/instances/instances.ts";
 import { type Clock, currentMoment, LONG_AGO, systemClock } from "../lib/process/clock.ts";
+import { instanceName } from "../lib/process/instance-name.ts";
 
 /** The duration of an instance's lease, in milliseconds. It is renewed four times in that time. */
 const LEASE_MS = 20_000;
@@ -119,6 +119,6 @@ export class Instance {
 
   #add(): ReturnType<typeof addInstance> {
     const { db, release, role, features = FEATURES } = this.#parts;
-    return addInstance(db, { name: `${hostname()}/${process.pid}`, release, role, features }, LEASE_MS);
+    return addInstance(db, { name: instanceName(), release, role, features }, LEASE_MS);
   }
 }

@@ -4,7 +4,7 @@ import { count, type Db, rows, run } from "../database.ts";
 
 /** A process that publishes or delivers. */
 export interface NewInstance {
-  /** The host and the process id: `api-7/1`. The same as of its row in `workers`, if it delivers. */
+  /** As `instanceName` gives it, also to rows of `workers`: one without an instance of its name is of an older release. */
   name: string;
   release: string;
   role: string;
@@ -96,7 +96,7 @@ export async function requireFeature(trx: Db, feature: string): Promise<void> {
 
 /**
  * Live processes that do not know `:feature`. Releases before 0.4.0 have no row in `instances`: their workers have one in `workers`, and
- * their connections have other names than those of this release.
+ * this release gives its connections another `application_name`.
  */
 const LACKING = `
   select name, release, role from instances

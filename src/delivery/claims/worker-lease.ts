@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { hostname } from "node:os";
 import type { Logger } from "pino";
 import { untilAnswered } from "../../db/faults.ts";
 import type { ClaimResult } from "../../db/queue/claims.ts";
 import type { addWorker } from "../../db/queue/workers.ts";
 import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../lib/process/clock.ts";
+import { instanceName } from "../../lib/process/instance-name.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;
@@ -161,7 +161,7 @@ export class WorkerLease {
   async #add(): Promise<number> {
     const { add, clock, leaseMs, stopping } = this.#parts;
     const sent = currentMoment(clock);
-    const worker = { name: `${hostname()}/${process.pid}`, taskQueue: this.taskQueue, leaseMs };
+    const worker = { name: instanceName(), taskQueue: this.taskQueue, leaseMs };
     const signal = AbortSignal.any([this.#end.signal, stopping]);
     const id = await untilAnswered(() => add(worker), { signal });
     this.#current = id;
