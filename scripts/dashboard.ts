@@ -1,5 +1,3 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import path from "node:path";
 import { fileURLToPath } from "node:url";
 import {
   TooltipDisplayMode,
@@ -9,9 +7,11 @@ import {
 import * as grafana from "@grafana/grafana-foundation-sdk/dashboard";
 import { DataqueryBuilder } from "@grafana/grafana-foundation-sdk/prometheus";
 import { PanelBuilder } from "@grafana/grafana-foundation-sdk/timeseries";
+import { writeOrCheck } from "./generated-file.ts";
 
+const FILE = "deploy/grafana/webhook-service.json";
 /** What the script writes: a dashboard to be imported into Grafana. */
-export const DASHBOARD = fileURLToPath(new URL("../deploy/grafana/webhook-service.json", import.meta.url));
+export const DASHBOARD = fileURLToPath(new URL(`../${FILE}`, import.meta.url));
 
 /** Chosen at the top of the dashboard. */
 const DATASOURCE = { type: "prometheus", uid: "$" + "{datasource}" };
@@ -284,21 +284,4 @@ export function dashboardJson(): string {
   return `${JSON.stringify(dashboard.build(), null, 2)}\n`;
 }
 
-function main(): number {
-  const text = dashboardJson();
-  if (!process.argv.includes("--check")) {
-    mkdirSync(path.dirname(DASHBOARD), { recursive: true });
-    writeFileSync(DASHBOARD, text);
-    return 0;
-  }
-  if (existsSync(DASHBOARD) && readFileSync(DASHBOARD, "utf8") === text) {
-    console.log("the dashboard is what scripts/dashboard.ts makes");
-    return 0;
-  }
-  console.error(
-    "the dashboard is not what scripts/dashboard.ts makes. Run `npm run generate` and commit the result.",
-  );
-  return 1;
-}
-
-if (import.meta.main) process.exitCode = main();
+if (import.meta.main) process.exitCode = writeOrCheck(FILE, dashboardJson());

@@ -1,4 +1,3 @@
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../gen/webhook/v1/options_pb.ts";
@@ -9,8 +8,7 @@ import { commentOf } from "../src/contract/comments.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { TIMESTAMP } from "../src/contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
-
-const DOCUMENT = new URL("../docs/events.md", import.meta.url);
+import { writeOrCheck } from "./generated-file.ts";
 
 const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm run generate\`. Edit those files instead. -->
 
@@ -136,18 +134,4 @@ function link(name: string): string {
   return `[${name}](#${name.toLowerCase()})`;
 }
 
-function main(): number {
-  const text = eventsDocument();
-  if (!process.argv.includes("--check")) {
-    writeFileSync(DOCUMENT, text);
-    return 0;
-  }
-  if (existsSync(DOCUMENT) && readFileSync(DOCUMENT, "utf8") === text) {
-    console.log("docs/events.md is up to date");
-    return 0;
-  }
-  console.error("docs/events.md is out of date. Run `npm run generate` and commit the result.");
-  return 1;
-}
-
-if (import.meta.main) process.exitCode = main();
+if (import.meta.main) process.exitCode = writeOrCheck("docs/events.md", eventsDocument());

@@ -1,4 +1,5 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
+import { writeOrCheck } from "./generated-file.ts";
 
 const SETTINGS = new URL("../.env.example", import.meta.url);
 const DOCUMENT = new URL("../docs/configuration.md", import.meta.url);
@@ -57,20 +58,4 @@ export function settingsDocument(): { current: string; generated: string } {
   return { current, generated: withSettings(current, settingGroups(readFileSync(SETTINGS, "utf8"))) };
 }
 
-function main(): number {
-  const { current, generated } = settingsDocument();
-  if (!process.argv.includes("--check")) {
-    writeFileSync(DOCUMENT, generated);
-    return 0;
-  }
-  if (current === generated) {
-    console.log("docs/configuration.md is up to date");
-    return 0;
-  }
-  console.error(
-    "The settings in docs/configuration.md differ from .env.example. Run `npm run generate` and commit the result.",
-  );
-  return 1;
-}
-
-if (import.meta.main) process.exitCode = main();
+if (import.meta.main) process.exitCode = writeOrCheck("docs/configuration.md", settingsDocument().generated);
