@@ -66,22 +66,44 @@ function head(
   return `POST ${path} HTTP/1.1\r\n${lines.join("")}\r\n`;
 }
 
-/** Uses connections, one after the other. @param use resolves when another one is wanted */
-async function overTcp(
-  { signal, httpPort }: Attacker,
-  use: (socket: Socket) => Promise<void>,
+/** Opens connections, one after the other. @param use resolves when another one is wanted */
+async function again<T extends Socket | http2.ClientHttp2Session>(
+  signal: AbortSignal,
+  open: () => T,
+  use: (connection: T) => Promise<void>,
 ): Promise<void> {
   while (!signal.aborted) {
-    const socket = connect({ port: httpPort, host: HOST, localAddress: ATTACKER });
-    const closed = new Promise<void>((resolve) => socket.on("error", () => {}).on("close", () => resolve()));
-    const stop = () => socket.destroy();
+    const connection = open();
+    const closed = new Promise<void>((resolve) => {
+      connection.on("error", () => {});
+      connection.on("close", () => resolve());
+    });
+    const stop = () => void connection.destroy();
     signal.addEventListener("abort", stop);
-    await Promise.race([use(socket), closed]);
-    socket.destroy();
+    await Promise.race([use(connection), closed]);
+    connection.destroy();
     signal.removeEventListener("abort", stop);
     await wait(10);
   }
 }
+
+const connectTo = (port: number) => connect({ port, host: HOST, localAddress: ATTACKER });
+
+const overTcp = ({ signal, httpPort }: Attacker, use: (socket: Socket) => Promise<void>) =>
+  again(signal, () => connectTo(httpPort), use);
+
+const overHttp2 = (
+  { signal, grpcPort }: Attacker,
+  use: (session: http2.ClientHttp2Session) => Promise<void>,
+  settings: http2.Settings = {},
+) => {
+  const createConnection = () => connectTo(grpcPort);
+  return again(
+    signal,
+    () => http2.connect(`http://${HOST}:${grpcPort}`, { settings, createConnection }),
+    use,
+  );
+};
 
 const until = (socket: Socket) => new Promise<void>((resolve) => socket.once("data", () => resolve()));
 
@@ -120,27 +142,6 @@ const slowly = (length: number, first: number, everyMs: number) => (attacker: At
     }
   });
 };
-
-/** Uses HTTP/2 sessions, one after the other. */
-async function overHttp2(
-  { signal, grpcPort }: Attacker,
-  use: (session: http2.ClientHttp2Session) => Promise<void>,
-  settings: http2.Settings = {},
-): Promise<void> {
-  while (!signal.aborted) {
-    const session = http2.connect(`http://${HOST}:${grpcPort}`, {
-      settings,
-      createConnection: () => connect({ port: grpcPort, host: HOST, localAddress: ATTACKER }),
-    });
-    const closed = new Promise<void>((resolve) => session.on("error", () => {}).on("close", () => resolve()));
-    const stop = () => session.destroy();
-    signal.addEventListener("abort", stop);
-    await Promise.race([use(session), closed]);
-    session.destroy();
-    signal.removeEventListener("abort", stop);
-    await wait(10);
-  }
-}
 
 function call(
   session: http2.ClientHttp2Session,

@@ -1,4 +1,4 @@
-import { Agent, request as send } from "node:http";
+import { Agent } from "node:http";
 import { setTimeout as wait } from "node:timers/promises";
 import { create, type DescMethod, toJsonString } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
@@ -9,6 +9,7 @@ import { rows, count as run } from "../../src/db/database.ts";
 import { costlyRequest, type KnownIds } from "../../test/support/costly-requests.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
+import { statusOf } from "../parts/http-status.ts";
 import { memoryOfFamily } from "../parts/processes.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
@@ -241,20 +242,6 @@ async function watchOther(
   agent.destroy();
   for (const times of [seen.calls, seen.ready]) times.sort((one, another) => one - another);
   return seen;
-}
-
-/** The status of an answer; 0 without one. */
-function statusOf(url: URL, agent: Agent, key: string, body: string | undefined): Promise<number> {
-  return new Promise((resolve) => {
-    const headers = { "content-type": "application/json", "x-service-key": key };
-    const sent = send(url, { agent, method: body === undefined ? "GET" : "POST", headers }, (response) => {
-      response.resume();
-      response.on("end", () => resolve(response.statusCode ?? 0));
-      response.on("error", () => resolve(0));
-    });
-    sent.on("error", () => resolve(0));
-    sent.end(body);
-  });
 }
 
 /** Publishes events for the other app. Returns how many per second were answered, and how many deliveries arrived. */

@@ -1,12 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { chmodSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
-import { Agent, request as send } from "node:http";
+import { Agent } from "node:http";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { ALL_PERMISSIONS, createApiKey } from "../../src/db/keys/api-keys.ts";
 import { spawnService } from "../../test/support/spawned-service.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
+import { statusOf } from "../parts/http-status.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { freshDatabase } from "../parts/stage.ts";
 import { percentile } from "../parts/timed-calls.ts";
@@ -42,36 +43,6 @@ function openMemoryGroup(folder: string, bytes: number) {
   };
 }
 
-/** The time of a request, in milliseconds; undefined if it fails. */
-function time(agent: Agent, port: number, options: { path: string; key?: string; body?: string }) {
-  const { path, key, body } = options;
-  const asked = performance.now();
-  return new Promise<number | undefined>((resolve) => {
-    const headers = {
-      ...(key ? { "x-service-key": key } : {}),
-      ...(body ? { "content-type": "application/json" } : {}),
-    };
-    const request = send({
-      agent,
-      host: "127.0.0.1",
-      port,
-      path,
-      method: body ? "POST" : "GET",
-      headers,
-      timeout: GIVE_UP_MS,
-    });
-    request.on("response", (response) => {
-      response
-        .resume()
-        .on("end", () => resolve(response.statusCode === 200 ? performance.now() - asked : undefined));
-    });
-    request.on("timeout", () => request.destroy());
-    request.on("error", () => resolve(undefined));
-    request.on("close", () => resolve(undefined));
-    request.end(body);
-  });
-}
-
 /** The keys that attackers have: the first of 20. */
 const WHO = { "no key": 0, "one key": 1, "20 keys": MANY_KEYS } as const;
 
@@ -81,28 +52,28 @@ const FAILED = "other key failed";
 
 const nameOf = (kind: string, who: string, figure: string) => `${kind}, ${who}: ${figure}`;
 
-/** Asks one after the other until the attack is over. @returns the time of each, undefined for a failed one */
-async function probe(port: number, options: Parameters<typeof time>[2], isOver: () => boolean) {
+/** Asks one after the other until the attack is over. @returns the times of those with the status 200, and the number of all */
+async function probe(url: URL, key: string, body: string | undefined, isOver: () => boolean) {
   const agent = new Agent({ keepAlive: true });
-  const times: (number | undefined)[] = [];
-  while (!isOver()) {
-    times.push(await time(agent, port, options));
+  const times: number[] = [];
+  let all = 0;
+  for (; !isOver(); all += 1) {
+    const asked = performance.now();
+    if ((await statusOf(url, agent, key, body, { giveUpMs: GIVE_UP_MS })) === 200)
+      times.push(performance.now() - asked);
     await wait(PROBE_MS);
   }
   agent.destroy();
-  return { times: times.filter((each) => each !== undefined), all: times.length };
+  return { times, all };
 }
 
 /** Measures the API while an attack lasts. */
 async function measureBeside(attack: Promise<void>, httpPort: number, key: string) {
   let isOver = false;
   const ended = () => isOver;
-  const readyz = probe(httpPort, { path: "/readyz" }, ended);
-  const calls = probe(
-    httpPort,
-    { path: "/webhook.v1.ApiKeyService/ListInstalledApps", key, body: "{}" },
-    ended,
-  );
+  const at = (place: string) => new URL(place, `http://127.0.0.1:${httpPort}`);
+  const readyz = probe(at("/readyz"), key, undefined, ended);
+  const calls = probe(at("/webhook.v1.ApiKeyService/ListInstalledApps"), key, "{}", ended);
   await attack;
   isOver = true;
   const [ready, served] = await Promise.all([readyz, calls]);
@@ -146,14 +117,14 @@ async function measure(bench: Bench, seconds: number): Promise<Measurement[]> {
   for (const kind of HOSTILE_KINDS) {
     for (const [who, count] of Object.entries(WHO)) {
       const { httpPort, grpcPort } = service;
-      const ports = { httpPort, grpcPort };
       group.peak();
       const attack = client.call("attack", {
         kind,
         keys: attackers.slice(0, count),
         connections: CONNECTIONS,
         seconds,
-        ...ports,
+        httpPort,
+        grpcPort,
       });
       const figures = await measureBeside(attack, httpPort, other);
       const isEnded = service.process.exitCode !== null || service.process.signalCode !== null;
