@@ -8,6 +8,7 @@ import { budgetWarning, readConnectionBudget } from "./db/connections/connection
 import { checkPooler } from "./db/connections/pooler.ts";
 import { readReplica } from "./db/connections/read-replica.ts";
 import { openDatabases } from "./db/database.ts";
+import { readBacklog } from "./db/deliveries/backlog.ts";
 import { type Announcer, createAnnouncer } from "./db/events/announce.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
@@ -302,7 +303,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     );
     await instance.start();
     isPrepared = true;
-    started.defer(metrics.watchBacklog(directUrl));
+    started.defer(metrics.watchBacklog(directUrl, readBacklog));
     started.defer(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
 
     if (config.noticeMail && role !== "api") {

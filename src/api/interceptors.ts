@@ -6,13 +6,13 @@ import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../db/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 import { endCall, startCall, traceparentOf, within } from "../metrics/tracing.ts";
-import { callerIn } from "./auth/auth.ts";
+import { callerIn } from "./auth/caller.ts";
 import { needsDatabase } from "./auth/public-services.ts";
 import { callTrace } from "./context/call-trace.ts";
 import { orAborted, untilAborted } from "./context/ending.ts";
 import type { SilentDatabase } from "./context/silent-database.ts";
 import { type OnRefused, statusNameOf, toConnectError } from "./errors/errors.ts";
-import { assertFields } from "./services/messages.ts";
+import { assertFields } from "./services/values.ts";
 import type { CallTurns } from "./turns/call-turns.ts";
 
 /** Traces each call, as part of the caller's trace if it names one. */

@@ -12,6 +12,11 @@ import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { latestEvents } from "../db/deliveries/latest.ts";
+import { queueTestEvent } from "../db/events/test-events.ts";
+import { cancelFirst } from "../db/queue/deleted-webhooks.ts";
+import { readOverdueRetries } from "../db/queue/overdue-retries.ts";
+import { revokeKey } from "../db/revocation/revocation-entries.ts";
 import type { Gate } from "./auth/auth.ts";
 import type { ApiContext } from "./context/context.ts";
 import type { Readiness } from "./context/readiness.ts";
@@ -68,16 +73,18 @@ export function createRoutes(
   // Shared by all subscribers so that each poll queries the database once.
   const stats = statsService(context, gate, stopping, overviewSilenceMs);
   const reflection = reflectionService(SERVED, stopping);
+  const ofOthers = { onDeleted: cancelFirst, readOverdueRetries, queueTestEvent, latestEvents };
+  const webhookParts = { ...context, ...ofOthers };
   return (router) => {
-    addService(router, WebhookService, webhookService(context));
+    addService(router, WebhookService, webhookService(webhookParts));
     addService(router, EventService, events);
-    addService(router, ApiKeyService, apiKeyService(context));
+    addService(router, ApiKeyService, apiKeyService({ ...context, revokeKey }));
     addService(router, DeliveryService, deliveryService(context, gate, stopping));
     addService(router, SessionService, sessionService(context, gate));
     addService(router, StatsService, stats);
     addService(router, AuditService, auditService(context));
     addService(router, ReplayService, replayService(context));
-    addService(router, EndpointService, endpointService(context));
+    addService(router, EndpointService, endpointService(webhookParts));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

@@ -1,7 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
-import { DomainError } from "../contract/errors.ts";
 import { type ConnectedClient, requestCancel } from "./cancel-request.ts";
 
 /** The interval between repeated cancel requests for a statement, in milliseconds. */
@@ -9,8 +8,8 @@ const CANCEL_INTERVAL_MS = 1_000;
 
 /** Limits the statements of a call, so that they leave connections for other calls. */
 export interface Turns {
-  /** The maximum duration of a statement, in milliseconds. Defaults to that of the pool. */
-  maxMs?: number;
+  /** The maximum duration of a statement, and the error of one that takes longer. Defaults to the maximum of the pool. */
+  limit?: { ms: number; error: () => Error };
   /**
    * Runs a statement when it is its turn.
    *
@@ -105,13 +104,13 @@ export function transactionInTurn<T>(db: Knex, transaction: () => Promise<T>): P
 /**
  * Runs a query. Cancels it in the database if its call ends first, or if the query takes longer than the call's queries may.
  *
- * @throws DomainError RESOURCE_EXHAUSTED if it takes too long
+ * @throws the error of the call's limit if it takes too long
  */
 export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface): Promise<T> {
   const call = calls.getStore();
   const signal = call?.signal;
-  const maxMs = db.isTransaction ? undefined : call?.turns?.maxMs;
-  if (!signal && maxMs === undefined) return (await query) as T;
+  const limit = db.isTransaction ? undefined : call?.turns?.limit;
+  if (!signal && !limit) return (await query) as T;
   const { client } = db;
   const connection = await client.acquireConnection();
   let ended: AbortController | undefined;
@@ -126,15 +125,15 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
     isTooLong = true;
     cancel();
   };
-  const limit = maxMs === undefined ? undefined : setTimeout(onTooLong, maxMs);
+  const timer = limit && setTimeout(onTooLong, limit.ms);
   try {
     if (signal?.aborted) throw new GivenUpError("the call ended before this query began");
     signal?.addEventListener("abort", cancel, { once: true });
     return (await query.connection(connection)) as T;
   } catch (error) {
-    throw maxMs !== undefined && isTooLong && isGivenUp(error) ? tooLong(maxMs) : error;
+    throw limit && isTooLong && isGivenUp(error) ? limit.error() : error;
   } finally {
-    clearTimeout(limit);
+    clearTimeout(timer);
     signal?.removeEventListener("abort", cancel);
     ended?.abort();
     // Until the cancellation has finished, it could hit the connection's next query.
@@ -142,14 +141,6 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
     await client.releaseConnection(connection);
     call?.onResult?.();
   }
-}
-
-function tooLong(maxMs: number): DomainError {
-  return new DomainError(
-    "RESOURCE_EXHAUSTED",
-    `reading took longer than ${maxMs / 1_000} s, the maximum; ask for less (a smaller page, a shorter time range, one webhook), or retry when the database is less busy`,
-    { reason: "LIMIT_REACHED", retryAfterMs: maxMs },
-  );
 }
 
 /**

@@ -39,7 +39,6 @@ import { createSlowFilters } from "./filters/slow-filters.ts";
 import { Bottlenecks } from "./limits/bottlenecks.ts";
 import { FailingShare } from "./limits/failing-share.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
-import { startMaintenance } from "./maintenance.ts";
 import { AccessTokens } from "./oauth2/access-tokens.ts";
 import { fetchToken } from "./oauth2/token-request.ts";
 import { Pumps } from "./pump.ts";
@@ -204,7 +203,6 @@ export function createDeliveryEngine(options: {
     sender,
     clock,
   });
-  const stopMaintenance = startMaintenance({ ...options, lease });
   return {
     ...options,
     pumps,
@@ -222,7 +220,7 @@ export function createDeliveryEngine(options: {
       resolver.close();
       sender.close();
       await sender.ended();
-      await Promise.all([client.destroy(), filters.close(), stopMaintenance(), watch.close(), lease.close()]);
+      await Promise.all([client.destroy(), filters.close(), watch.close(), lease.close()]);
     },
   };
 }

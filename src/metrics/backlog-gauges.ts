@@ -11,7 +11,6 @@ import {
 import type { Logger } from "pino";
 import { ADVISORY_LOCKS } from "../db/advisory-locks.ts";
 import { type Db, openDatabase, rows } from "../db/database.ts";
-import { type Backlog, readBacklog } from "../db/deliveries/backlog.ts";
 import { isTransient } from "../db/faults.ts";
 
 /** Times of the readings, in milliseconds. */
@@ -32,7 +31,22 @@ const REST_FACTOR = 20;
 const READING_TIMEOUT_MS = 20_000;
 
 /** The values of the gauges. */
-type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendableS" | "lastRunS">;
+interface Values {
+  pending: number;
+  retrying: number;
+  overdue: number;
+  /** In seconds. */
+  oldestSendableS: number;
+  /** In seconds; null before the first run. */
+  lastRunS: number | null;
+}
+
+/**
+ * Reads the backlog: the webhooks after an id, as many as one reading may look at.
+ *
+ * @returns `next`: where the next reading continues; null after the last webhook
+ */
+export type ReadBacklog = (db: Db, from: { after: bigint }) => Promise<Values & { next: bigint | null }>;
 
 /**
  * Gauges of what waits in the database. Of all processes on a database one exports them, so that sums over processes are
@@ -57,8 +71,8 @@ export class BacklogGauges implements MetricProducer {
   }
 
   /** Starts to read, or to wait for the lock. @param directUrl PostgreSQL's own address */
-  start(directUrl: string, log: Logger): void {
-    this.#running ??= this.#run(directUrl, log);
+  start(directUrl: string, log: Logger, read: ReadBacklog): void {
+    this.#running ??= this.#run(directUrl, log, read);
   }
 
   async collect(): Promise<CollectionResult> {
@@ -75,7 +89,7 @@ export class BacklogGauges implements MetricProducer {
     await this.#forget();
   }
 
-  async #run(directUrl: string, log: Logger): Promise<void> {
+  async #run(directUrl: string, log: Logger, read: ReadBacklog): Promise<void> {
     const { signal } = this.#end;
     const { interval, idleTimeout } = this.#times;
     while (!signal.aborted) {
@@ -87,7 +101,7 @@ export class BacklogGauges implements MetricProducer {
           queryTimeoutMs: READING_TIMEOUT_MS,
           idleTimeoutMs: idleTimeout,
         });
-        if (await holdsLock(this.#session)) await this.#read(this.#session);
+        if (await holdsLock(this.#session)) await this.#read(this.#session, read);
         else await this.#forget();
       } catch (err) {
         await this.#forget();
@@ -100,8 +114,8 @@ export class BacklogGauges implements MetricProducer {
     }
   }
 
-  async #read(session: Db): Promise<void> {
-    const backlog = await readBacklog(session, { after: this.#after });
+  async #read(session: Db, read: ReadBacklog): Promise<void> {
+    const backlog = await read(session, { after: this.#after });
     this.#after = backlog.next ?? 0n;
     const now = Math.max(this.#oldest.now, backlog.oldestSendableS);
     const oldestSendableS = backlog.next === null ? now : Math.max(now, this.#oldest.before);

@@ -8,7 +8,6 @@ import type {
 } from "@opentelemetry/api";
 import { CAUSES } from "../contract/stats/bottlenecks.ts";
 import { timeOfId } from "../db/partitions.ts";
-import type { AttemptResult, RecordedState } from "../db/queue/results.ts";
 
 /** Upper bounds of the classes of requests' durations, in seconds: those of OpenTelemetry's conventions for HTTP. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
@@ -163,10 +162,10 @@ const MAX_ATTEMPT_NUMBER = 8;
  */
 export function countAttempts(
   { attempts, failed, latency }: DeliveryInstruments,
-  results: readonly Pick<AttemptResult, "deliveryId" | "token" | "started" | "durationMs">[],
-  states: ReadonlyMap<string, RecordedState>,
+  results: readonly { deliveryId: string; token: { attempts: number }; started: Date; durationMs: number }[],
+  states: ReadonlyMap<string, string>,
 ): void {
-  const counts = new Map<string, { outcome: RecordedState; number: number; n: number }>();
+  const counts = new Map<string, { outcome: string; number: number; n: number }>();
   for (const { deliveryId, token, started, durationMs } of results) {
     const outcome = states.get(deliveryId);
     if (outcome === undefined) continue;

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { clientAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { exportsMetrics } from "../config/config.ts";
+import type { ReadBacklog } from "./backlog-gauges.ts";
 import { listenForMetrics, METRICS_PATH } from "./listener.ts";
 import { startMetrics } from "./metrics.ts";
 import type { Snapshot } from "./render.ts";
@@ -18,7 +19,7 @@ export interface ServiceMetrics {
    * @param directUrl PostgreSQL's own address
    * @returns ends it
    */
-  watchBacklog(directUrl: string): () => Promise<void>;
+  watchBacklog(directUrl: string, read: ReadBacklog): () => Promise<void>;
   close(): Promise<void>;
 }
 
@@ -57,8 +58,8 @@ export async function exportMetrics(
   return {
     meter,
     url: listener && `http://${clientAddress(config.host, listener.port)}${METRICS_PATH}`,
-    watchBacklog(directUrl) {
-      backlog.start(directUrl, log);
+    watchBacklog(directUrl, read) {
+      backlog.start(directUrl, log, read);
       return () => backlog.close();
     },
     async close() {

@@ -1,26 +1,27 @@
 import { Context } from "@temporalio/activity";
 import type { DispatchConfig } from "../config/config.ts";
 import { deleteOldAuditEntries } from "../db/audit/audit-log.ts";
+import type { Db } from "../db/database.ts";
 import { retentionStep } from "../db/deliveries/retention.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
 import { deleteOldReplays } from "../db/replays/replays.ts";
 import { forgetExpiredSecrets } from "../db/webhooks/webhook-secrets.ts";
-import type { DeliveryEngine } from "../delivery/engine.ts";
-import { countFailed } from "../metrics/instruments.ts";
-import type { KeepAlive } from "./keep-alive.ts";
+import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
 
 /**
  * Creates the retention activity. It creates the partitions of the coming week, applies the retention step by step
  * until nothing is left, and deletes expired secrets. A retry continues where the previous attempt stopped.
+ *
+ * @param heartbeats performs work with the heartbeats of its activity, whose end aborts the signal
  */
 export function createDeleteExpired(
-  { db, directDb, instruments }: DeliveryEngine,
+  { db, directDb, instruments }: { db: Db; directDb: Db; instruments: DeliveryInstruments },
   { retentionDays, payloadRetentionDays, auditRetentionDays }: DispatchConfig,
-  alive: KeepAlive,
+  heartbeats: (work: (stop: AbortSignal) => Promise<{ summary: string }>) => Promise<{ summary: string }>,
 ) {
   return (): Promise<{ summary: string }> =>
-    alive.heartbeats(async (stop) => {
+    heartbeats(async (stop) => {
       const { cancellationSignal: signal } = Context.current();
       const answer = <T>(ask: () => Promise<T>) => untilAnswered(ask, { signal });
       await answer(() => ensurePartitions(db, retentionDays));

@@ -237,7 +237,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
       activities: {
         ...ofRuns,
         ...createReplayActivities(engine, dispatch, alive.heartbeats),
-        deleteExpired: createDeleteExpired(engine, dispatch, alive),
+        deleteExpired: createDeleteExpired(engine, dispatch, alive.heartbeats),
         readSearchable: () => readSearchable(client),
       } satisfies Omit<Activities, "deliverPending" | "retryDeliveries">,
       // Open runs continue on the current version: a worker is replaced sooner than its runs end. Activities need no version:

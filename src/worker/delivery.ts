@@ -1,4 +1,5 @@
 import { createDeliveryEngine } from "../delivery/engine.ts";
+import { startMaintenance } from "../delivery/maintenance.ts";
 import { startDeliveryWorker } from "../temporal/worker.ts";
 import { builtWorkflows } from "../temporal/workflow-bundle.ts";
 
@@ -24,6 +25,7 @@ export function startDelivery(
 ): Delivery {
   const { target, names, dispatch, log, workflowBundle = builtWorkflows() } = parts;
   const engine = createDeliveryEngine(parts);
+  const stopMaintenance = startMaintenance({ ...parts, lease: engine.lease });
   const worker = startDeliveryWorker({ target, names, engine, dispatch, log, workflowBundle });
   return {
     ready: worker.ready,
@@ -32,6 +34,7 @@ export function startDelivery(
       // Closed also if the worker cannot be stopped.
       await using closing = new AsyncDisposableStack();
       closing.defer(engine.close);
+      closing.defer(stopMaintenance);
       await worker.stop();
     },
   };

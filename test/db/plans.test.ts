@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { cancelOfDeleted, deleteWebhook } from "../../src/db/deletion/webhook-deletion.ts";
 import { readBacklog } from "../../src/db/deliveries/backlog.ts";
 import { getDelivery, getSentRequest } from "../../src/db/deliveries/deliveries.ts";
 import { listDeliveries } from "../../src/db/deliveries/list.ts";
@@ -17,6 +16,7 @@ import { foldDeltas } from "../../src/db/fold/fold.ts";
 import { judgeHealth } from "../../src/db/health/webhook-health.ts";
 import { loadStopped } from "../../src/db/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/db/queue/claims.ts";
+import { cancelFirst, cancelOfDeleted } from "../../src/db/queue/deleted-webhooks.ts";
 import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
 import { readOverdueRetries } from "../../src/db/queue/overdue-retries.ts";
@@ -25,6 +25,7 @@ import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src
 import { closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
+import { deleteWebhook } from "../../src/db/webhooks/webhook-deletion.ts";
 import { listWebhookIds, listWebhooks } from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { anEvent } from "../support/new-event.ts";
@@ -193,7 +194,7 @@ describe("no table that grows is read from end to end", () => {
     },
     "ending expired workers": (trx) => endExpiredWorkers(trx),
     "deleting a webhook, and cancelling what it leaves": async (trx) => {
-      await deleteWebhook(trx, webhookId);
+      await deleteWebhook(trx, webhookId, cancelFirst);
       await cancelOfDeleted(trx);
     },
     "sending again": (trx) => sendAgain(trx, "everything", ended[0] as string, 30),

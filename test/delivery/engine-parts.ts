@@ -9,6 +9,7 @@ import { assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { type OpenRun, openRuns } from "../../src/db/queue/runs.ts";
 import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
+import { startMaintenance } from "../../src/delivery/maintenance.ts";
 import type { PassResult } from "../../src/delivery/retry-pass.ts";
 import type { Resolver } from "../../src/lib/egress/name-resolver.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
@@ -46,9 +47,10 @@ export async function startEngine(
   const defaults = { DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", DELIVERY_TIMEOUT: "60s" };
   const config = readConfig({ ...defaults, ...settings });
   const engines: DeliveryEngine[] = [];
+  const maintenance: (() => Promise<void>)[] = [];
   /** An engine as another process on the same database has it; closed with the first. */
   function another(): DeliveryEngine {
-    const engine = createDeliveryEngine({
+    const parts = {
       db: wrap(db, engines.length),
       directDb: db,
       directUrl: connectionString,
@@ -59,12 +61,17 @@ export async function startEngine(
       stopping: engines.length === 0 ? stopping : NEVER,
       ...(resolver ? { resolver } : {}),
       ...more,
-    });
+    };
+    const engine = createDeliveryEngine(parts);
     engines.push(engine);
+    maintenance.push(startMaintenance({ ...parts, lease: engine.lease }));
     return engine;
   }
   const engine = another();
-  const end = async () => void (await Promise.all(engines.map((each) => each.close())));
+  async function end(): Promise<void> {
+    await Promise.all(maintenance.map((stop) => stop()));
+    await Promise.all(engines.map((each) => each.close()));
+  }
   return { db, engine, secrets, another, end };
 }
 

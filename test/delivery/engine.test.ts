@@ -2,8 +2,9 @@ import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
 import type { ReceivedRequest } from "../../demo/receiver.ts";
 import { type Db, rows } from "../../src/db/database.ts";
-import { deleteWebhook } from "../../src/db/deletion/webhook-deletion.ts";
 import { createEndpoint } from "../../src/db/endpoints/endpoints.ts";
+import { cancelFirst } from "../../src/db/queue/deleted-webhooks.ts";
+import { deleteWebhook } from "../../src/db/webhooks/webhook-deletion.ts";
 import { readWebhookSecrets, rotateWebhookSecret } from "../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
 import { INITIAL_WINDOW as WINDOW } from "../../src/delivery/limits/windows.ts";
@@ -57,7 +58,7 @@ const CHANGES: [string, (parts: EngineParts, id: bigint) => Promise<unknown>, Re
   ],
   [
     "it was deleted",
-    ({ db }, id) => deleteWebhook(db, id),
+    ({ db }, id) => deleteWebhook(db, id, cancelFirst),
     { "delivered 1": WINDOW, "cancelled 0 webhook deleted": DELIVERIES - WINDOW },
   ],
   [

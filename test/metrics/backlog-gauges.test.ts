@@ -1,6 +1,7 @@
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { openDatabase, rows } from "../../src/db/database.ts";
+import { readBacklog } from "../../src/db/deliveries/backlog.ts";
 import { BacklogGauges } from "../../src/metrics/backlog-gauges.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
@@ -15,7 +16,7 @@ async function startTwo() {
   const gateway = await startDatabaseGateway(database.url);
   const start = (url: string) => {
     const gauges = new BacklogGauges(TIMES);
-    gauges.start(url, pino({ level: "silent" }));
+    gauges.start(url, pino({ level: "silent" }), readBacklog);
     onTestFinished(() => gauges.close());
     return async () => (await gauges.collect()).resourceMetrics.scopeMetrics[0]?.metrics.length ?? 0;
   };

@@ -13,7 +13,7 @@ const MAY_IMPORT: Record<string, string> = {
   "src/db": "src/contract gen",
   "src/metrics": "src/config src/contract src/db",
   "src/filters": "src/contract src/lib",
-  "src/api": "src/config src/contract src/db src/filters src/lib src/metrics gen package.json",
+  "src/api": "src/config src/contract src/db src/filters src/lib src/metrics src/temporal gen package.json",
   "src/delivery": "src/config src/contract src/db src/filters src/metrics src/lib workflows",
   "src/embedded": "src/config src/lib src/temporal",
   "src/notices": "src/config src/db",

@@ -34,7 +34,7 @@ const ACTIVITIES: Record<string, () => Promise<unknown>> = {
   closeRun: () => work.closeRun(run),
   replay: () => replays.replay({ replayId: randomUUID() }),
   pauseReplay: () => replays.pauseReplay({ replayId: randomUUID() }),
-  deleteExpired: createDeleteExpired(engine, dispatch, alive),
+  deleteExpired: createDeleteExpired(engine, dispatch, alive.heartbeats),
 };
 
 test.each(Object.entries(ACTIVITIES))(

@@ -1,15 +1,18 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import type { ContextValues, HandlerContext } from "@connectrpc/connect";
+import type { HandlerContext } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import type { LimitsConfig } from "../../config/config.ts";
 import { neededPermission, permissionName } from "../../contract/permissions.ts";
 import { onBehalfOf } from "../../db/call-signal.ts";
+import type { ApiKeyRow } from "../../db/caller-key.ts";
+import type { Db } from "../../db/database.ts";
 import { gathering } from "../../db/gathering.ts";
-import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
+import { findApiKeys } from "../../db/keys/api-keys.ts";
 import { sessionIdOf } from "../../db/keys/sessions.ts";
-import type { ApiContext } from "../context/context.ts";
-import type { SilentDatabase } from "../context/silent-database.ts";
+import type { ApiInstruments } from "../../metrics/instruments.ts";
 import { reasonOf, refusal, toConnectError } from "../errors/errors.ts";
-import { type Identity, identityIn, identityOf, setIdentity } from "./actor.ts";
 import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
+import { type Identity, setIdentity } from "./caller.ts";
 import { addressOf, setAddress } from "./client-address.ts";
 import {
   forNobody,
@@ -27,16 +30,6 @@ import { isPublic } from "./public-services.ts";
 import { createRequestLimit, rateLimitFields } from "./request-limits.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 import { createWrongKeys } from "./wrong-keys.ts";
-
-/** The authenticated key of a request. The gate ensures that there is one. */
-export function callerOf(context: HandlerContext): ApiKeyRow {
-  return identityOf(context).key;
-}
-
-/** The key in a call's context values; null for public methods and before authentication. */
-export function callerIn(values: ContextValues): ApiKeyRow | null {
-  return identityIn(values)?.key ?? null;
-}
 
 /** The maximum number of keys per lookup. */
 const MAX_KEYS = 1_000;
@@ -86,7 +79,15 @@ export interface Gate {
   close(): Promise<void>;
 }
 
-export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | "limits">): Gate {
+export function createGate({
+  db,
+  log,
+  limits,
+}: {
+  db: Db;
+  log: Logger;
+  limits: Pick<LimitsConfig, "requestsPerMinute" | "wrongKeysPerMinute">;
+}): Gate {
   // Concurrent calls share a lookup, and calls with the same key share an item of it. No call joins a running lookup, so
   // every process rejects a revoked key immediately.
   const find = gathering((secrets: readonly string[]) => findApiKeys(db, secrets), {
@@ -158,8 +159,8 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
 /** Rejects callers before their request is read, and stores the key for the services. */
 export function requestGate(
   gate: Gate,
-  { log, instruments }: Pick<ApiContext, "log" | "instruments">,
-  database: SilentDatabase,
+  { log, instruments }: { log: Logger; instruments: Pick<ApiInstruments, "refusals"> },
+  database: { refuseWhileSilent<T>(work: () => Promise<T>): Promise<T> },
 ): (handler: HandlerContext) => Promise<void> {
   return async (handler) => {
     try {

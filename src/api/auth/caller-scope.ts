@@ -1,7 +1,7 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { DomainError } from "../../contract/errors.ts";
 import { type Scope, scopeOf } from "../../db/scope.ts";
-import { callerOf } from "./auth.ts";
+import { callerOf } from "./caller.ts";
 
 /** The data that the caller of a method can access. */
 export function callerScope(context: HandlerContext): Scope {

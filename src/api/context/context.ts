@@ -5,9 +5,10 @@ import type { RequestTrial, TargetRules } from "../../contract/target-rules.ts";
 import type { StaleReads } from "../../db/connections/read-replica.ts";
 import type { Db } from "../../db/database.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
-import type { SealedSecret } from "../../db/webhooks/webhook-secrets.ts";
+import type { Sign } from "../../db/webhooks/webhook-secrets.ts";
 import type { FilterRunner } from "../../filters/filter-runner.ts";
 import type { ApiInstruments } from "../../metrics/instruments.ts";
+import type { WorkflowUrl } from "../../temporal/connection/links.ts";
 
 /** Dependencies of the API. */
 export interface ApiContext {
@@ -16,13 +17,7 @@ export interface ApiContext {
   reads?: StaleReads;
   /** Encrypts webhooks' signing secrets. */
   secrets: SecretBox;
-  /** Signs a body as of a moment. Throws UnopenableError if a secret cannot be decrypted. */
-  sign: (
-    secrets: readonly SealedSecret[],
-    deliveryId: string,
-    at: Date,
-    body: string,
-  ) => { "webhook-timestamp": string; "webhook-signature": string };
+  sign: Sign;
   /** Evaluates filters. */
   filters: FilterRunner;
   /** The rules for webhooks' target URLs. */
@@ -56,7 +51,7 @@ export interface ApiContext {
    */
   dispatchNow?: () => Promise<void>;
   /** The URL of a workflow's execution, or of an event of it, in the Temporal UI. Undefined without a UI. */
-  workflowUrl?: ((workflowId: string, runId: string, eventId?: string) => string) | undefined;
+  workflowUrl?: WorkflowUrl | undefined;
   /**
    * Finds the activity of a run that sends a delivery of a retry group, or a first attempt if null. Undefined if the
    * process has no Temporal; its result is undefined if Temporal does not respond, or does not say which.

@@ -17,7 +17,7 @@ import type {
 import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
 import { DomainError } from "../../contract/errors.ts";
-import { callerIn } from "../auth/auth.ts";
+import { callerIn } from "../auth/caller.ts";
 import type { AddressValues } from "../auth/client-address.ts";
 import { isPublic } from "../auth/public-services.ts";
 import type { OnRefused } from "../errors/errors.ts";

@@ -1,4 +1,5 @@
 import type { DescMethod } from "@bufbuild/protobuf";
+import { DomainError } from "../../contract/errors.ts";
 import type { Turns } from "../../db/call-signal.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { readsMuch } from "./heavy-methods.ts";
@@ -40,7 +41,7 @@ export class CallTurns {
     const queue = isHeavy ? this.#reads : this.#others;
     let hasBegun = false;
     return {
-      ...(isHeavy ? { maxMs: this.#maxMs } : {}),
+      ...(isHeavy ? { limit: { ms: this.#maxMs, error: () => tooLong(this.#maxMs) } } : {}),
       run: (statement, signal) => {
         const begin = async () => {
           hasBegun = true;
@@ -59,4 +60,12 @@ export class CallTurns {
 function queueOf(what: string, poolSize: number, { poolShare, maxWaiting }: typeof READS): FairQueue {
   const atOnce = Math.max(1, Math.floor(poolSize / poolShare));
   return new FairQueue(what, { atOnce, perKey: Math.ceil(atOnce / 2), maxWaiting });
+}
+
+function tooLong(maxMs: number): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `reading took longer than ${maxMs / 1_000} s, the maximum; ask for less (a smaller page, a shorter time range, one webhook), or retry when the database is less busy`,
+    { reason: "LIMIT_REACHED", retryAfterMs: maxMs },
+  );
 }

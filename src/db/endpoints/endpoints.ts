@@ -3,11 +3,11 @@ import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import { deleteWebhooks } from "../deletion/webhook-deletion.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";
 import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../scope.ts";
 import type { SecretBox } from "../webhooks/secret-box.ts";
 import { lockShared } from "../webhooks/shared-webhooks.ts";
+import { deleteWebhooks, type OnDeleted } from "../webhooks/webhook-deletion.ts";
 import {
   assertRoom,
   idsOf,
@@ -112,6 +112,7 @@ export function updateEndpoint(
   key: EndpointKey,
   { add, remove }: EventTypeChanges,
   maxWebhooks: number,
+  onDeleted: OnDeleted,
 ): Promise<EndpointChange | null> {
   return transactionWithRetry(db, async (trx) => {
     if (add.length > 0) await lockRegistrations(trx);
@@ -134,7 +135,7 @@ export function updateEndpoint(
     const endpointId = first.endpointId ?? (await makeEndpoint(trx, first.id));
     const made: WebhookRow[] = [];
     for (const process of added) made.push(await copyWebhook(trx, secrets, first.id, process));
-    const deleted = removed.length === 0 ? [] : await deleteWebhooks(trx, { ids: idsOf(removed) });
+    const deleted = removed.length === 0 ? [] : await deleteWebhooks(trx, { ids: idsOf(removed) }, onDeleted);
     const endpoint = await getEndpoint(trx, scope, endpointId);
     if (!endpoint) throw new Error(`endpoint ${endpointId} has no webhook after a change`);
     const before = webhooks.toSorted((a, b) => (a.id < b.id ? -1 : 1));
@@ -148,11 +149,16 @@ export function updateEndpoint(
  * @returns the deleted webhooks; null if the scope has no such endpoint
  * @throws DomainError PERMISSION_DENIED if the scope cannot access all of them
  */
-export function deleteEndpoint(db: Db, scope: Scope, id: string): Promise<WebhookRow[] | null> {
+export function deleteEndpoint(
+  db: Db,
+  scope: Scope,
+  id: string,
+  onDeleted: OnDeleted,
+): Promise<WebhookRow[] | null> {
   return transactionWithRetry(db, async (trx) => {
     const webhooks = await lockWebhooks(trx, scope, { endpointId: id });
     if (webhooks.length === 0) return null;
-    return deleteWebhooks(trx, { ids: idsOf(webhooks) });
+    return deleteWebhooks(trx, { ids: idsOf(webhooks) }, onDeleted);
   });
 }
 

@@ -1,7 +1,6 @@
 import { OPERATOR, recordChanges } from "../audit/audit-log.ts";
 import { count, type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import { noticeFilterStopped } from "../notices/notices.ts";
 import { webhookFacts, webhookTarget } from "../webhooks/webhook-changes.ts";
 import { type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
 
@@ -15,11 +14,17 @@ export async function noteSlowFilter(db: Db, webhookId: bigint, filter: string):
 }
 
 /**
- * Switches a webhook's filter off until a user sets one, and publishes a notice.
+ * Switches a webhook's filter off until a user sets one.
  *
+ * @param onStopped publishes the notice, in the same transaction
  * @returns whether it was switched off; false if the webhook has another filter, or another process was faster
  */
-export function stopFilter(db: Db, webhookId: bigint, filter: string): Promise<boolean> {
+export function stopFilter(
+  db: Db,
+  webhookId: bigint,
+  filter: string,
+  onStopped: (trx: Db, webhookId: bigint) => Promise<void>,
+): Promise<boolean> {
   return transactionWithRetry(db, async (trx) => {
     const [webhook] = await rows<WebhookRow>(
       trx,
@@ -38,7 +43,7 @@ export function stopFilter(db: Db, webhookId: bigint, filter: string): Promise<b
         after: facts,
       },
     ]);
-    await noticeFilterStopped(trx, webhookId);
+    await onStopped(trx, webhookId);
     return true;
   });
 }

@@ -2,32 +2,12 @@ import { hash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../advisory-locks.ts";
+import type { ApiKeyRow } from "../caller-key.ts";
 import type { Db } from "../database.ts";
 import { rows, run } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";
 import { aliased } from "../tables.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
-
-/** A stored key. The secret is stored only as its SHA-256. */
-export interface ApiKeyRow {
-  id: string;
-  name: string;
-  /** The first characters of the secret, to identify the key: 12, or 4 of an operator-chosen secret. */
-  prefix: string;
-  /** Numbers of Permission. */
-  permissions: number[];
-  /** Numbers of WebhookProcess; empty for all types. */
-  allowedProcesses: number[];
-  installedAppId: string | null;
-  created: Date;
-  revoked: Date | null;
-  /** The last use, accurate to about a minute. */
-  lastUsed: Date | null;
-  /** The maximum number of its live webhooks; null for no quota. */
-  webhookQuota: number | null;
-  /** The maximum number of events published with it per second, in all processes; null for no quota. */
-  eventsPerSecond: number | null;
-}
 
 /** A key in a list. */
 export interface ListedApiKey extends ApiKeyRow {

@@ -1,7 +1,8 @@
 import { processName } from "../../contract/catalogue.ts";
 import { permissionName } from "../../contract/permissions.ts";
 import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
-import type { ApiKeyRow, Quotas } from "./api-keys.ts";
+import type { ApiKeyRow } from "../caller-key.ts";
+import type { Quotas } from "./api-keys.ts";
 import type { InstalledAppRow } from "./installed-apps.ts";
 
 /** An API key as the target of a change. */

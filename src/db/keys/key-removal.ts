@@ -1,8 +1,9 @@
 import { DomainError } from "../../contract/errors.ts";
+import type { ApiKeyRow } from "../caller-key.ts";
 import { type Db, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertNoMoreRights, type Scope } from "../scope.ts";
-import { type ApiKeyRow, lockApiKey } from "./api-keys.ts";
+import { lockApiKey } from "./api-keys.ts";
 
 /**
  * Removes a revoked key permanently, with its sessions and old secrets. Deleted webhooks and events published with it

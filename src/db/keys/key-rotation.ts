@@ -1,10 +1,10 @@
 import { DomainError } from "../../contract/errors.ts";
+import type { ApiKeyRow } from "../caller-key.ts";
 import { count, type Db, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertNoMoreRights, type Scope } from "../scope.ts";
 import {
   API_KEY_SELECTION,
-  type ApiKeyRow,
   generateApiKeySecret,
   type ListedApiKey,
   lockApiKey,

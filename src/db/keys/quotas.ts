@@ -1,9 +1,10 @@
 import { DomainError } from "../../contract/errors.ts";
+import type { ApiKeyRow } from "../caller-key.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { gathering } from "../gathering.ts";
 import { reachesKey, type Scope } from "../scope.ts";
-import { API_KEY_SELECTION, type ApiKeyRow, lockApiKey, type Quotas } from "./api-keys.ts";
+import { API_KEY_SELECTION, lockApiKey, type Quotas } from "./api-keys.ts";
 
 /**
  * Replaces the quotas of a key.

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
+import type { ApiKeyRow } from "../caller-key.ts";
 import { type Db, rows, run } from "../database.ts";
-import { API_KEY_COLUMNS, type ApiKeyRow, secretSha256 } from "./api-keys.ts";
+import { API_KEY_COLUMNS, secretSha256 } from "./api-keys.ts";
 
 /** The inactivity timeout of a session, in hours. */
 const IDLE_TIMEOUT_HOURS = 12;

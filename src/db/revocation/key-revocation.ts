@@ -1,17 +1,16 @@
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
+import type { ApiKeyRow } from "../caller-key.ts";
 import type { Db } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import { deleteWebhooks } from "../deletion/webhook-deletion.ts";
-import { type ApiKeyRow, lockApiKeys, markRevoked, noSuchKey } from "../keys/api-keys.ts";
+import { lockApiKeys, markRevoked, noSuchKey } from "../keys/api-keys.ts";
 import { assertWebhookQuota } from "../keys/quotas.ts";
+import type { WebhooksFate } from "../keys/revoke-key.ts";
+import { cancelFirst } from "../queue/deleted-webhooks.ts";
 import { cancelReplaysOfKey } from "../replays/replays.ts";
 import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
+import { deleteWebhooks } from "../webhooks/webhook-deletion.ts";
 import { ownsOutside, processesOfKey, transferWebhooks, type WebhookRow } from "../webhooks/webhooks.ts";
-
-/** The fate of a revoked key's webhooks: transferred to another key, or deleted. */
-export type WebhooksFate = { transferTo: string } | "delete";
-
 /** The result of a revocation. */
 export interface Revocation {
   key: ApiKeyRow;
@@ -37,7 +36,12 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
     const replaysCancelled = await cancelReplaysOfKey(trx, id);
     if (fate === "delete") {
       const key = await markRevoked(trx, id);
-      return { key, transferred: [], deleted: await deleteWebhooks(trx, { apiKeyId: id }), replaysCancelled };
+      return {
+        key,
+        transferred: [],
+        deleted: await deleteWebhooks(trx, { apiKeyId: id }, cancelFirst),
+        replaysCancelled,
+      };
     }
     await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
     const key = await markRevoked(trx, id);

@@ -1,10 +1,22 @@
 import type { AuditRecord } from "../audit/audit-log.ts";
 import { keyTarget } from "../keys/key-changes.ts";
+import type { RevokeKey, WebhooksFate } from "../keys/revoke-key.ts";
 import { webhookTarget } from "../webhooks/webhook-changes.ts";
-import type { Revocation, WebhooksFate } from "./key-revocation.ts";
+import { type Revocation, revokeApiKey } from "./key-revocation.ts";
+
+/** Revokes a key for a caller of the API. */
+export const revokeKey: RevokeKey = async (trx, scope, id, fate) => {
+  const revocation = await revokeApiKey(trx, scope, id, fate);
+  return {
+    key: revocation.key,
+    transferred: revocation.transferred.length,
+    deleted: revocation.deleted.length,
+    entries: keyRevoked(revocation, fate),
+  };
+};
 
 /** The entries about a revoked key and about each of its webhooks. */
-export function keyRevoked(
+function keyRevoked(
   { key, transferred, deleted, replaysCancelled }: Revocation,
   fate: WebhooksFate,
 ): AuditRecord[] {

@@ -5,6 +5,14 @@ import { type Scope, webhookIn } from "../scope.ts";
 import { raiseRevisions } from "./revisions.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
+/** Signs a body as of a moment. Throws UnopenableError if a secret cannot be decrypted. */
+export type Sign = (
+  secrets: readonly SealedSecret[],
+  deliveryId: string,
+  at: Date,
+  body: string,
+) => { "webhook-timestamp": string; "webhook-signature": string };
+
 /** A stored signing secret, or the private key of a key pair. */
 export interface SealedSecret {
   /** The webhook that it is sealed for. */

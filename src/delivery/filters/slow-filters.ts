@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Db } from "../../db/database.ts";
 import { untilAnswered } from "../../db/faults.ts";
 import { noteSlowFilter, stopFilter } from "../../db/filters/slow-filters.ts";
+import { noticeFilterStopped } from "../../db/notices/notices.ts";
 import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
 import type { DeliveryInstruments } from "../../metrics/instruments.ts";
 import type { FiltersParts } from "./filters.ts";
@@ -45,7 +46,7 @@ export function createSlowFilters(options: {
     onStopped({ id, filter }: ClaimedWebhook) {
       const webhookId = String(id);
       void store(webhookId, async () => {
-        if (await stopFilter(db, id, filter ?? ""))
+        if (await stopFilter(db, id, filter ?? "", noticeFilterStopped))
           log.warn({ webhookId }, "a slow filter was switched off; all events of the webhook are sent");
       });
     },

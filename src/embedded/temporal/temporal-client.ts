@@ -1,5 +1,4 @@
 import { Connection } from "@temporalio/client";
-import { clientOptions } from "../../temporal/connection/target.ts";
 
 /**
  * Resolves if the Temporal server at `address` responds, knows `namespace`, and has the search attributes; otherwise
@@ -11,7 +10,10 @@ export async function assertTemporalServes(
   searchAttributes: readonly string[],
 ): Promise<void> {
   const connection = await Connection.connect({
-    ...clientOptions({ connectionOptions: { address, tls: false }, namespace }),
+    address,
+    tls: false,
+    // Without it, gRPC of Node applies `https_proxy` and `http_proxy`, also to 127.0.0.1.
+    channelArgs: { "grpc.enable_http_proxy": 0 },
     connectTimeout: 2_000,
   });
   try {

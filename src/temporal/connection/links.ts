@@ -1,12 +1,12 @@
+/** The URL of a workflow's execution, or of an event of it, in the Temporal UI. */
+export type WorkflowUrl = (workflowId: string, runId: string, eventId?: string) => string;
+
 /**
  * Links to executions of a workflow, and to events of their histories, in the Temporal UI.
  *
  * @param uiUrl the URL of the UI; without it there are no links
  */
-export function workflowLinks(
-  uiUrl: string | undefined,
-  namespace: string,
-): ((workflowId: string, runId: string, eventId?: string) => string) | undefined {
+export function workflowLinks(uiUrl: string | undefined, namespace: string): WorkflowUrl | undefined {
   if (uiUrl === undefined) return undefined;
   const base = `${uiUrl.replace(/\/+$/, "")}/namespaces/${encodeURIComponent(namespace)}/workflows`;
   return (workflowId, runId, eventId) => {

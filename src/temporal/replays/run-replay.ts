@@ -1,12 +1,14 @@
 import { setTimeout as wait } from "node:timers/promises";
 import pLimit from "p-limit";
+import type { Logger } from "pino";
 import type { Activities } from "../../../workflows/activities.ts";
+import type { DeliveryConfig } from "../../config/config.ts";
+import type { Db } from "../../db/database.ts";
 import { untilAnswered } from "../../db/faults.ts";
 import { announceQueued } from "../../db/queue/changes.ts";
 import { changeReplay, getReplay } from "../../db/replays/replays.ts";
 import { endReplay, keepReplay, type RunningReplay } from "../../db/replays/running.ts";
 import { findReady, listWebhooksOf, stepWebhook } from "../../db/replays/steps.ts";
-import type { DeliveryEngine } from "../../delivery/engine.ts";
 import { CONCURRENT_STEPS, pauseAfterRound, STEPS_PER_ROUND } from "./pace.ts";
 
 /** The duration of one activity, in milliseconds: the progress is in the workflow's history as often. */
@@ -21,7 +23,7 @@ const SETTLED_MS = 10_000;
  * @param heartbeats performs work with the heartbeats of its activity, whose end aborts the signal
  */
 export function createReplayActivities(
-  { db, log, delivery }: DeliveryEngine,
+  { db, log, delivery }: { db: Db; log: Logger; delivery: Pick<DeliveryConfig, "maxPendingPerWebhook"> },
   { retentionDays }: { retentionDays: number },
   heartbeats: <T>(work: (signal: AbortSignal) => Promise<T>) => Promise<T>,
 ): Pick<Activities, "replay" | "pauseReplay"> {

@@ -3,12 +3,13 @@ import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import { areDeliveriesExpected } from "../../../src/db/circuit-breaker/expected.ts";
 import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
-import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
 import { endFiltered } from "../../../src/db/queue/endings.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import type { Breaker, BreakerSettings } from "../../../src/db/webhooks/breakers.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
 import { getWebhook, type WebhookRow } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -242,7 +243,7 @@ describe("an open breaker", () => {
   test("goes with its webhook", async () => {
     const id = await opened(5);
     const sent = await probe();
-    await deleteWebhook(db, id);
+    await deleteWebhook(db, id, cancelFirst);
     expect(await db("webhook_breakers")).toEqual([]);
     expect(await answer(db, sent, 503)).toEqual([]);
   });

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import { type BreakerChange, decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
-import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { getWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -83,7 +84,7 @@ test("the probe of an endpoint moves to another event type when its own is delet
   await letPass(db, 60);
   await decided(db);
   expect((await claim(db)).map(({ webhook }) => webhook.id)).toEqual([first]);
-  await deleteWebhook(db, first);
+  await deleteWebhook(db, first, cancelFirst);
   await letPass(db, 300);
   await decided(db);
   expect((await claim(db)).map(({ webhook }) => webhook.id)).toEqual([second]);

@@ -2,13 +2,14 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import { transactionWithRetry } from "../../../src/db/deadlock.ts";
-import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { deleteEndpoint, updateEndpoint } from "../../../src/db/endpoints/endpoints.ts";
 import { foldDeltas } from "../../../src/db/fold/fold.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
 import { revokeApiKey } from "../../../src/db/revocation/key-revocation.ts";
 import { rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
 import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import { lockShared } from "../../../src/db/webhooks/shared-webhooks.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/db/webhooks/webhook-update.ts";
 import { idsOf } from "../../../src/db/webhooks/webhooks.ts";
@@ -39,7 +40,7 @@ const shared =
 const types =
   (add: number[], remove: number[]): Change =>
   (endpointId) =>
-    updateEndpoint(db, box, "everything", { endpointId }, { add, remove }, MAX);
+    updateEndpoint(db, box, "everything", { endpointId }, { add, remove }, MAX, cancelFirst);
 const headers = (value: string) => ({
   headers: [{ name: "X-Tenant", value }],
   authentication: null,
@@ -60,7 +61,7 @@ const deleteOne =
   (n: number): Change =>
   async (id) => {
     const webhookId = (await live(id, "id"))[n];
-    if (webhookId !== undefined) await deleteWebhook(db, webhookId);
+    if (webhookId !== undefined) await deleteWebhook(db, webhookId, cancelFirst);
   };
 const deliver =
   (status: number): Change =>
@@ -84,7 +85,7 @@ const CHANGES: Record<string, readonly Change[]> = {
   add: [1, 2, 3].map((type) => types([type], [])),
   remove: [1, 2, 3].map((type) => types([], [type])),
   "delete webhook": [0, 1, 2].map(deleteOne),
-  "delete endpoint": [(id) => deleteEndpoint(db, "everything", id)],
+  "delete endpoint": [(id) => deleteEndpoint(db, "everything", id, cancelFirst)],
   move: [move],
   transfer: [transfer],
   deliver: [200, 500].map(deliver),
@@ -120,7 +121,7 @@ test("whatever is changed at the same time, all event types of an endpoint have 
         .orderBy("process")
         .pluck("process");
       expect(await db("processes").where("live", ">", 0).orderBy("process").pluck("process")).toEqual(stored);
-      await deleteEndpoint(db, "everything", id);
+      await deleteEndpoint(db, "everything", id, cancelFirst);
     }),
     { numRuns: FULL_SIZE ? 500 : 40 },
   );

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { createEndpoint, updateEndpoint } from "../../../src/db/endpoints/endpoints.ts";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
 import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { idsOf } from "../../../src/db/webhooks/webhooks.ts";
@@ -13,7 +14,7 @@ const db = await openQueueDatabase();
 const box = newBox();
 
 const add = (endpointId: string, types: number[], by = box) =>
-  updateEndpoint(db, by, "everything", { endpointId }, { add: types, remove: [] }, MAX);
+  updateEndpoint(db, by, "everything", { endpointId }, { add: types, remove: [] }, MAX, cancelFirst);
 const update = (id: bigint, changes: Parameters<typeof updateWebhook>[3]) =>
   updateWebhook(db, "everything", id, changes);
 
@@ -60,7 +61,7 @@ test("a webhook that becomes an endpoint gives it the tokens of its rate limit; 
   await db("webhooks").where({ id: plain }).update(limited);
   await db("endpoints").delete();
   const types = { add: [2], remove: [] };
-  const made = await updateEndpoint(db, box, "everything", { webhookId: plain }, types, MAX);
+  const made = await updateEndpoint(db, box, "everything", { webhookId: plain }, types, MAX, cancelFirst);
   const tokens = () => db("endpoints").pluck("rate_tokens");
   expect(await tokens()).toEqual([5.5]);
   const [first, second] = idsOf(made?.endpoint.webhooks ?? []) as [bigint, bigint];

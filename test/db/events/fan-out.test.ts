@@ -1,12 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
-import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { readBacklog } from "../../../src/db/deliveries/backlog.ts";
 import { readOverview } from "../../../src/db/deliveries/stats.ts";
 import { fanOutStep } from "../../../src/db/events/fan-out.ts";
 import { type Published, publishEvents } from "../../../src/db/events/publish.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { aKey } from "../../support/builders.ts";
 import { anEvent } from "../../support/new-event.ts";
@@ -99,7 +100,7 @@ test("publishing while webhooks are created and deleted counts exactly those tha
     while (changing) await work();
   };
   const deleting = async () => {
-    for (const id of doomed) await deleteWebhook(db, id);
+    for (const id of doomed) await deleteWebhook(db, id, cancelFirst);
   };
   const changes = Promise.all([deleting(), ...Array.from({ length: 10 }, create)]);
   await Promise.all([

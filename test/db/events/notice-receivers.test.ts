@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
-import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { foldDeltas } from "../../../src/db/fold/fold.ts";
 import { listPartitions, PARTITIONED } from "../../../src/db/partitions.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { DELIVERY_FAILED, EVERY_NOTICE, useNotices, WEBHOOK_FAILING } from "./notice-parts.ts";
 
@@ -66,7 +67,7 @@ test("ids of failed deliveries are kept only while a webhook subscribes to their
     );
   };
   expect(await kept()).toHaveLength(1);
-  await deleteWebhook(db, subscriber);
+  await deleteWebhook(db, subscriber, cancelFirst);
   expect(await kept()).toHaveLength(0);
 });
 

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
 import { foldDeltas } from "../../../src/db/fold/fold.ts";
 import { forgetHealthy, type HealthChange } from "../../../src/db/health/webhook-health.ts";
+import { cancelFirst } from "../../../src/db/queue/deleted-webhooks.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { CHANGE } from "../../../src/db/queue/rollup-deltas.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { claim, openQueueDatabase, queue, record, result, SPACING } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();
@@ -107,7 +108,7 @@ test("attempts of an hour ago that are folded late, and attempts of a deleted we
   expect(await attempts(webhookId, { failed: 1, minutesAgo: 60 })).toEqual([]);
   expect(await healths()).toEqual([]);
   await attempts(webhookId, { failed: 1 });
-  await deleteWebhook(db, webhookId);
+  await deleteWebhook(db, webhookId, cancelFirst);
   expect(await attempts(webhookId, { failed: 1 })).toEqual([]);
   expect(await forgetHealthy(db)).toBe(1);
 });

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
-import { cancelOfDeleted, deleteWebhook } from "../../../src/db/deletion/webhook-deletion.ts";
+import { cancelFirst, cancelOfDeleted } from "../../../src/db/queue/deleted-webhooks.ts";
 import { cancelOfWebhooks } from "../../../src/db/queue/endings.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhook-deletion.ts";
 import { PATIENCE_MS } from "../../support/patience.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { claim, freshClaimant, openQueueDatabase, queue } from "../queue/queue.ts";
@@ -30,7 +31,7 @@ test("deleting a webhook cancels the first of its open deliveries at once, the o
   const [webhookId, other] = [await queue(db, 1_500), await queue(db, 2)];
   const { runId } = await freshClaimant(db);
   await storeDeliveries(db, Array(1_200).fill({ webhookId, runId, state: "retrying" }));
-  await deleteWebhook(db, webhookId);
+  await deleteWebhook(db, webhookId, cancelFirst);
   expect(await states()).toEqual([
     { state: "cancelled", reason: "webhook deleted", n: 1_000 },
     { state: "pending", reason: null, n: 1_002 },
@@ -73,7 +74,7 @@ test("a delivery that is being claimed at the same time is left to its attempt, 
 
 test("what appears after the deletion, as from a publish that was under way, is cancelled, until none can appear any more", async () => {
   const webhookId = await queue(db, 1);
-  await deleteWebhook(db, webhookId);
+  await deleteWebhook(db, webhookId, cancelFirst);
   await cancelAll();
   expect(await emptied()).toEqual([]);
   await storeDeliveries(db, [{ webhookId }, { webhookId, state: "retrying" }]);

@@ -15,14 +15,14 @@ import {
   type Facts,
   listAuditEntries,
 } from "../../../db/audit/audit-log.ts";
+import type { Db } from "../../../db/database.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import type { Scope } from "../../../db/scope.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/delivery-filter.ts";
-import { assertText } from "../messages.ts";
+import { pageToken, readOlderPageToken } from "../page-tokens.ts";
 import { pageSize } from "../paging.ts";
+import { assertText, optionalUuid } from "../values.ts";
 
 /** The default number of items per page. */
 const DEFAULT_PAGE = 100;
@@ -40,7 +40,7 @@ const NUMBERS: ReadonlyMap<string, AuditAction> = new Map(
 );
 
 /** Lists the audit log. */
-export function auditService({ db }: ApiContext): ServiceImpl<typeof AuditService> {
+export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditService> {
   return {
     async listAuditEntries(request, handler) {
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });

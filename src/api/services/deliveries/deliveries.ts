@@ -9,7 +9,9 @@ import {
   type ListDeliveriesResponseSchema,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import type { StaleReads } from "../../../db/connections/read-replica.ts";
 import { readPrimary } from "../../../db/connections/read-replica.ts";
+import type { Db } from "../../../db/database.ts";
 import {
   type DeliveryRow,
   type DeliveryStateName,
@@ -23,22 +25,22 @@ import { searchDeliveries } from "../../../db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";
 import { getEvent } from "../../../db/events/find.ts";
 import { timeOfId } from "../../../db/partitions.ts";
+import type { Sign } from "../../../db/webhooks/webhook-secrets.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
+import type { WorkflowUrl } from "../../../temporal/connection/links.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf, type Gate } from "../../auth/auth.ts";
+import type { Gate } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { OpenExports } from "../../turns/open-exports.ts";
+import { inclusivePageToken, newerPageToken, pageToken } from "../page-tokens.ts";
 import { pageSize } from "../paging.ts";
+import { optionalUuid } from "../values.ts";
 import {
   deliveryFilter,
   finalDeliveryFilter,
-  inclusivePageToken,
-  newerPageToken,
-  optionalUuid,
-  pageToken,
   searchText,
   stateNumbers,
   stateText,
@@ -62,6 +64,27 @@ const MAX_AGAIN = 10_000;
 const MAX_FAILURES_EXAMINED = 5_000;
 const FAILURE_STATES: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
 
+/** What the service of deliveries uses. */
+export interface DeliveryServiceParts {
+  db: Db;
+  /** Reads lists. Defaults to reading `db`. */
+  reads?: StaleReads;
+  /** Called after each write that queued deliveries. Returns at once. */
+  onQueued?: () => void;
+  workflowUrl?: WorkflowUrl | undefined;
+  /**
+   * Finds the activity of a run that sends a delivery of a retry group, or a first attempt if null. Undefined if the
+   * process has no Temporal; its result is undefined if Temporal does not respond, or does not say which.
+   */
+  findActivity?: (
+    run: { workflowId: string; runId: string },
+    group: number | null,
+  ) => Promise<{ runId: string; eventId: string } | undefined>;
+  /** The age in days from which deliveries cannot be resent. */
+  retentionDays: number;
+  sign: Sign;
+}
+
 /**
  * Lists, exports and resends deliveries.
  *
@@ -76,7 +99,7 @@ export function deliveryService(
     findActivity,
     retentionDays,
     sign,
-  }: ApiContext,
+  }: DeliveryServiceParts,
   gate: Gate,
   stopping: AbortSignal,
 ): ServiceImpl<typeof DeliveryService> {

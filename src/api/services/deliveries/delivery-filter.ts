@@ -4,7 +4,8 @@ import { type DeliveryStateName, FINAL_STATES } from "../../../db/deliveries/del
 import type { DeliveryFilter } from "../../../db/deliveries/list.ts";
 import type { SearchText } from "../../../db/deliveries/search.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertText, isProcess, isUuid, unknownProcess } from "../messages.ts";
+import { readPageToken } from "../page-tokens.ts";
+import { assertText, isProcess, isUuid, optionalUuid, unknownProcess } from "../values.ts";
 
 /** State names in the database by proto number. */
 const stateNames = new Map(
@@ -98,19 +99,6 @@ export function searchText(search: string): SearchText | undefined {
   };
 }
 
-/** @throws DomainError INVALID_ARGUMENT if it is not a UUID */
-export function optionalUuid(field: string, id: string | undefined): string | undefined {
-  if (id !== undefined && !isUuid(id)) {
-    const thing = field.replace(/_id$/, "");
-    throw invalidFields([{ field, description: `must be the id of ${article(thing)} ${thing}, a UUID` }]);
-  }
-  return id;
-}
-
-function article(noun: string): string {
-  return /^[aeiou]/.test(noun) ? "an" : "a";
-}
-
 function stateName(state: number): DeliveryStateName {
   const name = stateNames.get(state);
   if (!name) {
@@ -123,49 +111,4 @@ function stateName(state: number): DeliveryStateName {
 /** A state as callers send it in JSON. */
 export function stateText(name: DeliveryStateName): string {
   return `DELIVERY_STATE_${name.toUpperCase()}`;
-}
-
-/** The prefix of tokens of newer pages. */
-const NEWER = "n";
-
-/** The token of the page older than an id. Opaque for callers. */
-export function pageToken(id: string): string {
-  return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
-}
-
-/** The token of the page newer than an id. */
-export function newerPageToken(id: string): string {
-  return `${NEWER}.${pageToken(id)}`;
-}
-
-/** The token of the page that starts with an id and continues with older ones. */
-export function inclusivePageToken(id: string): string {
-  const after = BigInt(`0x${id.replaceAll("-", "")}`) + 1n;
-  return Buffer.from(after.toString(16).padStart(32, "0"), "hex").toString("base64url");
-}
-
-/** @throws DomainError INVALID_ARGUMENT if it is not a token of a page */
-export function readPageToken(token: string): Pick<DeliveryFilter, "before" | "after"> {
-  if (token === "") return {};
-  const newer = token.startsWith(`${NEWER}.`);
-  const encoded = newer ? token.slice(NEWER.length + 1) : token;
-  const hex = Buffer.from(encoded, "base64url").toString("hex");
-  const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-  if (!isUuid(id)) {
-    throw invalidFields([
-      { field: "page_token", description: "must be the next_page_token or previous_page_token of a page" },
-    ]);
-  }
-  return newer ? { after: id } : { before: id };
-}
-
-/**
- * The id before which an older page ends; undefined for the first page. For lists that have no newer pages.
- *
- * @throws DomainError INVALID_ARGUMENT if it is not a token of an older page
- */
-export function readOlderPageToken(token: string): string | undefined {
-  const { before, after } = readPageToken(token);
-  if (after === undefined) return before;
-  throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
 }

@@ -10,14 +10,15 @@ import {
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { isNotice } from "../../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
+import { subjectOf } from "../../../contract/subject.ts";
 import type { AttemptRow, DeliveryRow, SentRequest } from "../../../db/deliveries/deliveries.ts";
 import type { EventFacts } from "../../../db/events/find.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import type { Scope } from "../../../db/scope.ts";
 import { UnopenableError } from "../../../db/webhooks/secret-box.ts";
-import type { ApiContext } from "../../context/context.ts";
+import type { Sign } from "../../../db/webhooks/webhook-secrets.ts";
 import { stateNumbers } from "./delivery-filter.ts";
-import { type Subjects, subjectOf } from "./subjects.ts";
+import type { Subjects } from "./subjects.ts";
 
 export function deliveryMessage(
   row: DeliveryRow,
@@ -98,7 +99,7 @@ function headersOf(parts: readonly string[]): Headers {
 export function attemptMessage(
   row: AttemptRow,
   sent: SentRequest | null,
-  sign: ApiContext["sign"],
+  sign: Sign,
 ): MessageInitShape<typeof AttemptSchema> {
   return {
     number: row.number,
@@ -116,7 +117,7 @@ export function attemptMessage(
 function signatureFields(
   { started, status, signature }: AttemptRow,
   sent: SentRequest | null,
-  sign: ApiContext["sign"],
+  sign: Sign,
 ): { signatureHeaders?: Headers; signatureRecomputed?: true } {
   const timestamp = ["webhook-timestamp", String(Math.floor(started.getTime() / 1_000))];
   if (signature !== null) {
@@ -132,11 +133,7 @@ function signatureFields(
   };
 }
 
-function recompute(
-  { facts, payload, secrets }: SentRequest,
-  at: Date,
-  sign: ApiContext["sign"],
-): string | null {
+function recompute({ facts, payload, secrets }: SentRequest, at: Date, sign: Sign): string | null {
   if (payload === null || secrets.length === 0) return null;
   try {
     return sign(secrets, facts.id, at, payload)["webhook-signature"];

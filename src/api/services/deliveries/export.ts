@@ -15,7 +15,7 @@ import { timeOfId } from "../../../db/partitions.ts";
 import { loadContents } from "../../../db/queue/event-contents.ts";
 import type { Scope } from "../../../db/scope.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertText } from "../messages.ts";
+import { assertText } from "../values.ts";
 import { deliveryFilter, searchText } from "./delivery-filter.ts";
 import { deliveryMessage } from "./delivery-messages.ts";
 import { csv, JSON_LINES, type LineFormat } from "./export-lines.ts";

@@ -1,69 +1,15 @@
-import { getOption, hasOption } from "@bufbuild/protobuf";
-import { searchable } from "../../../../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "../../../contract/catalogue.ts";
-import { parseExactJson } from "../../../contract/json/exact-json.ts";
-import { propertyName } from "../../../contract/json/names.ts";
+import { subjectOf } from "../../../contract/subject.ts";
 import type { Db } from "../../../db/database.ts";
-import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
 import { readSmallPayloads } from "../../../db/events/find.ts";
 import { slices } from "../../turns/thread-turns.ts";
-
-/** The maximum length of a subject, in characters. A search text has the same limit. Lists of 1,000 stay small. */
-const MAX_SUBJECT_CHARACTERS = 300;
 
 /** The subject of each event that has one, by the event's id. */
 export type Subjects = ReadonlyMap<string, string>;
 
-/** The searchable properties of each event type's payload. */
-const properties = new Map(
-  catalogue.map(({ number, payload }) => [
-    number,
-    payload.fields
-      .filter((field) => hasOption(field, searchable) && getOption(field, searchable))
-      .map(propertyName),
-  ]),
-);
-
-/**
- * The first searchable value of a payload, at most MAX_SUBJECT_CHARACTERS long; undefined if it has none. The payload of a test
- * event is any JSON object, whose values need not have the types of the event type, and may be nested too deeply for the parser
- * of large integers.
- *
- * @param process the number of its event type
- */
-export function subjectOf(process: number, payload: string | null): string | undefined {
-  const names = properties.get(process) ?? [];
-  if (payload === null || names.length === 0) return undefined;
-  const values = parsed(payload);
-  for (const name of names) {
-    const [value] = [values[name]].flat();
-    // JSON may contain half of a surrogate pair, which clients reject in a message.
-    if (typeof value === "string" && value !== "") return limited(value.toWellFormed());
-    if (typeof value === "number" || typeof value === "bigint") return limited(String(value));
-  }
-  return undefined;
-}
-
-function limited(text: string): string {
-  // Each character has at most two units; so many units show whether there are too many characters.
-  const characters = [...text.slice(0, 2 * (MAX_SUBJECT_CHARACTERS + 1))];
-  if (characters.length <= MAX_SUBJECT_CHARACTERS) return text;
-  return `${characters.slice(0, MAX_SUBJECT_CHARACTERS - 1).join("")}…`;
-}
-
-/** The properties of a payload; none if the payload cannot be parsed. */
-function parsed(payload: string): Record<string, unknown> {
-  try {
-    return parseExactJson(payload) as Record<string, unknown>;
-  } catch {
-    return {};
-  }
-}
-
 /** Reads what the events of deliveries are about. @param keyId the key whose call it is */
 export async function readSubjects(
   db: Db,
-  deliveries: readonly Pick<DeliveryRow, "eventId" | "process">[],
+  deliveries: readonly { eventId: string; process: number }[],
   keyId: string,
 ): Promise<Subjects> {
   const processes = new Map(deliveries.map(({ eventId, process }) => [eventId, process]));

@@ -1,3 +1,4 @@
+import type { WebhookServiceParts } from "../webhooks/service-parts.ts";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
@@ -20,12 +21,11 @@ import {
 import type { Scope } from "../../../db/scope.ts";
 import { eachOf, endpointEntry, webhookEntries } from "../../../db/webhooks/webhook-changes.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { optionalUuid } from "../deliveries/delivery-filter.ts";
-import { noWebhook, webhookMessage } from "../messages.ts";
+import { noWebhook, optionalUuid } from "../values.ts";
+import { webhookMessage } from "../webhooks/webhook-message.ts";
 import {
   assertMaySubscribe,
   checkedAddress,
@@ -39,7 +39,10 @@ export function endpointService({
   secrets,
   targets,
   limits,
-}: ApiContext): ServiceImpl<typeof EndpointService> {
+  onDeleted,
+}: Pick<WebhookServiceParts, "db" | "secrets" | "targets" | "limits" | "onDeleted">): ServiceImpl<
+  typeof EndpointService
+> {
   return {
     async createEndpoint(request, handler) {
       const caller = callerOf(handler);
@@ -74,7 +77,15 @@ export function endpointService({
       const changes = requestedChanges(request);
       for (const process of changes.add) assertMaySubscribe(caller, process);
       return auditedCall(db, handler, async (trx, record) => {
-        const changed = await updateEndpoint(trx, secrets, scope, key, changes, limits.maxWebhooks);
+        const changed = await updateEndpoint(
+          trx,
+          secrets,
+          scope,
+          key,
+          changes,
+          limits.maxWebhooks,
+          onDeleted,
+        );
         if (!changed) throw "webhookId" in key ? noWebhook(key.webhookId) : noEndpoint(key.endpointId);
         const { endpoint, before, added, removed } = changed;
         const joined = before.filter((webhook) => webhook.endpointId === null);
@@ -97,7 +108,7 @@ export function endpointService({
       const scope = callerScope(handler);
       const id = optionalUuid("endpoint_id", endpointId) as string;
       return auditedCall(db, handler, async (trx, record) => {
-        const deleted = await deleteEndpoint(trx, scope, id);
+        const deleted = await deleteEndpoint(trx, scope, id, onDeleted);
         if (!deleted) throw noEndpoint(id);
         // As stored: audit entries are found by the text of an id, and a request may spell a UUID in upper case.
         const storedId = deleted[0]?.endpointId as string;

@@ -1,16 +1,21 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { Tracer } from "@opentelemetry/api";
+import type { Logger } from "pino";
 import type { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import type { Db } from "../../../db/database.ts";
 import { erasePayloads } from "../../../db/events/erase.ts";
 import { createEventQuota } from "../../../db/keys/quotas.ts";
+import type { ApiInstruments } from "../../../metrics/instruments.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf, type Gate } from "../../auth/auth.ts";
+import type { Gate } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { assertServiceWide } from "../../auth/caller-scope.ts";
 import { traceparentOfCall } from "../../context/call-trace.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertText, publishedMessage } from "../messages.ts";
+import { assertText } from "../values.ts";
 import { MAX_USER_ID_CHARACTERS, newEvent } from "./new-event.ts";
+import { publishedMessage } from "./published-message.ts";
 import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
 import { Room } from "./room.ts";
@@ -39,8 +44,22 @@ function oncePerTurn<T>(check: () => Promise<T>): () => Promise<T> {
   };
 }
 
+/** What the service of events uses. */
+export interface EventServiceParts {
+  db: Db;
+  log: Logger;
+  instruments: Pick<ApiInstruments, "published" | "refusals">;
+  tracer?: Tracer | undefined;
+  /** Called after each write that queued deliveries. Returns at once. */
+  onQueued?: () => void;
+  /** Awaited before events are published: throws DomainError if this process may publish none. Defaults to nothing. */
+  admit?: () => Promise<void> | undefined;
+  /** Whether searchable values of payloads are stored for searches. */
+  searchIndex: boolean;
+}
+
 /** Publishes events, for internal callers (contract, section 6). */
-export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeof EventService> {
+export function eventService(context: EventServiceParts, gate: Gate): ServiceImpl<typeof EventService> {
   const publish = createPublisher(
     context.db,
     context.instruments.published,

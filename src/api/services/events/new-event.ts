@@ -7,7 +7,7 @@ import { jsonWriter } from "../../../contract/json/writer.ts";
 import { searchableValues } from "../../../contract/searchable-values.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertFields, assertText } from "../messages.ts";
+import { assertFields, assertText } from "../values.ts";
 
 /** The maximum size of a payload as JSON, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;

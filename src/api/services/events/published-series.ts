@@ -8,8 +8,8 @@ import { DomainError } from "../../../contract/errors.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
 import { reasonOf, toConnectError } from "../../errors/errors.ts";
 import { slices } from "../../turns/thread-turns.ts";
-import { publishedMessage } from "../messages.ts";
 import { newEvent } from "./new-event.ts";
+import { publishedMessage } from "./published-message.ts";
 import type { Publisher } from "./publisher.ts";
 import type { Room } from "./room.ts";
 

@@ -6,10 +6,12 @@ import type {
   RevokeApiKeyRequest,
 } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { PermissionSchema } from "../../../../gen/webhook/v1/options_pb.ts";
+import type { LimitsConfig } from "../../../config/config.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import { enumChoices } from "../../../contract/json/names.ts";
 import { isPermission } from "../../../contract/permissions.ts";
+import type { Db } from "../../../db/database.ts";
 import { createBoundedApiKey, listApiKeys, type Quotas } from "../../../db/keys/api-keys.ts";
 import {
   createBoundedInstalledApp,
@@ -27,23 +29,15 @@ import {
 import { removeApiKey } from "../../../db/keys/key-removal.ts";
 import { rotateApiKey } from "../../../db/keys/key-rotation.ts";
 import { setQuotas } from "../../../db/keys/quotas.ts";
-import { revokeApiKey, type WebhooksFate } from "../../../db/revocation/key-revocation.ts";
-import { keyRevoked } from "../../../db/revocation/revocation-entries.ts";
+import type { RevokeKey, WebhooksFate } from "../../../db/keys/revoke-key.ts";
 import { assertNoMoreRights, type Scope } from "../../../db/scope.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import {
-  apiKeyMessage,
-  assertText,
-  installedAppMessage,
-  isProcess,
-  isUuid,
-  unknownProcess,
-} from "../messages.ts";
 import { BY_CREATED, readPage } from "../paging.ts";
+import { assertText, isProcess, isUuid, unknownProcess } from "../values.ts";
+import { apiKeyMessage, installedAppMessage } from "./key-messages.ts";
 
 /** The maximum length of a name, in characters. */
 const MAX_NAME_CHARACTERS = 100;
@@ -55,7 +49,15 @@ const MAX_WEBHOOK_QUOTA = 1_000_000;
 const MAX_EVENTS_PER_SECOND = 100_000;
 
 /** Manages API keys and installed apps (contract, section 5). */
-export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof ApiKeyService> {
+export function apiKeyService({
+  db,
+  limits,
+  revokeKey,
+}: {
+  db: Db;
+  limits: Pick<LimitsConfig, "maxApiKeys" | "maxInstalledApps">;
+  revokeKey: RevokeKey;
+}): ServiceImpl<typeof ApiKeyService> {
   return {
     async createApiKey(request, handler) {
       assertName(request.name);
@@ -119,14 +121,14 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       const id = request.apiKeyId.toLowerCase();
       const fate = fateOf(request);
       const done = await auditedCall(db, handler, async (trx, record) => {
-        const result = await revokeApiKey(trx, callerScope(handler), id, fate);
-        await record(...keyRevoked(result, fate));
+        const result = await revokeKey(trx, callerScope(handler), id, fate);
+        await record(...result.entries);
         return result;
       });
       return {
         apiKey: apiKeyMessage(done.key),
-        webhooksTransferred: done.transferred.length,
-        webhooksDeleted: done.deleted.length,
+        webhooksTransferred: done.transferred,
+        webhooksDeleted: done.deleted,
       };
     },
 

@@ -4,6 +4,7 @@ import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import type { SessionService } from "../../../../gen/webhook/v1/session_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { permissionName } from "../../../contract/permissions.ts";
+import type { Db } from "../../../db/database.ts";
 import { endSession } from "../../../db/keys/sessions.ts";
 import type { Gate } from "../../auth/auth.ts";
 import { addressOf } from "../../auth/client-address.ts";
@@ -15,14 +16,16 @@ import {
   sessionCookie,
   sessionToken,
 } from "../../auth/page-session.ts";
-import type { ApiContext } from "../../context/context.ts";
-import { apiKeyMessage } from "../messages.ts";
+import { apiKeyMessage } from "./key-messages.ts";
 
 /** A key needs one of these permissions to use the admin UI. */
 const SUFFICIENT_PERMISSIONS = [Permission.MANAGE_API_KEYS, Permission.READ_ADMINISTRATIVE_DATA];
 
 /** Signs browsers in and out. */
-export function sessionService(context: ApiContext, gate: Gate): ServiceImpl<typeof SessionService> {
+export function sessionService(
+  context: { db: Db; deliveryTimeoutMs: number },
+  gate: Gate,
+): ServiceImpl<typeof SessionService> {
   const { db } = context;
   return {
     async signIn(request, handler) {

@@ -5,7 +5,7 @@ import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type ReplaySchema, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
 import type { ReplayFilter, ReplayRow } from "../../../db/replays/replays.ts";
 import type { Scope } from "../../../db/scope.ts";
-import type { ApiContext } from "../../context/context.ts";
+import type { WorkflowUrl } from "../../../temporal/connection/links.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { stateNumbers } from "../deliveries/delivery-filter.ts";
 
@@ -22,7 +22,7 @@ type Message = MessageInitShape<typeof ReplaySchema>;
 export function replayMessage(
   replay: ReplayRow,
   scope: Scope,
-  workflowUrl: ApiContext["workflowUrl"],
+  workflowUrl: WorkflowUrl | undefined,
 ): Message {
   const { workflowId, runId } = replay;
   const url =

@@ -18,15 +18,15 @@ import {
 } from "../../../db/replays/replays.ts";
 import type { Scope } from "../../../db/scope.ts";
 import { getWebhook, lockWebhook } from "../../../db/webhooks/webhooks.ts";
+import type { WorkflowUrl } from "../../../temporal/connection/links.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { stateNotFit } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
-import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/delivery-filter.ts";
-import { assertText, noWebhook } from "../messages.ts";
+import { pageToken, readOlderPageToken } from "../page-tokens.ts";
 import { pageSize } from "../paging.ts";
+import { assertText, noWebhook, optionalUuid } from "../values.ts";
 import { replayMessage } from "./replay-messages.ts";
 import { requestedReplay } from "./requested-replay.ts";
 
@@ -44,7 +44,11 @@ export function replayService({
   db,
   retentionDays,
   workflowUrl,
-}: ApiContext): ServiceImpl<typeof ReplayService> {
+}: {
+  db: Db;
+  retentionDays: number;
+  workflowUrl?: WorkflowUrl | undefined;
+}): ServiceImpl<typeof ReplayService> {
   const message = (replay: ReplayRow, scope: Scope) => replayMessage(replay, scope, workflowUrl);
 
   async function change(handler: HandlerContext, replayId: string, what: ReplayChange) {

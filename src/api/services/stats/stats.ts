@@ -12,6 +12,7 @@ import type {
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { BOTTLENECKS, CAUSES } from "../../../contract/stats/bottlenecks.ts";
+import type { Db } from "../../../db/database.ts";
 import { LATENCY_BOUNDS_MS, percentileMs } from "../../../db/deliveries/rollups.ts";
 import {
   HISTORY_INTERVALS,
@@ -28,13 +29,13 @@ import {
 } from "../../../db/deliveries/stats.ts";
 import { type Scope, scopeName } from "../../../db/scope.ts";
 import { listWebhookIds } from "../../../db/webhooks/webhooks.ts";
+import type { WorkflowUrl } from "../../../temporal/connection/links.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import type { Gate } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
-import { noWebhook } from "../messages.ts";
 import { BY_ID, pageSize, readPage } from "../paging.ts";
+import { noWebhook } from "../values.ts";
 import { sharedReadings } from "./shared-reading.ts";
 
 /** The interval between reads of the overview while it is watched, in milliseconds. */
@@ -57,6 +58,16 @@ const MAX_RUNS = 100;
 /** The default number of runs returned. */
 const DEFAULT_RUNS = 20;
 
+/** What the statistics service uses. */
+export interface StatsParts {
+  db: Db;
+  /** A monotonic clock in milliseconds, by which cached statistics get old. Defaults to `performance.now`. */
+  now?: () => number;
+  /** Starts a dispatch of pending deliveries. Undefined if the process has no Temporal. Throws DomainError. */
+  dispatchNow?: () => Promise<void>;
+  workflowUrl?: WorkflowUrl | undefined;
+}
+
 /**
  * The statistics service, which also starts dispatches.
  *
@@ -64,12 +75,11 @@ const DEFAULT_RUNS = 20;
  * @param maxSilenceMs the maximum time between messages of WatchOverview, in milliseconds
  */
 export function statsService(
-  context: ApiContext,
+  { db, dispatchNow, workflowUrl, now }: StatsParts,
   gate: Gate,
   stopping: AbortSignal,
   maxSilenceMs = MAX_SILENCE_MS,
 ): ServiceImpl<typeof StatsService> {
-  const { db, dispatchNow, workflowUrl, now } = context;
   // Shared only by callers with the same scope.
   const overview = sharedReadings(
     async (scope: Scope) => overviewMessage(await readOverview(db, scope)),

@@ -7,7 +7,8 @@ import type {
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_FILTER_CHARACTERS } from "../../../contract/filters/filter.ts";
-import { type LatestEvent, latestEvents } from "../../../db/deliveries/latest.ts";
+import { subjectOf } from "../../../contract/subject.ts";
+import type { Db } from "../../../db/database.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
 import {
@@ -16,13 +17,11 @@ import {
   type FilterText,
   runFilter,
 } from "../../../filters/filter-runner.ts";
-import { callerOf } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { FairQueue } from "../../turns/fair-queue.ts";
-import { subjectOf } from "../deliveries/subjects.ts";
-import { assertText, noWebhook } from "../messages.ts";
+import { assertText, noWebhook } from "../values.ts";
 
 /** The maximum number of events for which a filter is tried. */
 const MAX_TRIED = 1_000;
@@ -35,6 +34,22 @@ const MAX_AT_ONCE_PER_KEY = 1;
 const AT_ONCE = 20;
 /** The time after which a trial ends, in milliseconds. */
 const MAX_TRIAL_MS = 1_000;
+
+/** An event with its payload. */
+interface LatestEvent {
+  id: string;
+  userId: string;
+  payload: string;
+}
+
+/** What tries filters on past events. */
+export interface FilterParts {
+  db: Db;
+  /** Evaluates filters. */
+  filters: FilterRunner;
+  /** The latest events of a type with a payload, newest first. @param deliveredTo only events that this webhook has a delivery of */
+  latestEvents(db: Db, process: number, deliveredTo: bigint | null, limit: number): Promise<LatestEvent[]>;
+}
 
 /**
  * Null for an empty filter.
@@ -63,7 +78,8 @@ async function assertValid(filters: FilterRunner, keyId: string, filter: FilterT
 export function filterMethods({
   db,
   filters,
-}: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
+  latestEvents,
+}: FilterParts): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
   const queue = new FairQueue("filter trials", { atOnce: MAX_AT_ONCE, perKey: MAX_AT_ONCE_PER_KEY });
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {

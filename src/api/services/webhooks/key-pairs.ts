@@ -2,14 +2,15 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { WebhookKeyPairSchema, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import type { Db } from "../../../db/database.ts";
 import { deleteKeyPairs, type KeyPair, readKeyPairs, rotateKeyPair } from "../../../db/webhooks/key-pairs.ts";
+import type { SecretBox } from "../../../db/webhooks/secret-box.ts";
 import { lockShared } from "../../../db/webhooks/shared-webhooks.ts";
 import { eachOf } from "../../../db/webhooks/webhook-changes.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
-import { noWebhook } from "../messages.ts";
+import { noWebhook } from "../values.ts";
 
 type Methods = Pick<
   ServiceImpl<typeof WebhookService>,
@@ -17,7 +18,7 @@ type Methods = Pick<
 >;
 
 /** The methods for the key pairs that sign a webhook's requests beside its secrets. */
-export function keyPairMethods({ db, secrets }: ApiContext): Methods {
+export function keyPairMethods({ db, secrets }: { db: Db; secrets: SecretBox }): Methods {
   return {
     async getWebhookKeyPairs({ webhookId }, handler) {
       if (!(await getWebhook(db, callerScope(handler), webhookId))) throw noWebhook(webhookId);

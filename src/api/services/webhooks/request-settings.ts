@@ -1,3 +1,4 @@
+import type { WebhookServiceParts } from "./service-parts.ts";
 import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ServiceImpl } from "@connectrpc/connect";
@@ -39,12 +40,11 @@ import { eachOf, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
 import { type ChangedWebhook, expectRevision } from "../../../db/webhooks/webhook-update.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { FairQueue } from "../../turns/fair-queue.ts";
-import { noWebhook } from "../messages.ts";
+import { noWebhook } from "../values.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
 
@@ -57,7 +57,12 @@ type Methods = Pick<
 >;
 
 /** The methods for custom headers and authentication of a webhook's requests. */
-export function requestSettingsMethods({ db, secrets, targets, tryRequest }: ApiContext): Methods {
+export function requestSettingsMethods({
+  db,
+  secrets,
+  targets,
+  tryRequest,
+}: Pick<WebhookServiceParts, "db" | "secrets" | "targets" | "tryRequest">): Methods {
   const processes = describeEventTypes();
   const queue = new FairQueue("test requests", { atOnce: MAX_TRIALS, perKey: MAX_TRIALS_PER_KEY });
   return {

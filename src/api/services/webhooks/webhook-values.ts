@@ -12,10 +12,10 @@ import {
   type SettingName,
   type Settings,
 } from "../../../contract/webhooks/settings.ts";
-import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
+import type { ApiKeyRow } from "../../../db/caller-key.ts";
 import type { BreakerSettings } from "../../../db/webhooks/breakers.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertText, isProcess, unknownProcess } from "../messages.ts";
+import { assertText, isProcess, unknownProcess } from "../values.ts";
 
 /** The maximum length of a webhook's name, in characters. */
 const MAX_NAME_CHARACTERS = 100;

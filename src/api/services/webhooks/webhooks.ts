@@ -9,13 +9,11 @@ import type {
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import type { AuditAction } from "../../../db/audit/audit-log.ts";
-import { deleteWebhook } from "../../../db/deletion/webhook-deletion.ts";
-import { queueTestEvent } from "../../../db/events/test-events.ts";
 import { withPartitions } from "../../../db/partitions.ts";
-import { readOverdueRetries } from "../../../db/queue/overdue-retries.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
 import { lockShared, readShared } from "../../../db/webhooks/shared-webhooks.ts";
 import { eachOf, webhookFacts, webhookTarget } from "../../../db/webhooks/webhook-changes.ts";
+import { deleteWebhook } from "../../../db/webhooks/webhook-deletion.ts";
 import {
   readWebhookSecrets,
   rotateWebhookSecret,
@@ -30,16 +28,17 @@ import {
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
-import { callerOf } from "../../auth/auth.ts";
+import { callerOf } from "../../auth/caller.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
-import type { ApiContext } from "../../context/context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
-import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";
+import { isProcess, noWebhook, unknownProcess } from "../values.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
 import { keepCredentialsOnHost, replaceSettings, requestSettingsMethods } from "./request-settings.ts";
+import type { WebhookServiceParts } from "./service-parts.ts";
+import { healthNames, webhookMessage } from "./webhook-message.ts";
 import {
   assertMaySubscribe,
   checkedAddress,
@@ -50,8 +49,9 @@ import {
 } from "./webhook-values.ts";
 
 /** Manages webhooks (contract, section 4). */
-export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookService> {
+export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof WebhookService> {
   const { db, secrets, targets, limits, filters, deliveryTimeoutMs, onQueued = () => {} } = context;
+  const { onDeleted, readOverdueRetries, queueTestEvent } = context;
   const processes = describeEventTypes();
 
   /**
@@ -151,7 +151,7 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
 
     async deleteWebhook(request, handler) {
       const deleted = await auditedCall(db, handler, async (trx, record) => {
-        const webhook = await deleteWebhook(trx, request.webhookId);
+        const webhook = await deleteWebhook(trx, request.webhookId, onDeleted);
         if (!webhook) throw noWebhook(request.webhookId);
         await record({
           action: "webhook_deleted",

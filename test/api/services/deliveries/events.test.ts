@@ -2,7 +2,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { Code, createClient } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { subjectOf } from "../../../../src/api/services/deliveries/subjects.ts";
+import { subjectOf } from "../../../../src/contract/subject.ts";
 import { openDatabase } from "../../../../src/db/database.ts";
 import { timeOfId } from "../../../../src/db/partitions.ts";
 import { connect } from "../../../support/clients.ts";

@@ -1,7 +1,6 @@
 import pino from "pino";
 import { expect } from "vitest";
 import { rows } from "../../../../src/db/database.ts";
-import { cancelOfDeleted } from "../../../../src/db/deletion/webhook-deletion.ts";
 import { fanOutStep } from "../../../../src/db/events/fan-out.ts";
 import {
   type ClaimedDelivery,
@@ -10,6 +9,7 @@ import {
   claimPending,
   MAX_CLAIMS,
 } from "../../../../src/db/queue/claims.ts";
+import { cancelOfDeleted } from "../../../../src/db/queue/deleted-webhooks.ts";
 import { loadContents } from "../../../../src/db/queue/event-contents.ts";
 import { ATTEMPTS_PER_ROUND, recordAttempts } from "../../../../src/db/queue/results.ts";
 import {

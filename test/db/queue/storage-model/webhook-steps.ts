@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { Db } from "../../../../src/db/database.ts";
-import { cancelOfDeleted, deleteWebhook } from "../../../../src/db/deletion/webhook-deletion.ts";
+import { cancelFirst, cancelOfDeleted } from "../../../../src/db/queue/deleted-webhooks.ts";
+import { deleteWebhook } from "../../../../src/db/webhooks/webhook-deletion.ts";
 import { updateWebhook, type WebhookChanges } from "../../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook } from "../../../../src/db/webhooks/webhooks.ts";
 import type { Fault } from "./faults.ts";
@@ -61,9 +62,9 @@ const remove = steps(
   liveOne,
   async (model, webhook, { fault }) => {
     const free = openOf(model, ({ id }) => id === webhook.id);
-    const { done } = await model.call(fault, (db) => deleteWebhook(db, webhook.id));
+    const { done } = await model.call(fault, (db) => deleteWebhook(db, webhook.id, cancelFirst));
     if (!done) return NO_EFFECT;
-    expect(await deleteWebhook(model.db, webhook.id)).toBeNull();
+    expect(await deleteWebhook(model.db, webhook.id, cancelFirst)).toBeNull();
     webhook.live = false;
     return ends(free, "webhook deleted");
   },

@@ -1,7 +1,6 @@
 import { count, type Db, rows } from "../database.ts";
-import { transactionWithRetry } from "../deadlock.ts";
-import { cancelOfWebhooks } from "../queue/endings.ts";
-import { idsOf, markDeleted, type WebhookRow } from "../webhooks/webhooks.ts";
+import { idsOf } from "../webhooks/webhooks.ts";
+import { cancelOfWebhooks } from "./endings.ts";
 
 /**
  * The number of open deliveries that are cancelled immediately when webhooks are deleted, in each of `queue` and `retries`.
@@ -9,33 +8,9 @@ import { idsOf, markDeleted, type WebhookRow } from "../webhooks/webhooks.ts";
  */
 const MAX_CANCELLED_IMMEDIATELY = 500;
 
-/**
- * Deletes a live webhook and cancels its open deliveries: the first ones immediately, the others in the background by
- * `cancelOfDeleted`. The contract (4.3) lets each key delete any webhook.
- *
- * @returns the deleted webhook; null if there is no live one with this id
- */
-export function deleteWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
-  return transactionWithRetry(db, async (trx) => {
-    const [webhook] = await markDeleted(trx, "w.id = :id::bigint", { id });
-    if (!webhook) return null;
-    await cancelOfWebhooks(trx, [id], MAX_CANCELLED_IMMEDIATELY);
-    return webhook;
-  });
-}
-
-/**
- * Deletes some live webhooks, or all of a key, as `deleteWebhook` does. Returns them. Requires a transaction.
- */
-export async function deleteWebhooks(
-  trx: Db,
-  which: { ids: readonly bigint[] } | { apiKeyId: string },
-): Promise<WebhookRow[]> {
-  const deleted = await ("ids" in which
-    ? markDeleted(trx, "w.id = any(:ids::bigint[])", which)
-    : markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", which));
-  await cancelOfWebhooks(trx, idsOf(deleted), MAX_CANCELLED_IMMEDIATELY);
-  return deleted;
+/** Cancels the first open deliveries of webhooks. `cancelOfDeleted` cancels the others. Requires the transaction that deletes them. */
+export async function cancelFirst(trx: Db, ids: readonly bigint[]): Promise<void> {
+  await cancelOfWebhooks(trx, ids, MAX_CANCELLED_IMMEDIATELY);
 }
 
 /** Whether webhook `w` has rows. With "exists", the planner would scan the table from its start. */
