@@ -11,7 +11,7 @@ const DEPLOY = "test/deploy/**/*.test.ts";
 const INCLUDED: Record<string, string[]> = {
   full: [
     "test/faults/**/*.test.ts",
-    "test/db/queue/storage-model/*.test.ts",
+    "test/queue/storage-model/*.test.ts",
     "test/delivery/limits/scheduler.test.ts",
     "test/upgrade/open-runs.test.ts",
     "test/upgrade/side-by-side.ts",

@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import { LanguageVariant, SyntaxKind } from "typescript/unstable/ast";
 import { createScanner } from "typescript/unstable/ast/scanner";
 
-const FOLDERS = ["src/delivery", "src/db/queue", "src/temporal", "workflows"];
+const FOLDERS = ["src", "workflows"];
 const PROJECT = fileURLToPath(new URL("..", import.meta.url));
 
 const usage = `npm run code-lines -- [FOLDER…] [--at COMMIT]

@@ -1,13 +1,13 @@
 import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../gen/webhook/v1/options_pb.ts";
-import { canBeUnset } from "../src/api/json/schema.ts";
-import { describeEventTypes } from "../src/api/services/webhooks/event-types.ts";
 import { catalogue } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
+import { canBeUnset } from "../src/contract/event-types/schema.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { TIMESTAMP } from "../src/contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
+import { describeEventTypes } from "../src/webhooks/rpc/event-types.ts";
 import { writeOrCheck } from "./generated-file.ts";
 
 const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm run generate\`. Edit those files instead. -->

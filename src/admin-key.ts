@@ -1,12 +1,12 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
+import { startEmbeddedParts } from "./app/embedded-parts.ts";
+import { createAdminKey } from "./app/first-admin.ts";
 import { readConfig } from "./config/config.ts";
 import { explain } from "./config/explain.ts";
-import { openDatabase } from "./db/database.ts";
-import { migrate } from "./db/migrate.ts";
-import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
-import { findRunningPostgres, hasPostgres } from "./embedded/postgres/embedded-postgres.ts";
-import { createAdminKey } from "./startup/first-admin.ts";
+import { findRunningPostgres, hasPostgres } from "./lib/dev-servers/postgres/embedded-postgres.ts";
+import { openDatabase } from "./lib/pg/database.ts";
+import { migrate } from "./schema/migrate.ts";
 
 const HELP = `npm run admin-key
 

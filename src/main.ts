@@ -1,11 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
+import type { Service } from "./app/service.ts";
+import { restartAsFits } from "./app/small-memory.ts";
 import { clientAddress } from "./config/address.ts";
 import type { Config } from "./config/config.ts";
 import type { Progress } from "./lib/process/progress.ts";
 import { untilToldToStop } from "./lib/process/shutdown.ts";
-import type { Service } from "./service.ts";
-import { restartAsFits } from "./worker/small-memory.ts";
 
 /** The time for stopping what has started when the service is stopped while it starts, in milliseconds. */
 const GIVE_UP_MS = { external: 2_000, embedded: 15_000 };
@@ -17,7 +17,7 @@ async function load() {
   const [config, logger, service, docs] = await Promise.all([
     import("./config/config.ts"),
     import("./lib/process/logger.ts"),
-    import("./service.ts"),
+    import("./app/service.ts"),
     import("./api/listeners/docs-pages.ts"),
   ]);
   return { ...config, ...logger, ...service, ...docs };
@@ -40,7 +40,7 @@ async function main(): Promise<void> {
   const progress: Progress = (line) => console.log(`  ${line}`);
   let temporalMetrics: MetricsBuffer | undefined;
   if (config.role !== "api" && deliversInItself(config)) {
-    const { installRuntime } = await import("./temporal/connection/runtime.ts");
+    const { installRuntime } = await import("./temporal/runtime.ts");
     temporalMetrics = installRuntime(createLogger(config.logLevel), exportsMetrics(config));
   }
   console.log("Webhook service");

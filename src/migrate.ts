@@ -1,9 +1,9 @@
 import { readConfig } from "./config/config.ts";
 import { explain } from "./config/explain.ts";
-import { untilAnswered } from "./db/faults.ts";
-import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
+import { untilAnswered } from "./lib/pg/faults.ts";
 import { createLogger } from "./lib/process/logger.ts";
 import { untilToldToStop } from "./lib/process/shutdown.ts";
+import { MIGRATION_BLOCKED, migrate } from "./schema/migrate.ts";
 
 /**
  * `npm run migrate`: migrates the schema of DATABASE_URL and ends, before new processes start. Waits for the database; SIGTERM

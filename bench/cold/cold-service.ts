@@ -1,10 +1,10 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
-import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
-import { commandOf } from "../../src/embedded/process/processes.ts";
+import { findRunningPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/lib/dev-servers/postgres/postgres-home.ts";
+import { commandOf } from "../../src/lib/dev-servers/process/processes.ts";
+import { type Db, openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { spawnService } from "../../test/support/spawned-service.ts";
 import { startChild } from "../parts/child.ts";
 import { PROCESS } from "../parts/payload.ts";

@@ -5,8 +5,8 @@ import { type Certificate, createLocalAuthority } from "../../demo/certificates.
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../src/embedded/postgres/embedded-postgres.ts";
-import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+} from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/lib/dev-servers/postgres/postgres-home.ts";
 import type { Show } from "./progress.ts";
 
 /** Shared parts of all measurements of a run. */

@@ -1,4 +1,4 @@
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
 import { parentOf, processorTimeOfFamily } from "./processes.ts";
 
 /** The processor time of all of PostgreSQL's processes so far, in microseconds. */

@@ -1,7 +1,7 @@
-import { count, type Db } from "../../src/db/database.ts";
-import { LATENCY_BOUNDS_MS } from "../../src/db/deliveries/rollups.ts";
-import { ensurePartitions } from "../../src/db/partitions.ts";
-import type { SecretBox } from "../../src/db/webhooks/secret-box.ts";
+import { count, type Db } from "../../src/lib/pg/database.ts";
+import { ensurePartitions } from "../../src/schema/partitions.ts";
+import { LATENCY_BOUNDS_MS } from "../../src/stats/rollups.ts";
+import type { SecretBox } from "../../src/webhooks/secret-box.ts";
 import { PAYLOAD_END, PAYLOAD_START } from "./payload.ts";
 import { countWebhooks, seedWebhooks } from "./seeding.ts";
 import type { Stage } from "./stage.ts";

@@ -1,5 +1,5 @@
-import { count } from "../../src/db/database.ts";
-import { ensurePartitions } from "../../src/db/partitions.ts";
+import { count } from "../../src/lib/pg/database.ts";
+import { ensurePartitions } from "../../src/schema/partitions.ts";
 import { idOf, ROLLUP, rollup } from "./delivery-history.ts";
 import { PAYLOAD_END, PAYLOAD_START } from "./payload.ts";
 import { countWebhooks, seedWebhooks } from "./seeding.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { triggerFor } from "./dispatching.ts";
 import { insertPending } from "./seeding.ts";
 import type { Stage } from "./stage.ts";

@@ -1,4 +1,4 @@
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
 
 /** The delay of retries after their due time, in seconds, including due retries that have not started. */
 export interface RetryDelays {

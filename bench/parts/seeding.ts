@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { count, type Db, rows } from "../../src/db/database.ts";
-import type { SecretBox } from "../../src/db/webhooks/secret-box.ts";
-import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
+import { count, type Db, rows } from "../../src/lib/pg/database.ts";
+import type { SecretBox } from "../../src/webhooks/secret-box.ts";
+import { newSealedSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { PAYLOAD_END, PAYLOAD_START, PROCESS } from "./payload.ts";
 import type { Stage } from "./stage.ts";
 

@@ -1,11 +1,11 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import path from "node:path";
 import { Client, Connection } from "@temporalio/client";
-import { type Db, openDatabase } from "../../src/db/database.ts";
-import { createSecretBox, type SecretBox } from "../../src/db/webhooks/secret-box.ts";
-import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
-import { temporalNames } from "../../src/temporal/connection/names.ts";
-import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
+import { startEmbeddedTemporal } from "../../src/lib/dev-servers/temporal/embedded-temporal.ts";
+import { type Db, openDatabase } from "../../src/lib/pg/database.ts";
+import { temporalNames } from "../../src/temporal/names.ts";
+import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { createSecretBox, type SecretBox } from "../../src/webhooks/secret-box.ts";
 import type { Bench } from "./bench.ts";
 import { childOf } from "./processes.ts";
 import { type ServiceProcess, startService } from "./service-process.ts";

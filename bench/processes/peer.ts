@@ -2,14 +2,14 @@ import { randomBytes } from "node:crypto";
 import { Logger, run, runMigrations } from "graphile-worker";
 import ipaddr from "ipaddr.js";
 import pg from "pg";
-import { type ClaimedWebhook, parseTarget } from "../../src/db/queue/webhooks.ts";
-import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
-import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { post } from "../../src/delivery/request/post.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
 import { createAddressGuard, createHttpClient } from "../../src/lib/egress/index.ts";
+import { type ClaimedWebhook, parseTarget } from "../../src/queue/webhooks.ts";
+import { createSecretBox } from "../../src/webhooks/secret-box.ts";
+import { newSealedSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PROCESS, payload } from "../parts/payload.ts";
 

@@ -5,7 +5,7 @@ import { createClient } from "@connectrpc/connect";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { SERVICES } from "../../src/api/routes.ts";
-import { rows, count as run } from "../../src/db/database.ts";
+import { rows, count as run } from "../../src/lib/pg/database.ts";
 import { costlyRequest, type KnownIds } from "../../test/support/costly-requests.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";

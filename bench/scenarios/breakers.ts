@@ -1,4 +1,4 @@
-import { count, rows } from "../../src/db/database.ts";
+import { count, rows } from "../../src/lib/pg/database.ts";
 import type { Bench } from "../parts/bench.ts";
 import { dispatch, triggerUntil, warmUp } from "../parts/dispatching.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";

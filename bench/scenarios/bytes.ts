@@ -1,5 +1,5 @@
-import { type Db, rows } from "../../src/db/database.ts";
-import { GRACE_DAYS, retentionStep } from "../../src/db/deliveries/retention.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
+import { GRACE_DAYS, retentionStep } from "../../src/retention/retention.ts";
 import { startChild } from "../parts/child.ts";
 import { databaseTime, walPosition, walSince } from "../parts/database-work.ts";
 import { dispatch, untilRunsClosed, warmUp } from "../parts/dispatching.ts";

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
 import { BLUE, ORANGE, type Panel, toChart } from "../parts/chart.ts";
 import { warmUp } from "../parts/dispatching.ts";
 import { keepPending } from "../parts/keep-pending.ts";

@@ -1,4 +1,4 @@
-import { count, rows } from "../../src/db/database.ts";
+import { count, rows } from "../../src/lib/pg/database.ts";
 import { databaseTime } from "../parts/database-work.ts";
 import { dispatch, untilRunsClosed, warmUp } from "../parts/dispatching.ts";
 import { processorTime } from "../parts/processes.ts";

@@ -8,8 +8,8 @@ import {
 } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
-import { count, rows } from "../../src/db/database.ts";
-import { retentionStep } from "../../src/db/deliveries/retention.ts";
+import { count, rows } from "../../src/lib/pg/database.ts";
+import { retentionStep } from "../../src/retention/retention.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
 import { databaseTime, walPosition, walSince } from "../parts/database-work.ts";

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "no
 import { Agent } from "node:http";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { ALL_PERMISSIONS, createApiKey } from "../../src/db/keys/api-keys.ts";
+import { ALL_PERMISSIONS, createApiKey } from "../../src/keys/api-keys.ts";
 import { spawnService } from "../../test/support/spawned-service.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";

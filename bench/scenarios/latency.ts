@@ -1,7 +1,7 @@
 import { open } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { count as run } from "../../src/db/database.ts";
+import { count as run } from "../../src/lib/pg/database.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
 import { startReceivers } from "../parts/receivers.ts";

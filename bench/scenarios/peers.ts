@@ -1,4 +1,4 @@
-import { migrate } from "../../src/db/migrate.ts";
+import { migrate } from "../../src/schema/migrate.ts";
 import { startChild } from "../parts/child.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";

@@ -1,4 +1,4 @@
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { startChild } from "../parts/child.ts";
 import { databaseTime } from "../parts/database-work.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";

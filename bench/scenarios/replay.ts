@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
-import { count, rows } from "../../src/db/database.ts";
+import { count, rows } from "../../src/lib/pg/database.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
 import { triggerFor, warmUp } from "../parts/dispatching.ts";

@@ -1,4 +1,4 @@
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import type { Bench } from "../parts/bench.ts";
 import { triggerFor, warmUp } from "../parts/dispatching.ts";
 import { assertPending, keepPending } from "../parts/keep-pending.ts";

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
 import { BLUE, ORANGE, type Panel, toChart } from "../parts/chart.ts";
 import { startChild } from "../parts/child.ts";
 import { lastRecorded } from "../parts/dispatching.ts";

@@ -3,7 +3,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { count as run } from "../../src/db/database.ts";
+import { count as run } from "../../src/lib/pg/database.ts";
 import { dispatch, untilRunsClosed } from "../parts/dispatching.ts";
 import { PROCESS, publishRequest } from "../parts/payload.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";

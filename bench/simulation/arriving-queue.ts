@@ -1,4 +1,4 @@
-import type { Claimant } from "../../src/db/queue/claims.ts";
+import type { Claimant } from "../../src/queue/claims.ts";
 import type { Random } from "../../test/support/random.ts";
 import { QueueTable } from "../../test/support/simulation/queue-table.ts";
 import type { Measuring, SimulatedWebhook } from "../../test/support/simulation/receivers.ts";

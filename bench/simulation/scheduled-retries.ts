@@ -1,4 +1,4 @@
-import { chooseGroups } from "../../src/db/queue/retry-groups.ts";
+import { chooseGroups } from "../../src/queue/retry-groups.ts";
 import type { Rows } from "../../test/support/simulation/queue-table.ts";
 import type { Behaviour } from "../../test/support/simulation/receivers.ts";
 import { RetryTable, type Waiting } from "../../test/support/simulation/retry-table.ts";

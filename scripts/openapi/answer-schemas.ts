@@ -1,6 +1,6 @@
 import type { DescMessage } from "@bufbuild/protobuf";
-import { messageSchema } from "../../src/api/json/schema.ts";
-import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
+import { messageSchema } from "../../src/contract/event-types/schema.ts";
+import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
 import type { JsonAudience } from "../../src/contract/json/writer.ts";
 
 /** The schemas of responses, each message type once. */

@@ -1,5 +1,5 @@
-import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
 import type { RestBinding } from "../../src/api/rest/bindings.ts";
+import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
 import { FAILURES } from "./failures.ts";

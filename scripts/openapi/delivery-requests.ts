@@ -1,7 +1,7 @@
-import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { catalogue } from "../../src/contract/catalogue.ts";
 import { commentOf, firstSentence } from "../../src/contract/comments.ts";
+import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
 import { withinTimeout } from "../../src/contract/time-in-words.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";

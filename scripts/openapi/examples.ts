@@ -1,5 +1,5 @@
 import type { DescMessage, JsonValue } from "@bufbuild/protobuf";
-import { sampleMessage } from "../../src/api/json/sample.ts";
+import { sampleMessage } from "../../src/contract/event-types/sample.ts";
 import { type JsonAudience, jsonWriter } from "../../src/contract/json/writer.ts";
 
 /** A deterministic example of a message for an audience. */

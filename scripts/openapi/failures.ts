@@ -1,5 +1,5 @@
 import type { JsonValue } from "@bufbuild/protobuf";
-import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
+import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
 import { rateLimitHeaders, retryAfter } from "./headers.ts";
 
 /** The name of the schema of all failures. */

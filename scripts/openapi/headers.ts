@@ -1,5 +1,5 @@
-import { RATE_LIMIT_FIELDS } from "../../src/api/auth/request-limits.ts";
-import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
+import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
+import { RATE_LIMIT_FIELDS } from "../../src/keys/gate/request-limits.ts";
 
 /** The header of responses to requests that may be retried. */
 export const retryAfter: JsonSchema = {

@@ -1,11 +1,11 @@
 import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
-import { described } from "../../src/api/json/schema.ts";
-import { type JsonSchema, SCALAR_SCHEMAS } from "../../src/api/json/schema-scalars.ts";
 import type { RestBinding } from "../../src/api/rest/bindings.ts";
 import { restFields } from "../../src/api/rest/parameters.ts";
 import { commentOf } from "../../src/contract/comments.ts";
+import { described } from "../../src/contract/event-types/schema.ts";
+import { type JsonSchema, SCALAR_SCHEMAS } from "../../src/contract/event-types/schema-scalars.ts";
 import { enumMemberName } from "../../src/contract/json/names.ts";
 
 /** A location of a parameter. */

@@ -3,16 +3,16 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../db/call-signal.ts";
+import { callTrace } from "../calls/call-trace.ts";
+import { callerIn } from "../calls/caller.ts";
+import { orAborted, untilAborted } from "../calls/ending.ts";
+import { type OnRefused, statusNameOf, toConnectError } from "../calls/errors.ts";
+import { assertFields } from "../calls/values.ts";
+import { needsDatabase } from "../keys/gate/public-services.ts";
+import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../lib/pg/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 import { endCall, startCall, traceparentOf, within } from "../metrics/tracing.ts";
-import { callerIn } from "./auth/caller.ts";
-import { needsDatabase } from "./auth/public-services.ts";
-import { callTrace } from "./context/call-trace.ts";
-import { orAborted, untilAborted } from "./context/ending.ts";
 import type { SilentDatabase } from "./context/silent-database.ts";
-import { type OnRefused, statusNameOf, toConnectError } from "./errors/errors.ts";
-import { assertFields } from "./services/values.ts";
 import type { CallTurns } from "./turns/call-turns.ts";
 
 /** Traces each call, as part of the caller's trace if it names one. */

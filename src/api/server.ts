@@ -1,17 +1,17 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
-import { clientAddress } from "../config/address.ts";
-import { Admissions } from "./auth/admissions.ts";
-import { admittedGate, createGate, requestGate } from "./auth/auth.ts";
 import {
   addressValues,
   createAddressReader,
   createProxyTrust,
   createTlsReader,
-} from "./auth/client-address.ts";
+} from "../calls/client-address.ts";
+import { type OnRefused, reasonOf, refusal, stoppingError } from "../calls/errors.ts";
+import { clientAddress } from "../config/address.ts";
+import { Admissions } from "../keys/gate/admissions.ts";
+import { admittedGate, createGate, requestGate } from "../keys/gate/auth.ts";
 import type { ApiContext } from "./context/context.ts";
 import { createReadiness } from "./context/readiness.ts";
 import { watchForSilence } from "./context/silent-database.ts";
-import { type OnRefused, reasonOf, refusal, stoppingError } from "./errors/errors.ts";
 import {
   endingInterceptor,
   errorInterceptor,

@@ -1,6 +1,6 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
-import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import type { RecordedState } from "../db/queue/results.ts";
+import type { ClaimedDelivery } from "../queue/claims.ts";
+import type { RecordedState } from "../queue/results.ts";
 import type { Outcome } from "./request/outcome.ts";
 
 /** The counts before the first attempt. */

@@ -1,19 +1,8 @@
 import type { Logger } from "pino";
+import { areDeliveriesExpected } from "../breakers/expected.ts";
+import { noteGone } from "../breakers/note-attempts.ts";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
-import { areDeliveriesExpected } from "../db/circuit-breaker/expected.ts";
-import { noteGone } from "../db/circuit-breaker/note-attempts.ts";
-import type { Db } from "../db/database.ts";
-import { fanOutStep } from "../db/events/fan-out.ts";
-import { untilAnswered } from "../db/faults.ts";
-import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { claimDue, release } from "../db/queue/claims.ts";
-import { endFiltered } from "../db/queue/endings.ts";
-import { createPendingClaims } from "../db/queue/pending-claims.ts";
-import { settleGroups } from "../db/queue/retry-groups.ts";
-import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
-import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
-import { isReplaying } from "../db/replays/running.ts";
-import type { SecretBox } from "../db/webhooks/secret-box.ts";
+import { fanOutStep } from "../events/fan-out.ts";
 import { FilterThreads } from "../filters/filter-threads.ts";
 import {
   createAddressGuard,
@@ -24,6 +13,8 @@ import {
   Pacer,
   type Resolver,
 } from "../lib/egress/index.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { untilAnswered } from "../lib/pg/faults.ts";
 import { type Clock, systemClock as clock } from "../lib/process/clock.ts";
 import {
   countAttempts,
@@ -32,6 +23,15 @@ import {
   recordRequest,
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
+import { loadStopped, openChangeFeed } from "../queue/changes.ts";
+import { claimDue, release } from "../queue/claims.ts";
+import { endFiltered } from "../queue/endings.ts";
+import { createPendingClaims } from "../queue/pending-claims.ts";
+import { settleGroups } from "../queue/retry-groups.ts";
+import { type ClaimedWebhook, ClaimedWebhooks } from "../queue/webhooks.ts";
+import { addWorker, removeWorker, renewWorker } from "../queue/workers.ts";
+import { isReplaying } from "../replays/running.ts";
+import type { SecretBox } from "../webhooks/secret-box.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { createEventContents } from "./event-contents.ts";

@@ -1,10 +1,10 @@
 import { LRUCache } from "lru-cache";
-import type { Db } from "../db/database.ts";
-import { isDamage, untilAnswered } from "../db/faults.ts";
-import { gathering } from "../db/gathering.ts";
-import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { isDamage, untilAnswered } from "../lib/pg/faults.ts";
+import { gathering } from "../lib/pg/gathering.ts";
 import { type Clock, systemClock } from "../lib/process/clock.ts";
+import type { ClaimedDelivery } from "../queue/claims.ts";
+import { type EventContent, loadContents } from "../queue/event-contents.ts";
 
 /**
  * Batch limits. One load at a time, because each may use all of the free space. Claims that need events meanwhile share

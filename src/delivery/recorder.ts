@@ -1,13 +1,13 @@
 import type { Logger } from "pino";
-import type { Db } from "../db/database.ts";
-import { untilAnswered } from "../db/faults.ts";
-import { gathering } from "../db/gathering.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { untilAnswered } from "../lib/pg/faults.ts";
+import { gathering } from "../lib/pg/gathering.ts";
 import {
   type AttemptResult,
   type RecordedState,
   type RetrySpacing,
   recordAttempts,
-} from "../db/queue/results.ts";
+} from "../queue/results.ts";
 
 /**
  * Batch limits. While one statement waits for the disk, another can run. With fewer results, it is more efficient to write them with

@@ -1,9 +1,9 @@
 import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
-import { isTransient } from "../db/faults.ts";
-import type { HeldWebhook } from "../db/queue/changes.ts";
-import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { OutboundProxy, Pacer } from "../lib/egress/index.ts";
+import { isTransient } from "../lib/pg/faults.ts";
 import type { Clock } from "../lib/process/clock.ts";
+import type { HeldWebhook } from "../queue/changes.ts";
+import type { ClaimedDelivery } from "../queue/claims.ts";
 import { type AttemptParts, makeAttempt } from "./attempt.ts";
 import type { ClaimOwner } from "./claim-owner.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";

@@ -9,9 +9,9 @@ import {
   type ResourceMetrics,
 } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
-import { ADVISORY_LOCKS } from "../db/advisory-locks.ts";
-import { type Db, openDatabase, rows } from "../db/database.ts";
-import { isTransient } from "../db/faults.ts";
+import { type Db, openDatabase, rows } from "../lib/pg/database.ts";
+import { isTransient } from "../lib/pg/faults.ts";
+import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
 
 /** Times of the readings, in milliseconds. */
 export interface BacklogTimes {

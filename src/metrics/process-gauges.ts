@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import type { Meter } from "@opentelemetry/api";
-import type { Db } from "../db/database.ts";
+import type { Db } from "../lib/pg/database.ts";
 
 /** Measures the memory and the processor time of this process. */
 export function observeProcess(meter: Meter): void {

@@ -1,4 +1,4 @@
-import { type DigestWebhook, MAX_LISTED, type NoticeDigest } from "../db/notices/notice-digest.ts";
+import { type DigestWebhook, MAX_LISTED, type NoticeDigest } from "./notice-digest.ts";
 
 /** An e-mail as plain text. */
 export interface Mail {

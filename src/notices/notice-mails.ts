@@ -2,11 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createTransport } from "nodemailer";
 import type { Logger } from "pino";
 import type { NoticeMailConfig } from "../config/config.ts";
-import type { Db } from "../db/database.ts";
-import { isTransient, untilAnswered } from "../db/faults.ts";
-import { keepNoticeDigest, readNoticeDigest } from "../db/notices/notice-digest.ts";
-import { setNextTurn, takeTurn } from "../db/settings.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { isTransient, untilAnswered } from "../lib/pg/faults.ts";
+import { setNextTurn, takeTurn } from "../schema/settings.ts";
 import { digestMail } from "./digest-mail.ts";
+import { keepNoticeDigest, readNoticeDigest } from "./notice-digest.ts";
 
 /** The maximum time between questions whether it is this process's turn, in milliseconds. */
 const MAX_PAUSE_MS = 30_000;

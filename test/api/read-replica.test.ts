@@ -5,14 +5,14 @@ import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { readReplica, type StaleReads } from "../../src/db/connections/read-replica.ts";
-import { type Db, openDatabase } from "../../src/db/database.ts";
-import { migrate } from "../../src/db/migrate.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../src/embedded/postgres/embedded-postgres.ts";
-import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+} from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/lib/dev-servers/postgres/postgres-home.ts";
+import { type Db, openDatabase } from "../../src/lib/pg/database.ts";
+import { readReplica, type StaleReads } from "../../src/lib/pg/read-replica.ts";
+import { migrate } from "../../src/schema/migrate.ts";
 import { type Standby, startStandby } from "../faults/standby.ts";
 import { anyPort } from "../support/any-port.ts";
 import { orderEvent } from "../support/grpc-calls.ts";

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { onTestFinished } from "vitest";
-import { openDatabase } from "../../src/db/database.ts";
+import { openDatabase } from "../../src/lib/pg/database.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { ONLY, type TestApi } from "../support/test-api.ts";
 import { type Dependent, examples } from "./dependent.ts";

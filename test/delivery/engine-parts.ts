@@ -4,17 +4,17 @@ import type { Knex } from "knex";
 import pino from "pino";
 import { onTestFinished } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
-import { type Db, rows } from "../../src/db/database.ts";
-import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { type OpenRun, openRuns } from "../../src/db/queue/runs.ts";
-import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
-import { startMaintenance } from "../../src/delivery/maintenance.ts";
 import type { PassResult } from "../../src/delivery/retry-pass.ts";
 import type { Resolver } from "../../src/lib/egress/name-resolver.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
+import { startMaintenance } from "../../src/maintenance/maintenance.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
+import { assignGroups } from "../../src/queue/retry-groups.ts";
+import { type OpenRun, openRuns } from "../../src/queue/runs.ts";
+import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/webhooks/secret-box.ts";
 import type { PumpResult } from "../../workflows/activities.ts";
-import { queueMany } from "../db/queue/queue.ts";
+import { queueMany } from "../queue/queue.ts";
 import { useDatabase } from "../support/database.ts";
 
 /** A delivery engine on the database that the files of a worker share. */

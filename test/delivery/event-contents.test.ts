@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { type Db, rows } from "../../src/db/database.ts";
-import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
-import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { createEventContents, type EventContents } from "../../src/delivery/event-contents.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
-import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
+import { type ClaimedDelivery, claimPending } from "../../src/queue/claims.ts";
+import { endExpiredWorkers } from "../../src/queue/workers.ts";
+import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../queue/queue.ts";
 import { aReceiver, heldReplies } from "../support/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { until } from "../support/wait.ts";

@@ -1,7 +1,7 @@
 import pino from "pino";
 import { expect, test } from "vitest";
 import { type Recorded, Recorder } from "../../src/delivery/recorder.ts";
-import { claim, openQueueDatabase, queue, result, SPACING } from "../db/queue/queue.ts";
+import { claim, openQueueDatabase, queue, result, SPACING } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { GroupStatus } from "../../src/db/queue/retry-groups.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import { RetryPasses } from "../../src/delivery/retry-pass.ts";
+import type { GroupStatus } from "../../src/queue/retry-groups.ts";
 import { answerOf } from "../support/simulation/receivers.ts";
 import { type Group, Scenario, type ScenarioOptions } from "../support/simulation/scenario.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";

@@ -1,10 +1,10 @@
 import pino from "pino";
 import { onTestFinished } from "vitest";
-import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { ClaimOwner } from "../../src/delivery/claim-owner.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import type { Clock } from "../../src/lib/process/clock.ts";
+import type { ClaimedDelivery } from "../../src/queue/claims.ts";
 import { inThisThread } from "../support/filter-runner.ts";
 import { answerOf, type Host, webhookAt } from "../support/simulation/receivers.ts";
 

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import pino from "pino";
 import { beforeEach, expect, test, vi } from "vitest";
-import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { ClaimOwner } from "../../src/delivery/claim-owner.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { MAX_UNRECORDED } from "../../src/delivery/sender.ts";
+import type { ClaimedDelivery } from "../../src/queue/claims.ts";
 import { type Answer, answerOf, faultOf } from "../support/simulation/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, OWNER, startSender } from "./sender-parts.ts";

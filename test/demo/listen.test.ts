@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { isRoot } from "../../src/embedded/process/owner.ts";
+import { isRoot } from "../../src/lib/dev-servers/process/owner.ts";
 import { node, type Program, startProgram } from "../support/program.ts";
 
-// test/startup/first-start.test.ts has a service deliver to it.
+// test/app/first-start.test.ts has a service deliver to it.
 const [SECRET, OTHER] = [7, 8].map((byte) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`) as [
   string,
   string,

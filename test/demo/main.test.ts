@@ -1,8 +1,8 @@
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
-import { findByCommand, markerOf } from "../../src/embedded/process/processes.ts";
-import { temporaryFolder } from "../embedded/support.ts";
+import { findRunningPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { findByCommand, markerOf } from "../../src/lib/dev-servers/process/processes.ts";
+import { temporaryFolder } from "../lib/dev-servers/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { part } from "../support/parts.ts";
 import { node, ROOT, startProgram } from "../support/program.ts";

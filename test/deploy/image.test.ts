@@ -6,7 +6,7 @@ import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
-import { openDatabase, rows } from "../../src/db/database.ts";
+import { openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { part } from "../support/parts.ts";

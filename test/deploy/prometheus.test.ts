@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { startReceiver } from "../../demo/receiver.ts";
 import { EXPRESSIONS } from "../../scripts/dashboard.ts";
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
 import { scrapeText } from "../metrics/scrapes.ts";
 import { anyPort } from "../support/any-port.ts";

@@ -3,7 +3,7 @@ import path from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { type Db, openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { type Ledger, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,

@@ -1,6 +1,6 @@
 import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
+import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import { type Cluster, startCluster } from "../faults/cluster.ts";
 import { checkAttempts, outcomes, removeAll, untilAllFinal } from "../faults/parts.ts";
 import { until } from "../support/wait.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { open, symlink } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";
-import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
+import { findTemporalCli } from "../../src/lib/dev-servers/temporal/temporal-cli.ts";
 import { anyPort } from "../support/any-port.ts";
 import { ROOT } from "../support/program.ts";
 import { type OwnPostgres, startOwnPostgres } from "./own-postgres.ts";

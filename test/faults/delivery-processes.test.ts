@@ -3,7 +3,7 @@ import { cp, mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { listLiveWorkers } from "../../src/db/queue/workers.ts";
+import { listLiveWorkers } from "../../src/queue/workers.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { eventually, until } from "../support/wait.ts";
 import { type Ledger, startLedger } from "./ledger.ts";

@@ -3,8 +3,8 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { promisify } from "node:util";
 import type { Certificate } from "../../demo/certificates.ts";
-import type { Db } from "../../src/db/database.ts";
-import { rows } from "../../src/db/database.ts";
+import type { Db } from "../../src/lib/pg/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 
 /** One request as the ledger keeps it: little, since there may be hundreds of thousands. */
 export interface Entry {

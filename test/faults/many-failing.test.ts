@@ -1,6 +1,6 @@
 import pLimit from "p-limit";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { startRun } from "../support/dispatch-runs.ts";
 import { localCertificate } from "../support/receivers.ts";
 import { BY_HAND, startTestService, type TestService } from "../support/test-service.ts";

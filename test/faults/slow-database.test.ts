@@ -3,7 +3,7 @@ import { Code, createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, expect, onTestFinished, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { failure } from "../support/failure.ts";
 import { orderEvent } from "../support/grpc-calls.ts";

@@ -4,16 +4,16 @@ import path from "node:path";
 import { promisify } from "node:util";
 import pg from "pg";
 
-import type { EmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
-import { findPostgresBinaries } from "../../src/embedded/postgres/postgres-binaries.ts";
-import { assertServes } from "../../src/embedded/postgres/postgres-client.ts";
+import type { EmbeddedPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { findPostgresBinaries } from "../../src/lib/dev-servers/postgres/postgres-binaries.ts";
+import { assertServes } from "../../src/lib/dev-servers/postgres/postgres-client.ts";
 import {
   clearStalePidFile,
   POSTGRES_STOP_STEPS,
   postmasterMarker,
-} from "../../src/embedded/postgres/postmaster.ts";
-import { launch, type ServerDefinition } from "../../src/embedded/process/server-process.ts";
-import { supervise } from "../../src/embedded/process/supervise.ts";
+} from "../../src/lib/dev-servers/postgres/postmaster.ts";
+import { launch, type ServerDefinition } from "../../src/lib/dev-servers/process/server-process.ts";
+import { supervise } from "../../src/lib/dev-servers/process/supervise.ts";
 import { anyPort } from "../support/any-port.ts";
 import { until } from "../support/wait.ts";
 

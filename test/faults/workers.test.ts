@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { tsToMs } from "@temporalio/common/lib/time.js";
 import { expect, onTestFinished, test } from "vitest";
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { ROOT } from "../support/program.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";

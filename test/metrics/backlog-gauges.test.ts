@@ -1,8 +1,8 @@
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
-import { openDatabase, rows } from "../../src/db/database.ts";
-import { readBacklog } from "../../src/db/deliveries/backlog.ts";
+import { openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { BacklogGauges } from "../../src/metrics/backlog-gauges.ts";
+import { readBacklog } from "../../src/stats/backlog.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 

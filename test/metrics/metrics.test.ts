@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { ROOT } from "../support/program.ts";
 import { sendRaw } from "../support/raw-request.ts";

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import packageJson from "../../package.json" with { type: "json" };
-import { rows } from "../../src/db/database.ts";
+import { rows } from "../../src/lib/pg/database.ts";
 import { publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
 import { startServiceProcess } from "../support/service-process.ts";

@@ -15,7 +15,16 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const SIZE = 300;
 /** The part of them that changes the text of SQL statements. */
 const SQL_SHARE = 0.3;
-const FOLDERS = ["src/db/queue", "src/delivery", "src/api/auth", "src/api/services", "src/contract"];
+const FOLDERS = [
+  "src/queue",
+  "src/delivery",
+  "src/keys",
+  "src/webhooks",
+  "src/events",
+  "src/log",
+  "src/calls",
+  "src/contract",
+];
 
 /** A pattern, and what replaces a match. */
 type Change = [pattern: RegExp, replacement: string | ((match: string) => string)];

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { explain } from "../../src/config/explain.ts";
-import { openDatabase } from "../../src/db/database.ts";
-import { temporaryFolder } from "../embedded/support.ts";
+import { openDatabase } from "../../src/lib/pg/database.ts";
+import { temporaryFolder } from "../lib/dev-servers/support.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { node, startProgram } from "../support/program.ts";

@@ -10,7 +10,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { STATUS_CODES } from "../../src/contract/errors.ts";
-import { temporaryFolder } from "../embedded/support.ts";
+import { temporaryFolder } from "../lib/dev-servers/support.ts";
 import { part } from "../support/parts.ts";
 import { startTemporalGateway } from "../support/temporal-gateway.ts";
 import { ownTemporalNames } from "../support/test-service.ts";

@@ -3,7 +3,7 @@ import { chmod, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { temporaryFolder } from "../embedded/support.ts";
+import { temporaryFolder } from "../lib/dev-servers/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { part } from "../support/parts.ts";
@@ -113,13 +113,13 @@ test("a worker obeys SIGTERM while the database is unavailable", async () => {
   await expect(starting).rejects.toThrow("aborted");
 });
 
-/** Loaded before the service: while `src/service.ts` is loaded, prints its pid and waits for the end of its parent. */
+/** Loaded before the service: while `src/app/service.ts` is loaded, prints its pid and waits for the end of its parent. */
 const WAITS_FOR_ORPHANHOOD = `
   import { writeSync } from "node:fs";
   import { registerHooks } from "node:module";
   registerHooks({
     load(url, context, next) {
-      if (url.endsWith("/src/service.ts")) {
+      if (url.endsWith("/src/app/service.ts")) {
         const parent = process.ppid;
         writeSync(1, "loading in " + process.pid + "\\n");
         while (process.ppid === parent) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);

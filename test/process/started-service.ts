@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { onTestFinished } from "vitest";
+import { type ServiceOverrides, startService } from "../../src/app/service.ts";
 import { readConfig } from "../../src/config/config.ts";
-import { type ServiceOverrides, startService } from "../../src/service.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { part } from "../support/parts.ts";

@@ -4,26 +4,30 @@ import { expect, test } from "vitest";
 import { circles } from "./circles.ts";
 import { read, root } from "./project.ts";
 
-/** What each folder may import from, beside itself. `src` stands for main.ts, service.ts and admin-key.ts: the wiring. */
-const MAY_IMPORT: Record<string, string> = {
-  "src/contract": "gen",
-  "src/config": "src/lib",
-  // What is not about webhooks.
-  "src/lib": "",
-  "src/db": "src/contract gen",
-  "src/metrics": "src/config src/contract src/db",
-  "src/filters": "src/contract src/lib",
-  "src/api": "src/config src/contract src/db src/filters src/lib src/metrics src/temporal gen package.json",
-  "src/delivery": "src/config src/contract src/db src/filters src/metrics src/lib workflows",
-  "src/embedded": "src/config src/lib src/temporal",
-  "src/notices": "src/config src/db",
-  "src/startup": "src/config src/contract src/db src/embedded src/lib",
-  "src/temporal": "src/config src/contract src/db src/delivery src/metrics src/lib workflows",
-  "src/worker": "src/config src/db src/delivery src/metrics src/lib src/startup src/temporal package.json",
-  workflows: "",
-  // The settings page knows the contract; it calls the API like everybody else.
-  "web/src": "src/contract gen",
-};
+/**
+ * The modules by level: folders of `src`, and those in `src/lib`. A module imports only from lower levels, and none from its own. The
+ * workflows and the generated code of the proto files are at the bottom. `commands` are the files of `src` itself.
+ */
+const LEVELS: readonly string[] = [
+  "gen workflows package.json lib/pg lib/process",
+  "contract lib/dev-servers lib/egress",
+  "config filters schema",
+  "metrics temporal",
+  "calls",
+  "audit",
+  "keys",
+  "webhooks",
+  "queue",
+  "events health stats",
+  "log notices",
+  "breakers replays",
+  "delivery retention revocation",
+  "api dispatch maintenance",
+  "app",
+  "commands",
+];
+/** What other folders may import. The settings page knows the contract; it calls the API like everybody else. */
+const OTHERS: Record<string, string> = { "web/src": "contract gen" };
 
 interface Import {
   from: string;
@@ -41,25 +45,36 @@ function importsOf(folder: string): Import[] {
   });
 }
 
-function folderOf(file: string): string {
-  const [first = "", second = "", ...rest] = file.split(path.sep);
+/** The module of a file. */
+function moduleOf(file: string): string {
+  const [first = "", second = "", third = "", ...rest] = file.split(path.sep);
   if (first === "web") return `web/${second}`;
-  return first === "src" && rest.length > 0 ? `src/${second}` : first;
+  if (first !== "src") return first;
+  if (third === "") return "commands";
+  return second === "lib" && rest.length > 0 ? `lib/${third}` : second;
 }
 
-test("every folder of the code is known here", () => {
-  const folders = globSync("src/*/", { cwd: root }).map((folder) => path.join(folder));
-  expect(folders.sort()).toEqual(
-    Object.keys(MAY_IMPORT)
-      .filter((folder) => folder.startsWith("src/"))
-      .sort(),
+const levels = new Map(LEVELS.flatMap((modules, level) => modules.split(" ").map((name) => [name, level])));
+
+test("every module of the code has a level", () => {
+  const modules = globSync("{src,workflows}/**/*.ts", { cwd: root }).map(moduleOf);
+  const others = ["gen", "package.json"];
+  expect([...new Set(modules)].sort()).toEqual(
+    [...levels.keys()].filter((name) => !others.includes(name)).sort(),
   );
 });
 
-test.each(Object.entries(MAY_IMPORT))("%s imports only from itself and from %s", (folder, allowed) => {
-  const imports = importsOf(folder);
-  expect(imports.length).toBeGreaterThan(0);
-  expect(imports.filter(({ to }) => ![folder, ...allowed.split(" ")].includes(folderOf(to)))).toEqual([]);
+const modules = new Map<string, Import[]>();
+for (const each of ["src", "workflows", "web/src"].flatMap(importsOf))
+  modules.getOrInsertComputed(moduleOf(each.from), () => []).push(each);
+
+test.each([...modules.keys()].sort())("%s imports from lower levels only", (name) => {
+  const isAllowed = (to: string) =>
+    name in OTHERS
+      ? OTHERS[name]?.split(" ").includes(to)
+      : (levels.get(to) ?? Number.NaN) < (levels.get(name) ?? Number.NaN);
+  const imports = (modules.get(name) ?? []).filter(({ to }) => moduleOf(to) !== name);
+  expect(imports.filter(({ to }) => !isAllowed(moduleOf(to)))).toEqual([]);
 });
 
 /** The circles of what files of some folders import, each by its number of nodes and the shortest circle. */
@@ -76,14 +91,14 @@ test("no files import each other, not even by way of others", () => {
   expect(circlesOf(["src", "workflows", "web/src"], (file) => file)).toEqual([]);
 });
 
-/** A folder in a folder of `src`, or a folder of `src` with the files in it. */
-function moduleOf(file: string): string {
-  const [first = "", second = "", ...rest] = file.split(path.sep);
-  return first !== "src" || rest.length < 2 ? folderOf(file) : `src/${second}/${rest[0]}`;
+/** A folder in a module, or a module with the files in it. */
+function partOf(file: string): string {
+  const inModule = file.split(path.sep).slice(moduleOf(file).startsWith("lib/") ? 3 : 2);
+  return inModule.length < 2 ? moduleOf(file) : `${moduleOf(file)}/${inModule[0]}`;
 }
 
-test("no modules import each other, not even by way of others", () => {
-  expect(circlesOf(["src", "workflows"], moduleOf)).toEqual([]);
+test("no parts of modules import each other, not even by way of others", () => {
+  expect(circlesOf(["src", "workflows"], partOf)).toEqual([]);
 });
 
 test("a module with a door is imported by its door only, which has at most 40 lines", () => {

@@ -57,8 +57,8 @@ const CODE = { extends: "./tsconfig.json", include: ["src", "workflows", "gen", 
 const PROBE = `
 import { create } from "@bufbuild/protobuf";
 import { PublishEventRequestSchema } from "./gen/webhook/v1/event_pb.ts";
-import { describeEventTypes } from "./src/api/services/webhooks/event-types.ts";
-import { newEvent } from "./src/api/services/events/new-event.ts";
+import { describeEventTypes } from "./src/webhooks/rpc/event-types.ts";
+import { newEvent } from "./src/events/rpc/new-event.ts";
 
 const eventOf = (labels) => newEvent("key", create(PublishEventRequestSchema, {
   idempotencyKey: "1",

@@ -3,8 +3,8 @@ import { copyFile, mkdir, mkdtemp, readdir, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
-import { canReach, isRoot, NOBODY } from "../../src/embedded/process/owner.ts";
-import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
+import { canReach, isRoot, NOBODY } from "../../src/lib/dev-servers/process/owner.ts";
+import { findTemporalCli } from "../../src/lib/dev-servers/temporal/temporal-cli.ts";
 import { part } from "../support/parts.ts";
 import { node, ROOT, startProgram } from "../support/program.ts";
 
@@ -15,7 +15,7 @@ const [UID, GID] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
 /** The parts of a run. */
 const PARTS = { file: "test/support/parts.test.ts", test: "the parts of a run work" };
 /** A service with embedded servers, as `npm start` starts it. */
-const SERVICE = { file: "test/startup/first-start.test.ts", test: "the first administrator finds a key" };
+const SERVICE = { file: "test/app/first-start.test.ts", test: "the first administrator finds a key" };
 
 /** The command that gives a program a network and mounts of its own; empty if this machine does not let it. */
 const NAMESPACE =

@@ -4,10 +4,10 @@ import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parseTarget } from "../../src/db/queue/webhooks.ts";
-import { createSecretBox, webhookSecretContext } from "../../src/db/webhooks/secret-box.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
+import { parseTarget } from "../../src/queue/webhooks.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/webhooks/secret-box.ts";
 import { type Program, startProgram } from "../support/program.ts";
 import { read, root } from "./project.ts";
 

@@ -1,5 +1,5 @@
 import { randomInt } from "node:crypto";
-import { choosePort } from "../../src/embedded/process/ports.ts";
+import { choosePort } from "../../src/lib/dev-servers/process/ports.ts";
 
 /**
  * Below the ports that systems give to connections: one of these may take what a killed server had, before it is back.

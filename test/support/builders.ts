@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import type { Db } from "../../src/db/database.ts";
-import { createApiKey, type NewApiKey } from "../../src/db/keys/api-keys.ts";
+import { createApiKey, type NewApiKey } from "../../src/keys/api-keys.ts";
+import type { Db } from "../../src/lib/pg/database.ts";
 import { type Stored, storeDeliveries } from "./stored-deliveries.ts";
 
 /** A webhook to be stored as it stands, without the calls that would have brought it there. */

@@ -1,4 +1,4 @@
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
 
 /** A row that a statement has changed, as JSON before and after; null for none. */
 export interface ChangedRow {

@@ -1,6 +1,6 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { expect } from "vitest";
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
 
 /** The database's times before and after a call. */
 export interface Span {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { type Db, openDatabase } from "../../src/db/database.ts";
+import { type Db, openDatabase } from "../../src/lib/pg/database.ts";
 import { part } from "./parts.ts";
 
 /** A migrated database of a test file's own. */

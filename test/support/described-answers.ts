@@ -2,9 +2,9 @@ import { Ajv2020, type AnySchemaObject, type ValidateFunction } from "ajv/dist/2
 import { expect } from "vitest";
 import document from "../../gen/openapi.json" with { type: "json" };
 import type { OpenApiDocument } from "../../scripts/openapi/document.ts";
-import { RATE_LIMIT_FIELDS } from "../../src/api/auth/request-limits.ts";
-import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
 import { JSON_CONTENT_TYPE } from "../../src/api/rest/envelope.ts";
+import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
+import { RATE_LIMIT_FIELDS } from "../../src/keys/gate/request-limits.ts";
 
 /** The DELIVERY_TIMEOUT of tests' APIs, in milliseconds: not the default. */
 export const DESCRIBED_TIMEOUT_MS = 7_500;

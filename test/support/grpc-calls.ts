@@ -4,7 +4,7 @@ import type { ConnectError } from "@connectrpc/connect";
 import * as grpcJs from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
-import type { Db } from "../../src/db/database.ts";
+import type { Db } from "../../src/lib/pg/database.ts";
 import { failure } from "./failure.ts";
 import { enveloped } from "./hostile-messages.ts";
 import type { TestApi } from "./test-api.ts";

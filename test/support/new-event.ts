@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import type { NewEvent } from "../../src/db/events/publish.ts";
+import type { NewEvent } from "../../src/events/publish.ts";
 
 /** An event of type 1 that was not published before, with other values where given. */
 export function anEvent(values: Partial<NewEvent> = {}): NewEvent {

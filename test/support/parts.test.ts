@@ -1,6 +1,6 @@
 import { Connection } from "@temporalio/client";
 import { expect, onTestFinished, test } from "vitest";
-import { openDatabase, rows } from "../../src/db/database.ts";
+import { openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { theBrowser } from "../web/browser.ts";
 import { part } from "./parts.ts";
 

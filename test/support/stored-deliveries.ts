@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { type Db, rows } from "../../src/db/database.ts";
-import { type DeliveryStateName, FINAL_STATES } from "../../src/db/deliveries/deliveries.ts";
-import { ensurePartitions, timeOfId } from "../../src/db/partitions.ts";
-import { CHANGE } from "../../src/db/queue/rollup-deltas.ts";
+import { type Db, rows } from "../../src/lib/pg/database.ts";
+import { type DeliveryStateName, FINAL_STATES } from "../../src/log/deliveries.ts";
+import { CHANGE } from "../../src/queue/rollup-deltas.ts";
+import { ensurePartitions, timeOfId } from "../../src/schema/partitions.ts";
 
 /** A recorded attempt. */
 export interface StoredAttempt {

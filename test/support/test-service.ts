@@ -15,13 +15,13 @@ import {
   type WebhookProcess,
 } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { type Service, startService } from "../../src/app/service.ts";
 import { readConfig } from "../../src/config/config.ts";
-import { openDatabase } from "../../src/db/database.ts";
-import { FINAL_STATES } from "../../src/db/deliveries/deliveries.ts";
+import { openDatabase } from "../../src/lib/pg/database.ts";
 import { createLogger } from "../../src/lib/process/logger.ts";
-import { type Service, startService } from "../../src/service.ts";
-import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
-import { installRuntime } from "../../src/temporal/connection/runtime.ts";
+import { FINAL_STATES } from "../../src/log/deliveries.ts";
+import { type TemporalNames, temporalNames } from "../../src/temporal/names.ts";
+import { installRuntime } from "../../src/temporal/runtime.ts";
 import type { DispatchReport } from "../../workflows/dispatch-input.ts";
 import { sendKey } from "./clients.ts";
 import { createTestDatabase } from "./database.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { rows } from "../../src/db/database.ts";
-import { transactionWithRetry } from "../../src/db/deadlock.ts";
+import { rows } from "../../src/lib/pg/database.ts";
+import { transactionWithRetry } from "../../src/lib/pg/deadlock.ts";
 import { startRun } from "../support/dispatch-runs.ts";
 import { fileService, WOKEN } from "../support/test-service.ts";
 

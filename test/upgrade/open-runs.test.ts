@@ -1,6 +1,6 @@
 import { Worker } from "@temporalio/worker";
 import { afterEach, beforeAll, expect, test } from "vitest";
-import type { Service } from "../../src/service.ts";
+import type { Service } from "../../src/app/service.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
 import { startRun, stepsSoFar, untilStep } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { test } from "vitest";
-import { rows } from "../../src/db/database.ts";
-import { listLiveWorkers } from "../../src/db/queue/workers.ts";
-import type { Service } from "../../src/service.ts";
+import type { Service } from "../../src/app/service.ts";
+import { rows } from "../../src/lib/pg/database.ts";
+import { listLiveWorkers } from "../../src/queue/workers.ts";
 import { startCluster } from "../faults/cluster.ts";
 import { outcomes, untilAllFinal } from "../faults/parts.ts";
 import { startRun } from "../support/dispatch-runs.ts";

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
-import { ensurePartitions } from "../../src/db/partitions.ts";
+import { ensurePartitions } from "../../src/schema/partitions.ts";
 import {
   idAt,
   idBeside,

@@ -6,9 +6,9 @@ import { type Delivery, DeliveryState } from "../../gen/webhook/v1/delivery_pb.t
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { catalogue, isNotice } from "../../src/contract/catalogue.ts";
-import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
-import { temporalNames } from "../../src/temporal/connection/names.ts";
-import { ensureSchedules } from "../../src/temporal/setup/schedule.ts";
+import { ensureSchedules } from "../../src/dispatch/schedule.ts";
+import { ATTEMPTS_PER_ROUND } from "../../src/queue/results.ts";
+import { temporalNames } from "../../src/temporal/names.ts";
 import { replay, startRun } from "../support/dispatch-runs.ts";
 import { BY_HAND, fileService } from "../support/test-service.ts";
 import { textsOf } from "../upgrade/stored-histories.ts";

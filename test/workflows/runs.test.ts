@@ -7,7 +7,7 @@ import pino from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
-import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
+import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import {
   failingOnce,
   type Run,

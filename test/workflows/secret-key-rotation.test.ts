@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { expect, onTestFinished, test } from "vitest";
-import { createSecretBox, webhookSecretContext } from "../../src/db/webhooks/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/webhooks/secret-box.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { aReceiver } from "../support/receivers.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";

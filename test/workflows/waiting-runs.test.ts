@@ -1,6 +1,6 @@
 import { workflowMetadataQuery } from "@temporalio/workflow";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
-import { addWorker } from "../../src/db/queue/workers.ts";
+import { addWorker } from "../../src/queue/workers.ts";
 import {
   failingOnce,
   replay,

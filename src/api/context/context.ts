@@ -2,13 +2,13 @@ import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { LimitsConfig } from "../../config/config.ts";
 import type { RequestTrial, TargetRules } from "../../contract/target-rules.ts";
-import type { StaleReads } from "../../db/connections/read-replica.ts";
-import type { Db } from "../../db/database.ts";
-import type { SecretBox } from "../../db/webhooks/secret-box.ts";
-import type { Sign } from "../../db/webhooks/webhook-secrets.ts";
 import type { FilterRunner } from "../../filters/filter-runner.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import type { StaleReads } from "../../lib/pg/read-replica.ts";
 import type { ApiInstruments } from "../../metrics/instruments.ts";
-import type { WorkflowUrl } from "../../temporal/connection/links.ts";
+import type { WorkflowUrl } from "../../temporal/links.ts";
+import type { SecretBox } from "../../webhooks/secret-box.ts";
+import type { Sign } from "../../webhooks/webhook-secrets.ts";
 
 /** Dependencies of the API. */
 export interface ApiContext {

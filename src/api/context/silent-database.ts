@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import { LivenessProbe } from "../../db/connections/liveness.ts";
-import type { Db } from "../../db/database.ts";
-import { databaseAway, startingError } from "../errors/errors.ts";
+import { databaseAway, startingError } from "../../calls/errors.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import { LivenessProbe } from "../../lib/pg/liveness.ts";
 
 /** The duration of a call after which the database is checked, in milliseconds. */
 const CHECK_AFTER_MS = 1_000;

@@ -1,4 +1,4 @@
-import { type ProxyTrust, siteOf } from "../auth/client-address.ts";
+import { type ProxyTrust, siteOf } from "../../calls/client-address.ts";
 
 /**
  * Counts open connections or streams per client address. IPv6 addresses count by /64. Trusted proxies are not limited.

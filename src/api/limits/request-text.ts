@@ -1,5 +1,5 @@
+import { withoutExcerpt } from "../../calls/json-messages.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { withoutExcerpt } from "../errors/json-messages.ts";
 import { checkJsonElements } from "./element-limit.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

@@ -5,8 +5,8 @@ import type { Compression } from "@connectrpc/connect/protocol";
 import { compressionGzip } from "@connectrpc/connect-node";
 import compress from "@fastify/compress";
 import type { FastifyInstance } from "fastify";
+import { refusal } from "../../calls/errors.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { refusal } from "../errors/errors.ts";
 import { decompress } from "../limits/decompress.ts";
 
 /** The minimum size of compressed responses, in bytes. Compressing smaller ones saves nothing. */

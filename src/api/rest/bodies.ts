@@ -2,8 +2,8 @@ import type { Http2ServerRequest } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { parse as parseForm } from "fast-querystring";
 import type { FastifyBodyParser, FastifyInstance, FastifyRequest } from "fastify";
+import { withoutExcerpt } from "../../calls/json-messages.ts";
 import { parseExactJson, repeatedName } from "../../contract/json/exact-json.ts";
-import { withoutExcerpt } from "../errors/json-messages.ts";
 
 /** The maximum size of a REST body, in bytes. */
 export const MAX_BODY_BYTES = 65_536;

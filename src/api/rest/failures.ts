@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { reasonOf, toConnectError, withReason } from "../../calls/errors.ts";
 import type { ApiContext } from "../context/context.ts";
-import { reasonOf, toConnectError, withReason } from "../errors/errors.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../rpc/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";

@@ -12,11 +12,11 @@ import {
 import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { type OnRefused, refusal, withReason } from "../../calls/errors.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
-import { withWords } from "../errors/bare-refusals.ts";
-import { type OnRefused, refusal, withReason } from "../errors/errors.ts";
 import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
+import { withWords } from "./bare-refusals.ts";
 
 /** The size limit for parsing errors, in bytes. Larger than any error of the library. */
 const MAX_ERROR_BYTES = 1_048_576;

@@ -16,14 +16,14 @@ import type {
 } from "@connectrpc/connect/protocol";
 import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
+import { callerIn } from "../../calls/caller.ts";
+import type { AddressValues } from "../../calls/client-address.ts";
+import type { OnRefused } from "../../calls/errors.ts";
+import { longTurn } from "../../calls/thread-turns.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { callerIn } from "../auth/caller.ts";
-import type { AddressValues } from "../auth/client-address.ts";
-import { isPublic } from "../auth/public-services.ts";
-import type { OnRefused } from "../errors/errors.ts";
+import { isPublic } from "../../keys/gate/public-services.ts";
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
-import { longTurn } from "../turns/thread-turns.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
 import { closeStream, sendError } from "./unknown-method.ts";
 

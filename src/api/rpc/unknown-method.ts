@@ -2,9 +2,9 @@ import { constants } from "node:http2";
 import type { ConnectError } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { refusal } from "../../calls/errors.ts";
+import { hideSecrets } from "../../calls/hidden-secrets.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { refusal } from "../errors/errors.ts";
-import { hideSecrets } from "../errors/hidden-secrets.ts";
 import { grpcSpelling } from "./early-refusals.ts";
 
 /** Matches a content type of gRPC or gRPC-Web, ignoring the encoding. */

@@ -1,9 +1,9 @@
 import type { DescMethod } from "@bufbuild/protobuf";
+import { FairQueue } from "../../calls/fair-queue.ts";
+import { longTurn, shortTurn } from "../../calls/thread-turns.ts";
 import { DomainError } from "../../contract/errors.ts";
-import type { Turns } from "../../db/call-signal.ts";
-import { FairQueue } from "./fair-queue.ts";
+import type { Turns } from "../../lib/pg/call-signal.ts";
 import { readsMuch } from "./heavy-methods.ts";
-import { longTurn, shortTurn } from "./thread-turns.ts";
 
 /** The part of the pool's connections for calls that read much, as a divisor, and the number of a key's such calls that may wait. */
 const READS = { poolShare: 3, maxWaiting: 50 };

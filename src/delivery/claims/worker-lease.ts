@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import { untilAnswered } from "../../db/faults.ts";
-import type { ClaimResult } from "../../db/queue/claims.ts";
-import type { addWorker } from "../../db/queue/workers.ts";
+import { untilAnswered } from "../../lib/pg/faults.ts";
 import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../lib/process/clock.ts";
 import { instanceName } from "../../lib/process/instance-name.ts";
+import type { ClaimResult } from "../../queue/claims.ts";
+import type { addWorker } from "../../queue/workers.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;

@@ -1,9 +1,9 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "pino";
-import type { ClaimedDelivery } from "../../db/queue/claims.ts";
-import type { EventContent } from "../../db/queue/event-contents.ts";
-import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
 import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../filters/filter-runner.ts";
+import type { ClaimedDelivery } from "../../queue/claims.ts";
+import type { EventContent } from "../../queue/event-contents.ts";
+import type { ClaimedWebhook } from "../../queue/webhooks.ts";
 
 /**
  * The estimated time of waiting evaluations from which a webhook, and the webhooks of an app, are excluded from claims, in

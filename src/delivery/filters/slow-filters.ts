@@ -1,11 +1,11 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "pino";
-import type { Db } from "../../db/database.ts";
-import { untilAnswered } from "../../db/faults.ts";
-import { noteSlowFilter, stopFilter } from "../../db/filters/slow-filters.ts";
-import { noticeFilterStopped } from "../../db/notices/notices.ts";
-import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import { untilAnswered } from "../../lib/pg/faults.ts";
 import type { DeliveryInstruments } from "../../metrics/instruments.ts";
+import { noticeFilterStopped } from "../../notices/notices.ts";
+import type { ClaimedWebhook } from "../../queue/webhooks.ts";
+import { noteSlowFilter, stopFilter } from "../../webhooks/slow-filters.ts";
 import type { FiltersParts } from "./filters.ts";
 
 /** The interval in which slow evaluations of a webhook's filter are logged and stored once, in milliseconds. */

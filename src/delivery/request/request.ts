@@ -1,6 +1,6 @@
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
-import type { ClaimedDelivery } from "../../db/queue/claims.ts";
-import type { EventContent } from "../../db/queue/event-contents.ts";
+import type { ClaimedDelivery } from "../../queue/claims.ts";
+import type { EventContent } from "../../queue/event-contents.ts";
 import type { Additions } from "./additions.ts";
 import { NotBuiltError } from "./not-built.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";

@@ -1,9 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { MAX_TRIALS, type RequestTrial, type TrialRequest } from "../../contract/target-rules.ts";
-import type { Db } from "../../db/database.ts";
-import { type ClaimedWebhook, ClaimedWebhooks } from "../../db/queue/webhooks.ts";
-import type { SecretBox } from "../../db/webhooks/secret-box.ts";
 import {
   type AddressGuard,
   createHttpClient,
@@ -13,6 +10,9 @@ import {
   ProxyUnavailableError,
   tlsIdentity,
 } from "../../lib/egress/index.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import { type ClaimedWebhook, ClaimedWebhooks } from "../../queue/webhooks.ts";
+import type { SecretBox } from "../../webhooks/secret-box.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { bearer, secretsIn } from "./additions.ts";
 import { notBuilt } from "./not-built.ts";

@@ -1,6 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { foldDeltas } from "../../../src/db/fold/fold.ts";
+import { foldDeltas } from "../../../src/maintenance/fold.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { ONLY, useApi } from "../../support/test-api.ts";

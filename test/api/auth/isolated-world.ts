@@ -1,12 +1,12 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
-import { audited } from "../../../src/db/audit/audit-log.ts";
-import { termOf } from "../../../src/db/events/search.ts";
-import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
-import { startSession } from "../../../src/db/keys/sessions.ts";
-import { insertReplay } from "../../../src/db/replays/replays.ts";
-import { scopeOf } from "../../../src/db/scope.ts";
+import { audited } from "../../../src/audit/audit-log.ts";
+import { scopeOf } from "../../../src/calls/scope.ts";
+import { termOf } from "../../../src/events/search.ts";
+import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
+import { startSession } from "../../../src/keys/sessions.ts";
+import { insertReplay } from "../../../src/replays/replays.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { changeDelivery } from "../../support/stored-deliveries.ts";
 import type { TestApi } from "../../support/test-api.ts";

@@ -8,7 +8,7 @@ import {
   PublishEventRequestSchema,
   StockLevelChangedSchema,
 } from "../../../gen/webhook/v1/event_pb.ts";
-import { findFieldViolations } from "../../../src/api/services/required-fields.ts";
+import { findFieldViolations } from "../../../src/calls/required-fields.ts";
 import { parseExactJson, repeatedName } from "../../../src/contract/json/exact-json.ts";
 import { sortableTime } from "../../../src/contract/json/timestamp.ts";
 import { type JsonAudience, jsonWriter } from "../../../src/contract/json/writer.ts";

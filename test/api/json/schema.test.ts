@@ -10,10 +10,10 @@ import {
   PublishEventRequestSchema,
 } from "../../../gen/webhook/v1/event_pb.ts";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
-import { sampleMessage } from "../../../src/api/json/sample.ts";
-import { payloadSchema } from "../../../src/api/json/schema.ts";
-import { findFieldViolations } from "../../../src/api/services/required-fields.ts";
+import { findFieldViolations } from "../../../src/calls/required-fields.ts";
 import { catalogue, isNotice } from "../../../src/contract/catalogue.ts";
+import { sampleMessage } from "../../../src/contract/event-types/sample.ts";
+import { payloadSchema } from "../../../src/contract/event-types/schema.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { schemaValidator } from "../../support/schema-validator.ts";
 import { arbitraryMessage } from "./arbitrary-messages.ts";

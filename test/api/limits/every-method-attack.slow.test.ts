@@ -2,7 +2,7 @@ import { request } from "node:http";
 import { create, type DescMethod, toJsonString } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { afterAll, expect, test } from "vitest";
-import { rows } from "../../../src/db/database.ts";
+import { rows } from "../../../src/lib/pg/database.ts";
 import { callMethod, METHODS } from "../../support/any-method.ts";
 import { costlyRequest } from "../../support/costly-requests.ts";
 import { anOrder } from "../../support/grpc-calls.ts";

@@ -17,7 +17,7 @@ import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { ServerReflectionRequestSchema } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { PublishEventsRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { Admissions } from "../../../src/api/auth/admissions.ts";
+import { Admissions } from "../../../src/keys/gate/admissions.ts";
 import { lock, orderEvent, refused, waitingQueries } from "../../support/grpc-calls.ts";
 import { enveloped } from "../../support/hostile-messages.ts";
 import { startTestApi } from "../../support/test-api.ts";

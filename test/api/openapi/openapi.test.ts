@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { type RestBinding, restBindings } from "../../../src/api/rest/bindings.ts";
 import { SERVICES } from "../../../src/api/routes.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
-import { ALL_PERMISSIONS } from "../../../src/db/keys/api-keys.ts";
+import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
 import { described, exampleOf, expectDescribed, validatorAt } from "../../support/described-answers.ts";
 import { ONLY, type RestRequest, useApi } from "../../support/test-api.ts";
 

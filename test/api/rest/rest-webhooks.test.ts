@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
-import { rows } from "../../../src/db/database.ts";
-import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
-import { cancelOfDeleted } from "../../../src/db/queue/deleted-webhooks.ts";
+import { createInstalledApp } from "../../../src/keys/installed-apps.ts";
+import { rows } from "../../../src/lib/pg/database.ts";
+import { cancelOfDeleted } from "../../../src/queue/deleted-webhooks.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { type Envelope, useApi } from "../../support/test-api.ts";

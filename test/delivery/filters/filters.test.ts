@@ -1,8 +1,8 @@
 import pino from "pino";
 import { expect, test } from "vitest";
-import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { Filters } from "../../../src/delivery/filters/filters.ts";
 import type { FilterJob, FilterResult } from "../../../src/filters/filter-runner.ts";
+import type { ClaimedDelivery } from "../../../src/queue/claims.ts";
 import { claimsOf } from "../sender-parts.ts";
 
 const CONTENT = { payload: "{}", userId: "" };

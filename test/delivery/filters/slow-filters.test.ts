@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { count, rows } from "../../../src/db/database.ts";
-import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
+import { count, rows } from "../../../src/lib/pg/database.ts";
+import { updateWebhook } from "../../../src/webhooks/webhook-update.ts";
 import { SLOWEST_FILTER } from "../../filters/attacks.ts";
 import { aReceiver } from "../../support/receivers.ts";
 import { type EngineParts, freshRun, pump, queueFor, states, useEngine } from "../engine-parts.ts";

@@ -1,12 +1,8 @@
 import { createPublicKey, generateKeyPairSync, randomBytes, randomUUID, verify } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
-import {
-  createSecretBox,
-  keyPairContext,
-  webhookSecretContext,
-} from "../../../src/db/webhooks/secret-box.ts";
 import { createSigner } from "../../../src/delivery/request/signature.ts";
+import { createSecretBox, keyPairContext, webhookSecretContext } from "../../../src/webhooks/secret-box.ts";
 
 const box = createSecretBox(randomBytes(32));
 const sign = createSigner(box);

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { watchFiles } from "../../../src/lib/process/watched-files.ts";
-import { temporaryFolder } from "../../embedded/support.ts";
+import { temporaryFolder } from "../dev-servers/support.ts";
 
 test("a certificate and key that do not match are read again until both are new; the error is logged once", async () => {
   const folder = await temporaryFolder();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openDatabase, rows } from "../../../src/db/database.ts";
+import { openDatabase, rows } from "../../../src/lib/pg/database.ts";
 import { part } from "../../support/parts.ts";
 
 test("fails, because PostgreSQL is killed", async () => {

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { JsonSchema } from "../../../src/api/json/schema-scalars.ts";
+import type { JsonSchema } from "../../../src/contract/event-types/schema-scalars.ts";
 import { described } from "../described-answers.ts";
 import type { FuzzRequest } from "./fuzz-request.ts";
 import { seldom } from "./generators.ts";

@@ -9,7 +9,7 @@
  */
 import { rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isAlive } from "../../../src/embedded/process/processes.ts";
+import { isAlive } from "../../../src/lib/dev-servers/process/processes.ts";
 import { pids, readProc, statOf } from "./proc.ts";
 
 /** PostgreSQL removes its shared memory on SIGQUIT, and is given this long, in milliseconds. */

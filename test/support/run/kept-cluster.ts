@@ -4,13 +4,19 @@ import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { canReach, isRoot, NOBODY } from "../../../src/embedded/process/owner.ts";
+import { canReach, isRoot, NOBODY } from "../../../src/lib/dev-servers/process/owner.ts";
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL("../../..", import.meta.url));
 const KEPT = path.join(project, ".cache/test-postgres");
 /** What makes a cluster with the migrated template another one: its programs, and all code of the database. */
-const SOURCES = ["package-lock.json", "src/db", "src/embedded/postgres", "test/support/run"];
+const SOURCES = [
+  "package-lock.json",
+  "src/schema",
+  "src/lib/pg",
+  "src/lib/dev-servers/postgres",
+  "test/support/run",
+];
 const PARTS = ["postgres", "postgres-password", "postgres-service-password"];
 
 /** A cluster that an earlier run has kept: to create and migrate one takes two seconds. */

@@ -2,7 +2,7 @@ import { mkdtemp } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, TARGETS } from "../../../scripts/build.ts";
-import { WORKFLOW_BUNDLE } from "../../../src/temporal/workflow-bundle.ts";
+import { WORKFLOW_BUNDLE } from "../../../src/dispatch/workflow-bundle.ts";
 import { type Chromium, findChromium } from "./chromium.ts";
 import type { Logs } from "./failures.ts";
 import { startPostgres } from "./postgres.ts";

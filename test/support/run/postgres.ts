@@ -1,8 +1,8 @@
 import { chmod } from "node:fs/promises";
 import path from "node:path";
-import { openDatabase } from "../../../src/db/database.ts";
-import { migrate } from "../../../src/db/migrate.ts";
-import { startEmbeddedPostgres } from "../../../src/embedded/postgres/embedded-postgres.ts";
+import { startEmbeddedPostgres } from "../../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { openDatabase } from "../../../src/lib/pg/database.ts";
+import { migrate } from "../../../src/schema/migrate.ts";
 import { teller } from "./failures.ts";
 import { KeptCluster } from "./kept-cluster.ts";
 import type { Started } from "./parts.ts";

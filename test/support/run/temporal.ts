@@ -1,6 +1,6 @@
 import path from "node:path";
-import { startEmbeddedTemporal } from "../../../src/embedded/temporal/embedded-temporal.ts";
-import { SEARCH_ATTRIBUTES } from "../../../src/temporal/setup/search-attributes.ts";
+import { startEmbeddedTemporal } from "../../../src/lib/dev-servers/temporal/embedded-temporal.ts";
+import { SEARCH_ATTRIBUTES } from "../../../src/temporal/search-attributes.ts";
 import { teller } from "./failures.ts";
 import type { Started } from "./parts.ts";
 

@@ -1,6 +1,6 @@
-import type { Claimant, RetryClaim } from "../../../src/db/queue/claims.ts";
-import { ATTEMPTS_PER_ROUND, type RetrySpacing } from "../../../src/db/queue/results.ts";
-import type { GroupKey, GroupStatus } from "../../../src/db/queue/retry-groups.ts";
+import type { Claimant, RetryClaim } from "../../../src/queue/claims.ts";
+import { ATTEMPTS_PER_ROUND, type RetrySpacing } from "../../../src/queue/results.ts";
+import type { GroupKey, GroupStatus } from "../../../src/queue/retry-groups.ts";
 import { Rows, SimulatedDelivery } from "./queue-table.ts";
 import type { SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";

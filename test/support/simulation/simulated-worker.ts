@@ -1,6 +1,5 @@
 import pino from "pino";
 import type { DeliveryConfig } from "../../../src/config/config.ts";
-import type { AttemptResult } from "../../../src/db/queue/results.ts";
 import { Bottlenecks } from "../../../src/delivery/limits/bottlenecks.ts";
 import { FailingShare } from "../../../src/delivery/limits/failing-share.ts";
 import { Pumps } from "../../../src/delivery/pump.ts";
@@ -9,6 +8,7 @@ import type { Outcome } from "../../../src/delivery/request/outcome.ts";
 import type { Gate } from "../../../src/delivery/request/post.ts";
 import { RetryPasses } from "../../../src/delivery/retry-pass.ts";
 import { Sender, type SenderParts } from "../../../src/delivery/sender.ts";
+import type { AttemptResult } from "../../../src/queue/results.ts";
 import { inThisThread } from "../filter-runner.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
 import type { Measuring } from "./receivers.ts";

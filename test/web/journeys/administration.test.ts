@@ -6,7 +6,7 @@ import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { findApiKey } from "../../../src/db/keys/api-keys.ts";
+import { findApiKey } from "../../../src/keys/api-keys.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { tabTo } from "../keyboard.ts";
 import { expectCalls, sharedWeb } from "../web.ts";

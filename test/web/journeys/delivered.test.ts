@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { ReceivedRequest } from "../../../demo/receiver.ts";
 import { isAuthentic } from "../../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
+import { decideBreakers } from "../../../src/breakers/decide.ts";
 import { expectCalls, startWeb } from "../web.ts";
 
 const KEY = "Shop front, production";

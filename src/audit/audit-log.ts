@@ -1,0 +1,227 @@
+import type { Scope } from "../calls/scope.ts";
+import { type Bindings, count, type Db, rows } from "../lib/pg/database.ts";
+import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { firstIdOf } from "../schema/partitions.ts";
+
+/** An audited action, by the names of AuditAction. */
+export type AuditAction =
+  | "webhook_created"
+  | "webhook_updated"
+  | "webhook_deleted"
+  | "webhook_paused"
+  | "webhook_resumed"
+  | "webhook_transferred"
+  | "webhook_secret_read"
+  | "webhook_secret_rotated"
+  | "test_event_sent"
+  | "delivery_sent_again"
+  | "deliveries_sent_again"
+  | "payloads_erased"
+  | "api_key_created"
+  | "api_key_restored"
+  | "api_key_rotated"
+  | "api_key_quotas_changed"
+  | "api_key_revoked"
+  | "api_key_deleted"
+  | "installed_app_created"
+  | "installed_app_deleted"
+  | "dispatch_requested"
+  | "request_tried"
+  | "webhook_breaker_opened"
+  | "webhook_breaker_closed"
+  | "webhook_disabled"
+  | "webhook_filter_stopped"
+  | "replay_started"
+  | "replay_paused"
+  | "replay_resumed"
+  | "replay_cancelled"
+  | "endpoint_created"
+  | "endpoint_updated"
+  | "endpoint_deleted";
+
+/** The author of a change. */
+export interface Actor {
+  apiKeyId: string;
+  apiKeyName: string;
+  installedAppId: string | null;
+  /** Identifies the session of the settings page; null for a call with a key. */
+  sessionId: string | null;
+  /** The IP address of the caller; null if it is not known. */
+  address: string | null;
+}
+
+/** Changes made without a key: by the service itself, or by `npm run admin-key`. */
+export const OPERATOR = null;
+
+/** Values by the names of their fields. Never secrets. */
+export type Facts = Readonly<Record<string, string | number | boolean | null | readonly string[]>>;
+
+/** The object of a change. */
+export interface AuditTarget {
+  id: string | null;
+  name: string | null;
+  /** The installed app whose keys see the entry. */
+  appId: string | null;
+  /** The event type of a webhook; 0 for several, which only keys for every type see. */
+  process: number | null;
+}
+
+/** A change to record. */
+export interface AuditRecord {
+  action: AuditAction;
+  target: AuditTarget;
+  before?: Facts;
+  after?: Facts;
+}
+
+/** A stored entry. */
+export interface AuditRow {
+  id: string;
+  action: AuditAction;
+  apiKeyId: string | null;
+  apiKeyName: string | null;
+  actorAppId: string | null;
+  sessionId: string | null;
+  address: string | null;
+  targetId: string | null;
+  targetName: string | null;
+  appId: string | null;
+  process: number | null;
+  before: Facts;
+  after: Facts;
+}
+
+/** Restricts a list. Undefined fields do not restrict. */
+export interface AuditFilter {
+  actions?: readonly AuditAction[] | undefined;
+  apiKeyId?: string | undefined;
+  targetId?: string | undefined;
+  from?: Date | undefined;
+  to?: Date | undefined;
+  /** Only entries older than this id: the next page. */
+  before?: string | undefined;
+}
+
+/** Writes entries in the transaction of `audited`. */
+export type Recorder = (...records: AuditRecord[]) => Promise<void>;
+
+/** Runs a change and writes its entries in one transaction. Repeats both after a deadlock. */
+export function audited<T>(
+  db: Db,
+  actor: Actor | typeof OPERATOR,
+  change: (trx: Db, record: Recorder) => Promise<T>,
+): Promise<T> {
+  return transactionWithRetry(db, (trx) => change(trx, (...records) => recordChanges(trx, actor, records)));
+}
+
+/** Writes entries. Requires the transaction of the changes. */
+export async function recordChanges(
+  trx: Db,
+  actor: Actor | typeof OPERATOR,
+  records: readonly AuditRecord[],
+): Promise<void> {
+  if (records.length === 0) return;
+  const entries = records.map(({ action, target, before = {}, after = {} }) => ({
+    action,
+    target_id: target.id,
+    target_name: target.name,
+    app_id: target.appId,
+    process: target.process,
+    ...differences(before, after),
+  }));
+  await count(
+    trx,
+    `insert into audit_log (action, api_key_id, api_key_name, actor_app_id, session_id, address,
+        target_id, target_name, app_id, process, before, after)
+      select e.action, :apiKeyId::uuid, :apiKeyName::text, :installedAppId::uuid, :sessionId::text, :address::inet,
+        e.target_id, e.target_name, e.app_id, e.process, e.before, e.after
+      from jsonb_to_recordset(:entries::jsonb) e(action text, target_id text, target_name text, app_id uuid,
+        process int, before jsonb, after jsonb)`,
+    {
+      apiKeyId: actor?.apiKeyId ?? null,
+      apiKeyName: actor?.apiKeyName ?? null,
+      installedAppId: actor?.installedAppId ?? null,
+      sessionId: actor?.sessionId ?? null,
+      address: actor?.address ?? null,
+      entries: JSON.stringify(entries),
+    },
+  );
+}
+
+/** The fields with different values. */
+function differences(before: Facts, after: Facts): { before: Facts; after: Facts } {
+  const same = Object.keys(before).filter(
+    (field) => field in after && JSON.stringify(before[field]) === JSON.stringify(after[field]),
+  );
+  const without = (facts: Facts) =>
+    Object.fromEntries(Object.entries(facts).filter(([field]) => !same.includes(field)));
+  return { before: without(before), after: without(after) };
+}
+
+/** The entries of the scope, newest first. */
+export function listAuditEntries(
+  db: Db,
+  scope: Scope,
+  filter: AuditFilter,
+  limit: number,
+): Promise<AuditRow[]> {
+  const conditions: string[] = [];
+  const bindings: Bindings = { limit };
+  const restrict = (condition: string, values: Bindings) => {
+    conditions.push(condition);
+    Object.assign(bindings, values);
+  };
+  if (scope !== "everything") {
+    restrict("a.app_id = :scopeApp::uuid", { scopeApp: scope.installedAppId });
+    if (scope.processes.length > 0) {
+      restrict("(a.process is null or a.process = any(:scopeProcesses::int[]))", {
+        scopeProcesses: scope.processes,
+      });
+    }
+  }
+  const { actions = [], apiKeyId, targetId, from, to, before } = filter;
+  if (actions.length > 0) restrict("a.action = any(:actions::text[])", { actions });
+  if (apiKeyId !== undefined) {
+    restrict("a.api_key_id = :apiKeyId::uuid", { apiKeyId });
+    // Of a key outside its app, a key of an app sees no changes.
+    if (scope !== "everything") restrict("a.actor_app_id = :scopeApp::uuid", {});
+  }
+  if (targetId !== undefined) restrict("a.target_id = :targetId::text", { targetId });
+  if (from) restrict("a.id >= :from::uuid", { from: firstIdOf(from) });
+  if (to) restrict("a.id < :to::uuid", { to: firstIdOf(to) });
+  if (before !== undefined) restrict("a.id < :before::uuid", { before });
+  return rows<AuditRow>(
+    db,
+    `select a.id, a.action, a.api_key_id as "apiKeyId", a.api_key_name as "apiKeyName",
+        a.actor_app_id as "actorAppId", a.session_id as "sessionId", host(a.address) as address,
+        a.target_id as "targetId", a.target_name as "targetName", a.app_id as "appId", a.process, a.before, a.after
+      from audit_log a ${conditions.length > 0 ? `where ${conditions.join(" and ")}` : ""}
+      order by a.id desc limit :limit::int`,
+    bindings,
+  );
+}
+
+/** The maximum number of entries deleted by one statement. */
+const MAX_DELETED = 1_000;
+
+/**
+ * Deletes entries older than the retention, at most 1,000 per call, oldest first.
+ *
+ * @param retentionDays at least 7: the database refuses to delete newer entries
+ * @returns the number deleted; less than 1,000 if none is left
+ */
+export function deleteOldAuditEntries(db: Db, retentionDays: number): Promise<number> {
+  return db.transaction(async (trx) => {
+    // The trigger of the table lets only such a transaction delete entries.
+    await rows(trx, "select set_config('webhook_service.audit_retention_days', :days::text, true)", {
+      days: String(retentionDays),
+    });
+    return count(
+      trx,
+      `delete from audit_log where id = any(array(
+          select id from audit_log where written < now() - make_interval(days => :days::int) - interval '1 minute'
+          order by id limit ${MAX_DELETED}))`,
+      { days: retentionDays },
+    );
+  });
+}

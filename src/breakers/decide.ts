@@ -1,0 +1,399 @@
+import { type AuditRecord, OPERATOR, recordChanges } from "../audit/audit-log.ts";
+import { MAX_PROBE_INTERVAL_S } from "../contract/webhooks/circuit-breaker.ts";
+import { count, type Db, rows, run } from "../lib/pg/database.ts";
+import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { noticeDisabled } from "../notices/notices.ts";
+import { announceQueued } from "../queue/changes.ts";
+import { isFree, ofWebhook } from "../queue/workers.ts";
+import { withPartitions } from "../schema/partitions.ts";
+import { type BreakerState, removeBreakers } from "../webhooks/breakers.ts";
+import { raiseRevisions } from "../webhooks/revisions.ts";
+import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
+
+/** The maximum number of breakers decided on by one transaction, which locks their webhooks. */
+export const MAX_DECIDED = 50;
+/** Waiting retries of a webhook among which a probe is searched, oldest first. */
+const MAX_SEARCHED = 10_000;
+/** The time after which a probe is looked at though no attempt was noted: it may have ended without one, in seconds. */
+const LOOK_AGAIN_S = 60;
+
+/** A breaker that has changed its state. */
+export interface BreakerChange {
+  webhookId: bigint;
+  /** The normalised URL that requests go to. */
+  targetUrl: string;
+  was: BreakerState;
+  state: BreakerState;
+  reason: string | null;
+}
+
+/** What is known of a breaker. */
+interface BreakerFacts {
+  /** Whether the webhook is paused, by a user or the breaker. */
+  held: boolean;
+  opensNow: boolean;
+  disablesNow: boolean;
+  succeeded: boolean;
+  gone: boolean;
+  /** Whether the breaker has opened since the last success. */
+  inOutage: boolean;
+  resending: boolean;
+  probeDue: boolean;
+  /** Whether a probe or a test event was let through. */
+  probing: boolean;
+  /** Whether its attempt has no result yet. */
+  probeWaits: boolean;
+}
+
+/** The row of a breaker, with its webhook. */
+interface BreakerRow extends BreakerFacts {
+  id: bigint;
+  process: number;
+  url: string;
+  targetUrl: string;
+  installedAppId: string | null;
+  endpointId: string | null;
+  /** The number of webhooks of the endpoint that have a row. */
+  members: number;
+  deleted: boolean;
+  state: BreakerState;
+  failures: number;
+  /** The age of the first failure, in seconds; null for none. */
+  failingS: number | null;
+}
+
+/** A breaker to decide on: of a webhook, or of an endpoint, whose webhooks have a row each. Facts hold if they do for any row. */
+interface Circuit extends BreakerFacts {
+  rows: readonly BreakerRow[];
+  ids: readonly bigint[];
+  state: BreakerState;
+  failures: number;
+  failingS: number | null;
+}
+
+const COLUMNS = `
+  w.id, w.process, w.url, w.target_url as "targetUrl", w.installed_app_id as "installedAppId",
+    w.endpoint_id as "endpointId", (
+      select count(*)::int from webhooks s join webhook_breakers c on c.webhook_id = s.id
+      where s.endpoint_id = w.endpoint_id and s.deleted is null
+    ) as members,
+    w.paused is not null as held, w.deleted is not null as deleted, b.state, b.failures,
+    extract(epoch from now() - b.failing_since)::float8 as "failingS",
+    coalesce(b.failures >= b.max_failures and b.failing_since <= now() - make_interval(secs => b.failing_s), false) as "opensNow",
+    coalesce(b.failing_since <= now() - make_interval(secs => b.disable_s), false) as "disablesNow",
+    b.succeeded or b.state = 'open' and exists (
+      -- A probe that no fold has noted yet.
+      select from deliveries d where d.id = w.test_delivery and d.outcome = 'delivered') as succeeded, b.gone and b.disable_on_gone as gone, b.outage_since is not null as "inOutage",
+    b.resend_until is not null as resending, coalesce(b.next_probe <= now(), false) as "probeDue",
+    w.test_delivery is not null as probing,
+    exists (select from queue q where q.id = w.test_delivery)
+      or exists (select from retries t where t.id = w.test_delivery and t.attempts = w.probe_attempts) as "probeWaits"`;
+
+const DUE = `
+  select ${COLUMNS} from webhook_breakers b join webhooks w on w.id = b.webhook_id
+  where b.due <= now() order by b.due limit ${MAX_DECIDED} for no key update of w, b skip locked`;
+
+/** The other rows of endpoints. */
+const OTHERS = `
+  select ${COLUMNS} from webhooks w join webhook_breakers b on b.webhook_id = w.id
+  where w.endpoint_id = any(:endpointIds::uuid[]) and w.deleted is null and w.id <> all(:ids::bigint[])
+  order by w.id for no key update of w, b skip locked`;
+
+/**
+ * Decides on breakers that are due: opens and closes them, lets a probe through, disables webhooks, and sends again what
+ * failed in an outage. Any number of processes may do so at once: a breaker is locked by one of them, so that each probe
+ * is chosen once. The clock is the database's.
+ *
+ * @param retentionDays deliveries older than this are not sent again
+ * @param maxPending the maximum number of pending deliveries of a webhook, beyond which they fail. Defaults to 0: no limit
+ * @returns the number of decisions, and the breakers whose state has changed
+ */
+export function decideBreakers(
+  db: Db,
+  retentionDays: number,
+  maxPending = 0,
+): Promise<{ decided: number; changes: BreakerChange[] }> {
+  const decide = async (trx: Db) => {
+    const found = await rows<BreakerRow>(trx, DUE);
+    const [deleted, due] = [found.filter((row) => row.deleted), found.filter((row) => !row.deleted)];
+    await removeBreakers(
+      trx,
+      deleted.map(({ id }) => id),
+    );
+    const { circuits, skipped } = await circuitsOf(trx, due);
+    const step = new Step(trx, { retentionDays, maxPending });
+    for (const circuit of circuits) await step.decide(circuit);
+    await step.end();
+    return { decided: found.length - skipped, changes: step.changes };
+  };
+  // A notice may need a partition.
+  return withPartitions(db, () => transactionWithRetry(db, decide));
+}
+
+/** The breakers of rows that are due, with the other rows of endpoints. Skips endpoints of which another transaction holds a row. */
+async function circuitsOf(
+  trx: Db,
+  due: readonly BreakerRow[],
+): Promise<{ circuits: Circuit[]; skipped: number }> {
+  const endpointIds = [...new Set(due.map(({ endpointId }) => endpointId).filter((id) => id !== null))];
+  const others =
+    endpointIds.length === 0
+      ? []
+      : await rows<BreakerRow>(trx, OTHERS, { endpointIds, ids: due.map(({ id }) => String(id)) });
+  const groups = Map.groupBy([...due, ...others], ({ id, endpointId }) => endpointId ?? id);
+  const whole = [...groups.values()].filter(([row, ...rest]) => rest.length + 1 >= (row?.members ?? 1));
+  const decided = new Set(whole.flat());
+  return { circuits: whole.map(circuitOf), skipped: due.filter((row) => !decided.has(row)).length };
+}
+
+/** From the least to the most that is held back. */
+const STATES: readonly BreakerState[] = ["closed", "open", "disabled"];
+
+function circuitOf(members: readonly BreakerRow[]): Circuit {
+  const some = (fact: keyof BreakerFacts) => members.some((row) => row[fact]);
+  const ages = members.map(({ failingS }) => failingS).filter((age) => age !== null);
+  return {
+    rows: members,
+    ids: members.map(({ id }) => id),
+    // A version without breakers may have resumed a webhook.
+    state: STATES.findLast((state) => members.some((row) => row.held && row.state === state)) ?? "closed",
+    failures: Math.max(...members.map(({ failures }) => failures)),
+    failingS: ages.length === 0 ? null : Math.max(...ages),
+    held: some("held"),
+    opensNow: some("opensNow"),
+    disablesNow: some("disablesNow"),
+    succeeded: some("succeeded"),
+    gone: some("gone"),
+    inOutage: some("inOutage"),
+    resending: some("resending"),
+    probeDue: some("probeDue"),
+    probing: some("probing"),
+    probeWaits: some("probeWaits"),
+  };
+}
+
+/** The decisions of one transaction. */
+class Step {
+  readonly changes: BreakerChange[] = [];
+  readonly #trx: Db;
+  readonly #limits: { retentionDays: number; maxPending: number };
+  readonly #entries: AuditRecord[] = [];
+  /** The event types of webhooks that are held back from now on, or no longer. */
+  readonly #processes = new Set<number>();
+  #queued = false;
+
+  /** @param limits as `decideBreakers` takes them */
+  constructor(trx: Db, limits: { retentionDays: number; maxPending: number }) {
+    this.#trx = trx;
+    this.#limits = limits;
+  }
+
+  async decide(circuit: Circuit): Promise<void> {
+    const { state } = circuit;
+    if (circuit.gone && state !== "disabled") return this.#disable(circuit, "the endpoint answered 410 Gone");
+    if (state === "open") return this.#decideOpen(circuit);
+    if (state === "disabled") return this.#look(circuit.ids, "null");
+    if (circuit.succeeded && circuit.inOutage) return this.#close(circuit);
+    const opens = circuit.opensNow && !circuit.held;
+    if (circuit.resending && !opens) return this.#resend(circuit);
+    if (circuit.rows.some((row) => row.state !== "closed")) return this.#close(circuit);
+    if (opens) return this.#open(circuit);
+    return this.#look(circuit.ids, "null");
+  }
+
+  /** Tells workers, the audit log and subscribers to notices what was decided. */
+  async end(): Promise<void> {
+    await raiseRevisions(this.#trx, this.#processes);
+    await recordChanges(this.#trx, OPERATOR, this.#entries);
+    const disabled = this.changes.filter(({ state }) => state === "disabled");
+    await noticeDisabled(
+      this.#trx,
+      disabled.map(({ webhookId }) => webhookId),
+    );
+    // Sent when the transaction is committed.
+    if (this.#queued) await announceQueued(this.#trx);
+  }
+
+  async #decideOpen(circuit: Circuit): Promise<void> {
+    if (circuit.succeeded) return this.#close(circuit);
+    if (circuit.probeWaits) return this.#look(circuit.ids, `now() + interval '${LOOK_AGAIN_S} seconds'`);
+    if (circuit.probing) {
+      if (circuit.disablesNow) {
+        return this.#disable(circuit, `no attempt has succeeded for ${periodInWords(circuit.failingS)}`);
+      }
+      return this.#planProbe(circuit);
+    }
+    if (circuit.probeDue) return this.#probe(circuit);
+    return this.#look(circuit.ids, "next_probe");
+  }
+
+  async #open(circuit: Circuit): Promise<void> {
+    const reason = `${circuit.failures} attempts in a row have failed, over ${periodInWords(circuit.failingS)}`;
+    await this.#set(
+      circuit.ids,
+      `state = 'open', since = now(), reason = :reason::text, succeeded = false, probes = 0,
+        outage_since = coalesce(outage_since, failing_since - interval '1 minute'),
+        next_probe = now() + make_interval(secs => probe_s), due = now() + make_interval(secs => probe_s)`,
+      { reason },
+    );
+    await this.#hold(circuit.rows, true);
+    this.#changed(circuit, "open", reason);
+  }
+
+  /** An attempt has succeeded, which ends the outage; or a version without breakers has resumed the webhook. */
+  async #close(circuit: Circuit): Promise<void> {
+    const { succeeded } = circuit;
+    await this.#set(
+      circuit.ids,
+      `state = 'closed', since = case when state = 'closed' then since else now() end, reason = null, succeeded = false,
+        gone = false, probes = 0, next_probe = null, failures = 0, failing_since = null,
+        -- What the previous outage has left is sent again, too.
+        resend_from = case when resend and :succeeded::bool then least(resend_from, outage_since) end,
+        resend_until = case when resend and :succeeded::bool then now() end, resend_after = null,
+        outage_since = case when not :succeeded::bool then outage_since end,
+        due = case when resend and :succeeded::bool then now() end`,
+      { succeeded },
+    );
+    // A user may have paused the webhook.
+    await this.#hold(
+      circuit.rows.filter((row) => row.held && row.state !== "closed"),
+      false,
+    );
+    this.#queued = true;
+    this.#changed(circuit, "closed", null);
+  }
+
+  async #disable(circuit: Circuit, reason: string): Promise<void> {
+    await this.#set(
+      circuit.ids,
+      `state = 'disabled', since = now(), reason = :reason::text, succeeded = false, gone = false, next_probe = null,
+        outage_since = coalesce(outage_since, failing_since - interval '1 minute', now() - interval '1 minute'), due = null`,
+      { reason },
+    );
+    await this.#hold(circuit.rows, true);
+    this.#changed(circuit, "disabled", reason);
+  }
+
+  /** A probe has failed, or ended without an attempt. */
+  async #planProbe({ ids }: Circuit): Promise<void> {
+    await run(
+      this.#trx,
+      this.#trx("webhooks").whereIn("id", ids).update({ test_delivery: null, probe_attempts: null }),
+    );
+    await count(
+      this.#trx,
+      `update webhook_breakers b set probes = b.probes + 1, next_probe = n.next_probe, due = n.next_probe
+        from (
+          select webhook_id,
+            now() + make_interval(secs => least(${MAX_PROBE_INTERVAL_S}, probe_s * 2 ^ (least(probes, 10) + 1))) as next_probe
+          from webhook_breakers where webhook_id = any(:ids::bigint[])
+        ) n where b.webhook_id = n.webhook_id`,
+      { ids: ids.map(String) },
+    );
+  }
+
+  /** Lets the oldest delivery through that can be sent now. */
+  async #probe({ ids }: Circuit): Promise<void> {
+    const chosen = await count(
+      this.#trx,
+      `update webhooks w set test_delivery = p.id, probe_attempts = p.attempts from (
+          select p.* from unnest(:ids::bigint[]) m(id) cross join lateral (
+            (select q.id, q.webhook_id, null::smallint as attempts from queue q
+              where ${ofWebhook("q", "m.id")} and ${isFree("q")} order by q.webhook_id, q.id limit 1)
+            union all
+            (select t.id, t.webhook_id, t.attempts from (
+                select t.id, t.webhook_id, t.attempts, t.due from retries t
+                where ${ofWebhook("t", "m.id")} and ${isFree("t")} order by t.webhook_id, t.id limit ${MAX_SEARCHED}
+              ) t where t.due <= now() order by t.webhook_id, t.id limit 1)
+          ) p order by p.id limit 1
+        ) p where w.id = p.webhook_id`,
+      { ids: ids.map(String) },
+    );
+    if (chosen === 0) {
+      const later = "now() + make_interval(secs => probe_s)";
+      return this.#set(ids, `next_probe = ${later}, due = ${later}`);
+    }
+    this.#queued = true;
+    return this.#look(ids, `now() + interval '${LOOK_AGAIN_S} seconds'`);
+  }
+
+  async #resend({ rows: members }: Circuit): Promise<void> {
+    const { retentionDays, maxPending } = this.#limits;
+    for (const { id, resending } of members) {
+      const { entries, left }: ResendStep = resending
+        ? await resendStep(this.#trx, id, retentionDays, maxPending)
+        : { entries: [], left: "nothing" };
+      this.#entries.push(...entries);
+      this.#queued ||= entries.length > 0;
+      await this.#look([id], NEXT_RESEND[left]);
+    }
+  }
+
+  /** @param due when to decide on them again: an SQL expression */
+  async #look(ids: readonly bigint[], due: string): Promise<void> {
+    await this.#set(ids, `due = ${due}`);
+  }
+
+  async #set(
+    ids: readonly bigint[],
+    values: string,
+    bindings: { reason?: string; succeeded?: boolean } = {},
+  ): Promise<void> {
+    await count(this.#trx, `update webhook_breakers set ${values} where webhook_id = any(:ids::bigint[])`, {
+      ids: ids.map(String),
+      ...bindings,
+    });
+  }
+
+  /** Holds deliveries of webhooks back, or no longer. The revisions of the event types tell the workers. */
+  async #hold(webhooks: readonly BreakerRow[], back: boolean): Promise<void> {
+    await count(
+      this.#trx,
+      `update webhooks set paused = case when :back::bool then coalesce(paused, now()) end, test_delivery = null,
+          probe_attempts = null where id = any(:ids::bigint[])`,
+      { ids: webhooks.map(({ id }) => String(id)), back },
+    );
+    for (const { process } of webhooks) this.#processes.add(process);
+  }
+
+  #changed({ rows: members }: Circuit, state: BreakerState, reason: string | null): void {
+    for (const row of members) {
+      const { id, targetUrl, state: was } = row;
+      if (was === state) continue;
+      this.changes.push({ webhookId: id, targetUrl, was, state, reason });
+      this.#entries.push({
+        action: ACTIONS[state],
+        target: webhookTarget(row),
+        before: { circuit_breaker_state: was },
+        after: { circuit_breaker_state: state, ...(reason === null ? {} : { reason }) },
+      });
+    }
+  }
+}
+
+/** When to decide again on a breaker that sends failed deliveries again: SQL expressions. */
+const NEXT_RESEND: Record<ResendStep["left"], string> = {
+  nothing: "null",
+  some: "now()",
+  "no room": `now() + interval '${RESEND_AGAIN_S} seconds'`,
+};
+
+const ACTIONS = {
+  open: "webhook_breaker_opened",
+  closed: "webhook_breaker_closed",
+  disabled: "webhook_disabled",
+} as const;
+
+/** `45 seconds`, `31 minutes`, `5 days`. */
+function periodInWords(seconds: number | null): string {
+  const [length, unit] = UNITS.find(([length]) => (seconds ?? 0) >= 2 * length) ?? [1, "second"];
+  const n = Math.floor((seconds ?? 0) / length);
+  return `${n} ${unit}${n === 1 ? "" : "s"}`;
+}
+
+const UNITS: [number, string][] = [
+  [86_400, "day"],
+  [3_600, "hour"],
+  [60, "minute"],
+];

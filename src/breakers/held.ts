@@ -1,0 +1,27 @@
+import { type Db, rows } from "../lib/pg/database.ts";
+
+/** A webhook whose deliveries its circuit breaker holds back. */
+export interface HeldBack {
+  webhookId: bigint;
+  /** The normalised URL that requests go to. */
+  targetUrl: string;
+  state: "open" | "disabled";
+  since: Date;
+  reason: string;
+  nextProbe: Date | null;
+  /** The number of all such webhooks. */
+  total: number;
+}
+
+/** Webhooks that their circuit breakers hold back, the latest ones first. */
+export function listHeldBack(db: Db, limit: number): Promise<HeldBack[]> {
+  return rows<HeldBack>(
+    db,
+    `select b.webhook_id as "webhookId", w.target_url as "targetUrl", b.state, b.since, b.reason,
+        b.next_probe as "nextProbe", count(*) over ()::int as total
+      from webhook_breakers b join webhooks w on w.id = b.webhook_id
+      where b.state <> 'closed' and w.paused is not null and w.deleted is null
+      order by b.since desc, b.webhook_id limit :limit::int`,
+    { limit },
+  );
+}

@@ -1,0 +1,89 @@
+import type { AuditRecord } from "../audit/audit-log.ts";
+import { count, type Db, rows } from "../lib/pg/database.ts";
+import { sentManyAgain } from "../log/delivery-changes.ts";
+import { MAX_ROWS_PER_STATEMENT, startRound } from "../log/send-again.ts";
+import { ATTEMPTS_PER_ROUND } from "../queue/results.ts";
+import { ofWebhook, pendingUpTo } from "../queue/workers.ts";
+import { NIL_ID } from "../schema/partitions.ts";
+
+/** The maximum number of rounds of a delivery that is sent again without a user's request. */
+const MAX_ROUNDS = 3;
+
+/** The maximum number of a webhook's deliveries sent again that wait for an attempt. They are older than new ones, which wait behind them. */
+const MAX_WAITING = 500;
+
+/** The time between steps while there is no room, in seconds. */
+export const RESEND_AGAIN_S = 1;
+
+/** The result of a step. */
+export interface ResendStep {
+  /** Entries for the audit log. */
+  entries: AuditRecord[];
+  /** What is left: nothing, some, or some for which there is no room yet. */
+  left: "nothing" | "some" | "no room";
+}
+
+/**
+ * Sends the next deliveries again that failed in the outage of a webhook, oldest first. Examines at most 500 failed ones.
+ * Requires the lock of its breaker.
+ *
+ * @param maxPending the maximum number of pending deliveries of a webhook, beyond which they fail; 0 for no limit
+ */
+export async function resendStep(
+  trx: Db,
+  webhookId: bigint,
+  retentionDays: number,
+  maxPending: number,
+): Promise<ResendStep> {
+  const room = await roomFor(trx, webhookId, maxPending);
+  if (room === 0) return { entries: [], left: "no room" };
+  const found = await rows<{ id: string; chosen: boolean; from: Date; until: Date }>(
+    trx,
+    `select d.id, b.resend_from as "from", b.resend_until as until,
+        d.finished between b.resend_from and b.resend_until and d.attempts < :most::int as chosen
+      from webhook_breakers b cross join lateral (
+        select id, finished, attempts from deliveries
+        where webhook_id = b.webhook_id and outcome = 'failed'
+          and id > coalesce(b.resend_after, '${NIL_ID}')
+        order by id limit :limit::int
+      ) d where b.webhook_id = :webhookId::bigint order by d.id`,
+    { webhookId, limit: MAX_ROWS_PER_STATEMENT, most: MAX_ROUNDS * ATTEMPTS_PER_ROUND },
+  );
+  const all = found.filter((delivery) => delivery.chosen);
+  const chosen = all.slice(0, room);
+  const last = chosen.length < all.length ? chosen.at(-1) : found.at(-1);
+  const ended = chosen.length === all.length && found.length < MAX_ROWS_PER_STATEMENT;
+  await count(
+    trx,
+    ended
+      ? `update webhook_breakers set resend_from = null, resend_until = null, resend_after = null
+          where webhook_id = :webhookId::bigint`
+      : "update webhook_breakers set resend_after = :last::uuid where webhook_id = :webhookId::bigint",
+    { webhookId, last: last?.id ?? null },
+  );
+  const left = ended ? "nothing" : "some";
+  if (last === undefined || chosen.length === 0) return { entries: [], left };
+  const ids = chosen.map(({ id }) => id);
+  const again = await startRound(trx, "everything", ids, retentionDays);
+  if (again.length === 0) return { entries: [], left };
+  const filter = { search: undefined, states: ["failed" as const], from: last.from, to: last.until };
+  return { entries: await sentManyAgain(trx, filter, again), left };
+}
+
+/** The number of deliveries that may be sent again now. */
+async function roomFor(trx: Db, webhookId: bigint, maxPending: number): Promise<number> {
+  const [found] = await rows<{ again: number; pending: number }>(
+    trx,
+    `select (
+        select count(queued)::int from (
+          select q.queued from queue q where ${ofWebhook("q", ":webhookId::bigint")}
+            order by q.webhook_id, q.id limit ${MAX_WAITING}
+        ) oldest
+      ) as again,
+      ${pendingUpTo(":webhookId::bigint", ":maxPending::int")} as pending`,
+    { webhookId, maxPending },
+  );
+  const { again, pending: waiting } = found as NonNullable<typeof found>;
+  const room = MAX_WAITING - again;
+  return maxPending === 0 ? room : Math.max(0, Math.min(room, maxPending - waiting));
+}

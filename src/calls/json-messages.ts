@@ -1,0 +1,104 @@
+import {
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type Registry,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
+import { enumChoices } from "../contract/json/names.ts";
+
+/** The JSON form of scalar types, as text for errors; other types are numbers. */
+const SCALARS: Partial<Record<ScalarType, string>> = {
+  [ScalarType.STRING]: "a string",
+  [ScalarType.BOOL]: "true or false",
+  [ScalarType.BYTES]: "a string of base64",
+  [ScalarType.INT32]: "a whole number of 32 bits",
+  [ScalarType.UINT32]: "a whole number of 32 bits",
+  [ScalarType.INT64]: "a whole number of 64 bits",
+  [ScalarType.UINT64]: "a whole number of 64 bits",
+};
+
+/** The JSON form of messages that have a special one, as text for errors. */
+const WELL_KNOWN: Record<string, string> = {
+  "google.protobuf.Timestamp": "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
+  "google.protobuf.Duration": "a number of seconds, such as 86400s",
+};
+
+/** The names under which a caller would publish notices in JSON. */
+const NOTICE_KEYS = new Set(NoticeSchema.fields.flatMap(({ name, jsonName }) => [name, jsonName]));
+
+/**
+ * V8's message about JSON, without the part of the text that it repeats: that may be a secret.
+ *
+ * @param message of a SyntaxError
+ */
+export function withoutExcerpt(message: string): string {
+  if (!message.endsWith(" is not valid JSON")) return message;
+  return /^Unexpected token .{3,4}(?=, )/su.exec(message)?.[0] ?? "unexpected text";
+}
+
+/**
+ * The library's message about JSON that does not fit, in plain words: what is allowed instead of what was sent, which
+ * may be a secret, except for enums. Other messages are returned unchanged.
+ *
+ * @param types the types of requests
+ */
+export function plainJsonMessage(message: string, types: Registry): string {
+  const [, kind, name = "", reason = ""] =
+    /^cannot decode (enum|message|field|oneof) ([\w.]+) from JSON: (.*)$/s.exec(message) ?? [];
+  switch (kind) {
+    case "enum":
+      return `${shortName(name)} has no value ${reason}; allowed: ${choicesOf(types.getEnum(name))}`;
+    case "message":
+      return aboutMessage(name, reason, types.getMessage(name));
+    case "field": {
+      const [type, field] = splitName(name);
+      const desc = types.getMessage(type)?.fields.find((each) => each.name === field);
+      return `${shortName(type)}.${field} ${desc ? aboutField(desc, reason) : "has another type"}`;
+    }
+    case "oneof":
+      return `${shortName(name)} ${reason}`;
+    default:
+      return message;
+  }
+}
+
+function aboutMessage(name: string, reason: string, desc: DescMessage | undefined): string {
+  if (/JSON/.test(reason)) return `the message is not valid JSON: ${withoutExcerpt(reason)}`;
+  const wanted = WELL_KNOWN[name];
+  if (wanted) return `${shortName(name)} must be ${wanted}`;
+  if (reason.startsWith("maximum")) return `${shortName(name)} has too many nested levels`;
+  if (reason.startsWith("duplicate")) return `${shortName(name)} has a field twice; send it once`;
+  const [, unknown] = /^key "(.*)" is unknown$/s.exec(reason) ?? [];
+  if (unknown === undefined) return `${shortName(name)} must be an object`;
+  const allowed = desc?.fields.map(({ jsonName }) => jsonName).join(", ") || "none";
+  const holdsSecret = !desc || desc.fields.some(({ proto }) => proto.options?.debugRedact);
+  const field = holdsSecret ? "of this name" : `"${unknown}"`;
+  const why = NOTICE_KEYS.has(unknown) ? "; only the service publishes notices" : "";
+  return `${shortName(name)} has no field ${field}${why}; allowed: ${allowed}`;
+}
+
+function aboutField(field: DescField, reason: string): string {
+  if (/^(oneof )?set multiple times/.test(reason)) return `is ${reason}`;
+  if (/null$/.test(reason)) return "must not have null as an item";
+  const wanted = wantedBy(field);
+  return field.fieldKind === "list" ? `must be a list, each item ${wanted}` : `must be ${wanted}`;
+}
+
+function wantedBy(field: DescField): string {
+  if (field.fieldKind === "map") return "an object";
+  if (field.enum) return `one of: ${choicesOf(field.enum)}`;
+  if (field.message) return WELL_KNOWN[field.message.typeName] ?? "an object";
+  return SCALARS[field.scalar as ScalarType] ?? "a number";
+}
+
+const choicesOf = (desc: DescEnum | undefined) => (desc ? enumChoices(desc).join(", ") : "its values");
+
+/** `a.b.Type.field` as type and field. */
+function splitName(name: string): [type: string, field: string] {
+  const dot = name.lastIndexOf(".");
+  return [name.slice(0, dot), name.slice(dot + 1)];
+}
+
+const shortName = (typeName: string) => typeName.slice(typeName.lastIndexOf(".") + 1);

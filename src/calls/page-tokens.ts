@@ -1,0 +1,53 @@
+import { invalidFields } from "./errors.ts";
+import { isUuid } from "./values.ts";
+
+/** Where a page of a list by UUIDv7 is: the id before which it ends, or after which it begins. Neither for the first page. */
+export interface PagePosition {
+  before?: string;
+  after?: string;
+}
+
+/** The prefix of tokens of newer pages. */
+const NEWER = "n";
+
+/** The token of the page older than an id. Opaque for callers. */
+export function pageToken(id: string): string {
+  return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
+}
+
+/** The token of the page newer than an id. */
+export function newerPageToken(id: string): string {
+  return `${NEWER}.${pageToken(id)}`;
+}
+
+/** The token of the page that starts with an id and continues with older ones. */
+export function inclusivePageToken(id: string): string {
+  const after = BigInt(`0x${id.replaceAll("-", "")}`) + 1n;
+  return Buffer.from(after.toString(16).padStart(32, "0"), "hex").toString("base64url");
+}
+
+/** @throws DomainError INVALID_ARGUMENT if it is not a token of a page */
+export function readPageToken(token: string): PagePosition {
+  if (token === "") return {};
+  const newer = token.startsWith(`${NEWER}.`);
+  const encoded = newer ? token.slice(NEWER.length + 1) : token;
+  const hex = Buffer.from(encoded, "base64url").toString("hex");
+  const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  if (!isUuid(id)) {
+    throw invalidFields([
+      { field: "page_token", description: "must be the next_page_token or previous_page_token of a page" },
+    ]);
+  }
+  return newer ? { after: id } : { before: id };
+}
+
+/**
+ * The id before which an older page ends; undefined for the first page. For lists that have no newer pages.
+ *
+ * @throws DomainError INVALID_ARGUMENT if it is not a token of an older page
+ */
+export function readOlderPageToken(token: string): string | undefined {
+  const { before, after } = readPageToken(token);
+  if (after === undefined) return before;
+  throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
+}

@@ -1,0 +1,68 @@
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { catalogue } from "../contract/catalogue.ts";
+import { DomainError } from "../contract/errors.ts";
+import { invalidFields } from "./errors.ts";
+import { findFieldViolations } from "./required-fields.ts";
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Whether a text is a UUID in the canonical form. */
+export function isUuid(text: string): boolean {
+  return UUID.test(text);
+}
+
+/** @throws DomainError INVALID_ARGUMENT that names all missing required fields and times out of range */
+export function assertFields<Desc extends DescMessage>(desc: Desc, message: MessageShape<Desc>): void {
+  const violations = findFieldViolations(desc, message);
+  if (violations.length > 0) throw invalidFields(violations);
+}
+
+/**
+ * Checks a user-chosen text, such as a name.
+ *
+ * @throws DomainError INVALID_ARGUMENT if it is too long or PostgreSQL cannot store it
+ */
+export function assertText(field: string, text: string, maxCharacters: number): void {
+  // Counting characters costs more than their UTF-16 units, of which there are no fewer.
+  if (text.length > maxCharacters && [...text].length > maxCharacters) {
+    throw invalidFields([{ field, description: `must have at most ${maxCharacters} characters` }]);
+  }
+  if (text.includes("\0") || !text.isWellFormed()) {
+    throw invalidFields([{ field, description: "must be valid Unicode text without null characters" }]);
+  }
+}
+
+/** All event types by number and name, for messages. */
+export function processChoices(): string {
+  return catalogue.map(({ number, name }) => `${number} (${name})`).join(", ");
+}
+
+/** The error for an unknown event type number. */
+export function unknownProcess(number: number): string {
+  return `${number} is not an event type; allowed: ${processChoices()}`;
+}
+
+/** Whether the number is an event type of this version. */
+export function isProcess(number: number): boolean {
+  return catalogue.some((entry) => entry.number === number);
+}
+
+/** @throws DomainError INVALID_ARGUMENT if it is not a UUID */
+export function optionalUuid(field: string, id: string | undefined): string | undefined {
+  if (id !== undefined && !isUuid(id)) {
+    const thing = field.replace(/_id$/, "");
+    throw invalidFields([{ field, description: `must be the id of ${article(thing)} ${thing}, a UUID` }]);
+  }
+  return id;
+}
+
+function article(noun: string): string {
+  return /^[aeiou]/.test(noun) ? "an" : "a";
+}
+
+/** The error for a webhook that does not exist or is outside the caller's scope. */
+export function noWebhook(id: bigint): DomainError {
+  return new DomainError("NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`, {
+    reason: "WEBHOOK_NOT_FOUND",
+  });
+}

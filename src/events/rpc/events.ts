@@ -1,0 +1,147 @@
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { Tracer } from "@opentelemetry/api";
+import type { Logger } from "pino";
+import type { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { auditedCall } from "../../audit/actor.ts";
+import { traceparentOfCall } from "../../calls/call-trace.ts";
+import { callerOf } from "../../calls/caller.ts";
+import { assertServiceWide } from "../../calls/caller-scope.ts";
+import { invalidFields } from "../../calls/errors.ts";
+import { assertText } from "../../calls/values.ts";
+import { DomainError } from "../../contract/errors.ts";
+import type { Gate } from "../../keys/gate/auth.ts";
+import { createEventQuota } from "../../keys/quotas.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import type { ApiInstruments } from "../../metrics/instruments.ts";
+import { erasePayloads } from "../erase.ts";
+import { MAX_USER_ID_CHARACTERS, newEvent } from "./new-event.ts";
+import { publishedMessage } from "./published-message.ts";
+import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
+import { createPublisher } from "./publisher.ts";
+import { Room } from "./room.ts";
+
+/** The maximum number of events per stream, which bounds the size of its response. */
+const MAX_STREAM_EVENTS = 10_000;
+/** The maximum number of events in a batch. */
+const MAX_BATCH_EVENTS = 1_000;
+/** The maximum number of events whose payload one call erases. */
+const MAX_ERASED_PER_CALL = 1_000;
+/** The maximum size of events in streams and batches that wait to be written, in bytes per process. */
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
+
+/**
+ * Shares a check among all that ask for it in the same turn of the event loop. It starts afterwards, so each sees the
+ * state after it has asked.
+ */
+function oncePerTurn<T>(check: () => Promise<T>): () => Promise<T> {
+  let planned: Promise<T> | undefined;
+  return () => {
+    planned ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
+      planned = undefined;
+      return check();
+    });
+    return planned;
+  };
+}
+
+/** What the service of events uses. */
+export interface EventServiceParts {
+  db: Db;
+  log: Logger;
+  instruments: Pick<ApiInstruments, "published" | "refusals">;
+  tracer?: Tracer | undefined;
+  /** Called after each write that queued deliveries. Returns at once. */
+  onQueued?: () => void;
+  /** Awaited before events are published: throws DomainError if this process may publish none. Defaults to nothing. */
+  admit?: () => Promise<void> | undefined;
+  /** Whether searchable values of payloads are stored for searches. */
+  searchIndex: boolean;
+}
+
+/** Publishes events, for internal callers (contract, section 6). */
+export function eventService(context: EventServiceParts, gate: Gate): ServiceImpl<typeof EventService> {
+  const publish = createPublisher(
+    context.db,
+    context.instruments.published,
+    context.onQueued,
+    context.tracer,
+  );
+  const takeQuota = createEventQuota(context.db);
+  const room = new Room(MAX_WAITING_BYTES);
+  function seriesOptions(handler: HandlerContext): SeriesOptions {
+    const caller = callerOf(handler);
+    const authorised = oncePerTurn(() => gate.stillAuthorised(handler));
+    return {
+      publish,
+      room,
+      log: context.log,
+      refusals: context.instruments.refusals,
+      method: handler.method.name,
+      apiKeyId: caller.id,
+      searchIndex: context.searchIndex,
+      traceparent: traceparentOfCall(handler),
+      // The quota may have changed since the call started.
+      admit: async () => {
+        await context.admit?.();
+        await takeQuota(await authorised());
+      },
+    };
+  }
+
+  return {
+    async publishEvent(request, handler) {
+      const caller = callerOf(handler);
+      const event = newEvent(caller.id, request, context.searchIndex, traceparentOfCall(handler));
+      await context.admit?.();
+      await takeQuota(caller);
+      const published = await publish(event);
+      if (published instanceof DomainError) throw published;
+      return publishedMessage(published);
+    },
+
+    async publishEvents(messages, handler) {
+      const series = new PublishedSeries(seriesOptions(handler));
+      for await (const { events } of messages) {
+        if (series.size + events.length > MAX_STREAM_EVENTS) {
+          throw new DomainError(
+            "RESOURCE_EXHAUSTED",
+            `a stream takes at most ${MAX_STREAM_EVENTS} events: send the others over another one`,
+            { reason: "STREAM_TOO_LONG" },
+          );
+        }
+        await series.addAll(events);
+      }
+      return { results: await series.results() };
+    },
+
+    async erasePayloads(request, handler) {
+      assertServiceWide(handler);
+      assertText("user_id", request.userId, MAX_USER_ID_CHARACTERS);
+      const step = await auditedCall(context.db, handler, async (trx, record) => {
+        const erased = await erasePayloads(trx, request.userId, MAX_ERASED_PER_CALL);
+        if (erased.erased > 0) {
+          await record({
+            action: "payloads_erased",
+            target: { id: null, name: null, appId: null, process: null },
+            after: {
+              user_id: request.userId,
+              payloads_erased: erased.erased,
+              deliveries_cancelled: erased.cancelled,
+            },
+          });
+        }
+        return erased;
+      });
+      return { ...step, more: step.erased === MAX_ERASED_PER_CALL };
+    },
+
+    async publishEventBatch({ events }, handler) {
+      if (events.length === 0 || events.length > MAX_BATCH_EVENTS) {
+        throw invalidFields([{ field: "events", description: `must be 1 to ${MAX_BATCH_EVENTS} events` }]);
+      }
+      const series = new PublishedSeries(seriesOptions(handler));
+      await series.addAll(events);
+      return { results: await series.results() };
+    },
+  };
+}

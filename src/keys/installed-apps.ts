@@ -1,0 +1,99 @@
+import { randomUUID } from "node:crypto";
+import type { Scope } from "../calls/scope.ts";
+import { DomainError } from "../contract/errors.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { rows, run } from "../lib/pg/database.ts";
+import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
+
+/** An application that integrators install. `id` is its InstalledApplicationId. */
+export interface InstalledAppRow {
+  id: string;
+  name: string;
+  created: Date;
+}
+
+/**
+ * Creates an installed app, unless the service has `maxApps`. Names need not be unique.
+ *
+ * @throws DomainError FAILED_PRECONDITION if there are `maxApps` apps
+ */
+export function createBoundedInstalledApp(db: Db, name: string, maxApps: number): Promise<InstalledAppRow> {
+  return db.transaction(async (trx) => {
+    // Serialized: two concurrent calls could both take the last slot.
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.apps });
+    const full = await run(
+      trx,
+      trx("installed_apps")
+        .select("id")
+        .offset(maxApps - 1)
+        .limit(1),
+    );
+    if (full.length > 0) {
+      throw new DomainError(
+        "FAILED_PRECONDITION",
+        `the service has ${maxApps} installed apps, and at most ${maxApps} are allowed; remove unused apps with DeleteInstalledApp, or ask the operator to raise MAX_INSTALLED_APPS`,
+        { reason: "TOO_MANY_APPS" },
+      );
+    }
+    return createInstalledApp(trx, name);
+  });
+}
+
+/** Creates an installed app without a limit. Names need not be unique. */
+export async function createInstalledApp(db: Db, name: string): Promise<InstalledAppRow> {
+  const [row] = await run(db, db("installed_apps").insert({ id: randomUUID(), name }).returning("*"));
+  return row as InstalledAppRow;
+}
+
+/** A page of the scope's installed apps, oldest first. */
+export function listInstalledApps(
+  db: Db,
+  scope: Scope,
+  page: CreatedPage,
+): Promise<(InstalledAppRow & { createdUs: bigint })[]> {
+  const own = scope === "everything" ? null : scope.installedAppId;
+  const paged = pageByCreated(page);
+  return rows(
+    db,
+    `select id, name, created, ${CREATED_US} from installed_apps
+      where (:own::uuid is null or id = :own::uuid) and ${paged.sql}`,
+    { own, ...paged.bindings },
+  );
+}
+
+/**
+ * Removes an installed app without API keys, including revoked ones, and without webhooks. Deleted webhooks keep its
+ * id, which is never reused. `id` must be a UUID.
+ *
+ * @throws DomainError NOT_FOUND if there is no such app; FAILED_PRECONDITION if it has keys or webhooks
+ */
+export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow> {
+  return db.transaction(async (trx) => {
+    // The lock blocks the creation of keys for the app, and without keys no webhooks can be registered for it.
+    const [app] = await run(trx, trx("installed_apps").select("*").where({ id }).forUpdate());
+    if (!app) {
+      throw new DomainError(
+        "NOT_FOUND",
+        `installed_application_id: no installed app has the id ${id}; list them with ListInstalledApps`,
+        {
+          reason: "APP_NOT_FOUND",
+        },
+      );
+    }
+    const [{ keys, webhooks } = { keys: 0, webhooks: 0 }] = await rows<{ keys: number; webhooks: number }>(
+      trx,
+      `select (select count(*)::int from api_keys where installed_app_id = :id::uuid) as keys,
+        (select count(*)::int from webhooks where installed_app_id = :id::uuid and deleted is null) as webhooks`,
+      { id },
+    );
+    if (keys + webhooks > 0) {
+      throw new DomainError(
+        "FAILED_PRECONDITION",
+        `installed_application_id: the app ${id} has ${keys} API keys, including revoked ones, and ${webhooks} webhooks; revoke and remove its keys and delete its webhooks first`,
+      );
+    }
+    await run(trx, trx("installed_apps").where({ id }).delete());
+    return app;
+  });
+}

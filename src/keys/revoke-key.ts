@@ -1,0 +1,18 @@
+import type { AuditRecord } from "../audit/audit-log.ts";
+import type { ApiKeyRow } from "../calls/caller-key.ts";
+import type { Scope } from "../calls/scope.ts";
+import type { Db } from "../lib/pg/database.ts";
+
+/** The fate of a revoked key's webhooks: transferred to another key, or deleted. */
+export type WebhooksFate = { transferTo: string } | "delete";
+
+/**
+ * Revokes a key, transfers or deletes its webhooks and cancels its replays, in the given transaction. Returns the numbers of
+ * webhooks, and the entries for the audit log. Throws DomainError as `revokeApiKey` does.
+ */
+export type RevokeKey = (
+  trx: Db,
+  scope: Scope,
+  id: string,
+  fate: WebhooksFate,
+) => Promise<{ key: ApiKeyRow; transferred: number; deleted: number; entries: AuditRecord[] }>;

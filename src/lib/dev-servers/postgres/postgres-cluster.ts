@@ -1,0 +1,133 @@
+import { spawn } from "node:child_process";
+import { randomBytes, randomUUID } from "node:crypto";
+import { access, chown, readdir, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { text } from "node:stream/consumers";
+import type { Progress } from "../../process/progress.ts";
+import { serverEnvironment } from "../process/child-environment.ts";
+import { excerpt } from "../process/log-file.ts";
+import { keepSecret, readSecretFile } from "../process/state-file.ts";
+import type { PostgresBinaries } from "./postgres-binaries.ts";
+import { type Login, SERVICE_ROLE, SUPERUSER } from "./postgres-client.ts";
+import type { PostgresHome } from "./postgres-home.ts";
+
+/** The file with the superuser's password, mode 0600. */
+function superuserFile(dataDir: string): string {
+  return path.join(dataDir, "postgres-password");
+}
+
+/** The file with the password of the service's role, mode 0600. */
+function serviceFile(dataDir: string): string {
+  return path.join(dataDir, "postgres-service-password");
+}
+
+/** The login of the service's role. Generates its password at the first start. */
+export async function ensureServiceLogin(dataDir: string): Promise<Login> {
+  return { role: SERVICE_ROLE, password: await keepSecret(serviceFile(dataDir), makePassword) };
+}
+
+/**
+ * The login of the service without creating anything; null before the first start. A database last started by an
+ * earlier version has only the superuser.
+ */
+export async function findServiceLogin(dataDir: string): Promise<Login | null> {
+  const service = await readSecretFile(serviceFile(dataDir));
+  if (service !== null) return { role: SERVICE_ROLE, password: service };
+  const superuser = await readSecretFile(superuserFile(dataDir));
+  return superuser === null ? null : { role: SUPERUSER, password: superuser };
+}
+
+const makePassword = () => randomBytes(24).toString("base64url");
+
+/**
+ * Ensures that `home` has a database cluster whose superuser has the password stored in `dataDir`.
+ *
+ * @throws Error with the output of initdb if it fails. An incomplete cluster is never used
+ */
+export async function ensureCluster(
+  dataDir: string,
+  home: PostgresHome,
+  binaries: PostgresBinaries,
+  progress: Progress,
+): Promise<Login> {
+  const kept = await readSecretFile(superuserFile(dataDir));
+  const password = await keepSecret(superuserFile(dataDir), makePassword);
+  if (!(await hasCluster(home))) {
+    progress("creating the database (first start)");
+    await initialise(home, binaries, password);
+  } else if (kept === null) {
+    progress("the database's password was lost; setting a new one");
+    await setPassword(home, binaries, password);
+  }
+  return { role: SUPERUSER, password };
+}
+
+/** Whether `home` has a complete cluster. */
+export async function hasCluster({ data }: PostgresHome): Promise<boolean> {
+  return access(data).then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
+ * Initializes the cluster under a temporary name and renames it when complete, so that an interrupted initdb leaves
+ * no partial cluster.
+ */
+async function initialise(home: PostgresHome, { initdb }: PostgresBinaries, password: string): Promise<void> {
+  for (const name of await readdir(home.folder)) await rm(path.join(home.folder, name), { recursive: true });
+  const draft = path.join(home.folder, `draft-${randomUUID()}`);
+  const secret = path.join(home.folder, `secret-${randomUUID()}`);
+  try {
+    // A file, because command lines are visible to all users. Owned by the user that initdb runs as.
+    await writeFile(secret, password, { mode: 0o600 });
+    if (home.owner !== null) await chown(secret, home.owner.uid, home.owner.gid);
+    const locale = ["--encoding=UTF8", "--locale=C"];
+    await run(home, initdb, [
+      "-D",
+      draft,
+      "-U",
+      SUPERUSER,
+      "-A",
+      "scram-sha-256",
+      `--pwfile=${secret}`,
+      ...locale,
+    ]);
+  } finally {
+    await rm(secret, { force: true });
+  }
+  await rename(draft, home.data);
+}
+
+/** Sets the password in PostgreSQL's single-user mode, which requires none and reads the statement from its input. */
+async function setPassword(
+  home: PostgresHome,
+  { postgres }: PostgresBinaries,
+  password: string,
+): Promise<void> {
+  const statement = `alter role ${SUPERUSER} password '${password}';\n`;
+  await run(home, postgres, ["--single", "-D", home.data, "-c", "log_statement=none", "postgres"], statement);
+}
+
+async function run(home: PostgresHome, file: string, args: string[], input = ""): Promise<void> {
+  const child = spawn(file, args, {
+    cwd: home.folder,
+    env: serverEnvironment(),
+    windowsHide: true,
+    ...home.owner,
+  });
+  const ended = new Promise<number | null>((resolve, reject) =>
+    child.once("error", reject).once("close", resolve),
+  );
+  child.stdin.on("error", () => {}); // The process ended without reading; its exit code is checked below.
+  child.stdin.end(input);
+  const [code, output, errors] = await Promise.all([ended, text(child.stdout), text(child.stderr)]);
+  if (code === 0) return;
+  const said = excerpt((errors || output).trim());
+  if (/user does not exist/.test(said)) {
+    throw new Error(
+      `${said}. PostgreSQL requires a user with a name in /etc/passwd: start as such a user, or set DATABASE_URL`,
+    );
+  }
+  throw new Error(`${path.basename(file)} failed (${code ?? "killed"}):\n${said}`);
+}

@@ -1,0 +1,149 @@
+import { createHash, randomBytes } from "node:crypto";
+import { access, chown, lstat, mkdir, readdir, realpath, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import type { Progress } from "../../process/progress.ts";
+import { canReach, isRoot, NOBODY, type Owner } from "../process/owner.ts";
+import { markerOf } from "../process/processes.ts";
+import { stopLeftOver } from "../process/server-process.ts";
+import { sharedFolder } from "../process/shared-folder.ts";
+import { readState, writeState } from "../process/state-file.ts";
+import { POSTGRES_STOP_STEPS } from "./postmaster.ts";
+
+/** The location and owner of a DATA_DIR's database. */
+export interface PostgresHome {
+  /** A folder that belongs to `owner` and is closed to others. Contains `data`. */
+  folder: string;
+  /** PostgreSQL's data folder. Missing before the first start. */
+  data: string;
+  /** The user PostgreSQL runs as; null for the current user. */
+  owner: Owner | null;
+}
+
+/** The content of `DATA_DIR/postgres.json`, for later starts. */
+export interface PostgresRecord {
+  /** The location of the data if it is outside DATA_DIR. */
+  elsewhere: string;
+  /** The DATA_DIR that `elsewhere` was created for. */
+  madeFor: string;
+  /** The requested port and the actual one. */
+  asked: number;
+  port: number;
+}
+
+/** The record of earlier starts; empty at first. */
+export async function readPostgresRecord(dataDir: string): Promise<Partial<PostgresRecord>> {
+  return (await readState<PostgresRecord>(recordFile(dataDir))) ?? {};
+}
+
+/** Merges `news` into the record. */
+export async function writePostgresRecord(dataDir: string, news: Partial<PostgresRecord>): Promise<void> {
+  await writeState(recordFile(dataDir), { ...(await readPostgresRecord(dataDir)), ...news });
+}
+
+/** The location of the database of `dataDir` (a real path); null if it has none yet. Creates nothing. */
+export async function findPostgresHome(dataDir: string): Promise<PostgresHome | null> {
+  const { elsewhere, madeFor } = await readPostgresRecord(dataDir);
+  const folder = elsewhere ?? path.join(dataDir, "postgres");
+  // A copied DATA_DIR still names the original's database, which must stay the original's.
+  if (madeFor !== undefined && madeFor !== dataDir && (await exists(recordFile(madeFor)))) return null;
+  if (!(await exists(folder))) return null;
+  return homeIn(folder, await ownerOf(folder));
+}
+
+/**
+ * Finds or creates the folder for the database of `dataDir` (a real path).
+ *
+ * PostgreSQL refuses to run as root, so for root it runs as `nobody`. Its data is in DATA_DIR/postgres if that user
+ * can access it, otherwise (a parent folder is closed) in a shared place.
+ *
+ * @throws Error if its owner can no longer access the folder
+ */
+export async function preparePostgresHome(dataDir: string, progress: Progress): Promise<PostgresHome> {
+  const found = await findPostgresHome(dataDir);
+  if (found !== null) {
+    await assertReachable(found);
+    return found;
+  }
+  const inside = path.join(dataDir, "postgres");
+  if (!isRoot()) return makeHome(inside, null);
+  if (await canReach(NOBODY, dataDir)) return makeHome(inside, NOBODY);
+  const parent = await sharedFolder("data");
+  const mark = createHash("sha256").update(dataDir).digest("hex").slice(0, 16);
+  await tellOfOrphans(parent, mark, dataDir, progress);
+  const elsewhere = path.join(parent, `${mark}-${randomBytes(4).toString("hex")}`);
+  const home = await makeHome(elsewhere, NOBODY);
+  await writePostgresRecord(dataDir, { elsewhere, madeFor: dataDir });
+  progress(
+    `keeping the database in ${elsewhere}: PostgreSQL does not run as root, and other users cannot access ${dataDir}`,
+  );
+  return home;
+}
+
+/** Stops databases stored elsewhere whose DATA_DIR was deleted, because they would run forever. Never deletes them. */
+async function tellOfOrphans(
+  parent: string,
+  mark: string,
+  dataDir: string,
+  progress: Progress,
+): Promise<void> {
+  const marker = `${markerOf("-D")}${path.join(parent, mark)}-`;
+  await stopLeftOver(
+    { name: `PostgreSQL of a deleted ${dataDir}`, marker, stopSteps: POSTGRES_STOP_STEPS },
+    progress,
+  );
+  for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(`${mark}-`))) {
+    progress(
+      `${path.join(parent, name)} contains the database of a deleted ${dataDir}; delete it if you do not need it`,
+    );
+  }
+}
+
+/** Deletes `dataDir` and its database, wherever it is stored. No server may use it any more. */
+export async function removeDataDir(dataDir: string): Promise<void> {
+  const home = await realpath(dataDir).then(findPostgresHome, () => null);
+  if (home !== null) await rm(home.folder, { recursive: true, force: true });
+  await rm(dataDir, { recursive: true, force: true });
+}
+
+async function makeHome(folder: string, owner: Owner | null): Promise<PostgresHome> {
+  await mkdir(folder, { mode: 0o700 });
+  if (owner !== null) await chown(folder, owner.uid, owner.gid);
+  return homeIn(folder, owner);
+}
+
+function homeIn(folder: string, owner: Owner | null): PostgresHome {
+  return { folder, data: path.join(folder, "data"), owner };
+}
+
+/** The owner of a database. Root runs PostgreSQL as that owner, including ordinary users. */
+async function ownerOf(folder: string): Promise<Owner | null> {
+  if (!isRoot()) return null;
+  const { uid, gid } = await stat(folder);
+  return uid === 0 ? NOBODY : { uid, gid };
+}
+
+async function assertReachable({ folder, owner }: PostgresHome): Promise<void> {
+  if (owner !== null) {
+    if (await canReach(owner, folder)) return;
+    throw new Error(
+      `the database in ${folder} belongs to user ${owner.uid}, who cannot access it: a parent folder is closed; open it with chmod o+x`,
+    );
+  }
+  const { uid } = await lstat(folder);
+  if (process.getuid !== undefined && uid !== process.getuid()) {
+    throw new Error(
+      `the database in ${folder} belongs to user ${uid}: start as that user or as root, or set another DATA_DIR`,
+    );
+  }
+}
+
+function recordFile(dataDir: string): string {
+  return path.join(dataDir, "postgres.json");
+}
+
+async function exists(file: string): Promise<boolean> {
+  return access(file).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,131 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Logger } from "pino";
+import { type Db, openDatabase, rows } from "./database.ts";
+import { isTransient } from "./faults.ts";
+
+/** The interval between comparisons with the primary, in milliseconds. */
+const COMPARE_INTERVAL_MS = 1_000;
+/** The lag up to which the replica is read unless told otherwise, in milliseconds. */
+const MAX_LAG_MS = 10_000;
+/** The maximum number of remembered positions: those of `MAX_LAG_MS` and a few more. */
+const MAX_POSITIONS = 30;
+
+/** Reads that may be a little old. */
+export interface StaleReads {
+  /**
+   * Reads from the replica, or from the primary while the replica does not answer, conflicts with the read, or lags by more
+   * than allowed.
+   *
+   * @returns the result, and how far the replica was behind in milliseconds; null if the primary was read
+   */
+  read<T>(work: (db: Db) => Promise<T>): Promise<{ result: T; lagMs: number | null }>;
+  /** The lag of the replica, in milliseconds. Null if the replica does not answer; undefined without a replica. */
+  lagMs(): number | null | undefined;
+  close(): Promise<void>;
+}
+
+/** Whether a statement names a column, table, type or function that is not there: the replica has not replayed a migration yet. */
+const isUnknownObject = (error: unknown) =>
+  ["42703", "42P01", "42704", "42883"].includes((error as { code?: string }).code ?? "");
+
+/** Reads from the primary, where there is no replica. */
+export function readPrimary(db: Db): StaleReads {
+  return {
+    read: async (work) => ({ result: await work(db), lagMs: null }),
+    lagMs: () => undefined,
+    close: async () => {},
+  };
+}
+
+/**
+ * Reads from a streaming replica. Its lag is the age of the oldest of the primary's positions, one a second, that it has not
+ * replayed. PostgreSQL's own figures show no lag while a replica is cut off, or show one while nothing is written.
+ *
+ * @param url the replica's address
+ * @param options.poolSize the maximum number of connections to it
+ * @param options.maxLagMs the lag up to which it is read, in milliseconds; default 10 s (MAX_LAG_MS)
+ */
+export function readReplica(
+  primary: Db,
+  url: string,
+  {
+    poolSize,
+    preparedStatements,
+    log,
+    maxLagMs = MAX_LAG_MS,
+  }: { poolSize: number; preparedStatements: boolean; log: Logger; maxLagMs?: number },
+): StaleReads {
+  const replica = openDatabase(url, {
+    max: poolSize,
+    preparedStatements,
+    applicationName: "webhook-service-reads",
+  });
+  const stopping = new AbortController();
+  /** The primary's positions that the replica has not replayed, the oldest first. */
+  let positions: { lsn: string; at: number }[] = [];
+  let isKnown = false;
+  let isAway = false;
+
+  async function compare(): Promise<void> {
+    const at = performance.now();
+    const [now] = await rows<{ lsn: string }>(primary, "select pg_current_wal_insert_lsn()::text as lsn");
+    positions = [...positions, { lsn: now?.lsn as string, at }];
+    if (positions.length > MAX_POSITIONS) positions.splice(1, positions.length - MAX_POSITIONS);
+    const left = await rows<{ lsn: string }>(
+      replica,
+      `select lsn from unnest(:lsns::text[]) lsn
+        where pg_is_in_recovery() and lsn::pg_lsn > coalesce(pg_last_wal_replay_lsn(), '0/0')`,
+      { lsns: positions.map(({ lsn }) => lsn) },
+    );
+    const missing = new Set(left.map(({ lsn }) => lsn));
+    positions = positions.filter(({ lsn }) => missing.has(lsn));
+    isKnown = true;
+  }
+
+  const comparing = (async () => {
+    while (!stopping.signal.aborted) {
+      try {
+        await compare();
+        if (isAway) log.info("lists read the replica in DATABASE_READ_URL again");
+        isAway = false;
+      } catch (err) {
+        isKnown = false;
+        if (!isAway && !stopping.signal.aborted)
+          log.warn(
+            { err },
+            "comparing the replica in DATABASE_READ_URL with its primary failed; lists read the primary",
+          );
+        isAway = true;
+      }
+      await wait(COMPARE_INTERVAL_MS, undefined, { signal: stopping.signal, ref: false }).catch(() => {});
+    }
+  })();
+
+  function lagMs(): number | null {
+    if (!isKnown) return null;
+    const [oldest] = positions;
+    return oldest ? Math.round(performance.now() - oldest.at) : 0;
+  }
+
+  return {
+    lagMs,
+    async read(work) {
+      const lag = lagMs();
+      if (lag !== null && lag <= maxLagMs) {
+        try {
+          return { result: await work(replica), lagMs: lag };
+        } catch (error) {
+          // The call's own end, or a statement that no server would run.
+          if (!isTransient(error) && !isUnknownObject(error)) throw error;
+          log.debug({ err: error }, "reading the replica failed; reading the primary");
+        }
+      }
+      return { result: await work(primary), lagMs: null };
+    },
+    async close() {
+      stopping.abort();
+      await replica.destroy();
+      await comparing;
+    },
+  };
+}

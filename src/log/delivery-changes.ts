@@ -1,0 +1,85 @@
+import type { AuditAction, AuditRecord, Facts } from "../audit/audit-log.ts";
+import { type Db, rows } from "../lib/pg/database.ts";
+import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import type { DeliveryRow } from "./deliveries.ts";
+import type { DeliveryFilter } from "./list.ts";
+
+/** The entry about a delivery that was sent again. @param appId the installed app of its webhook */
+export function sentAgain(delivery: DeliveryRow, appId: string | null): AuditRecord {
+  return {
+    action: "delivery_sent_again",
+    target: { id: delivery.id, name: delivery.url, appId, process: delivery.process },
+    after: { webhook_id: String(delivery.webhookId) },
+  };
+}
+
+/** The entries about deliveries that a filter found and that were sent again: one for each webhook. */
+export async function sentManyAgain(
+  trx: Db,
+  filter: DeliveryFilter & { search: string | undefined },
+  ids: readonly string[],
+): Promise<AuditRecord[]> {
+  const webhooks = await rows<{
+    id: bigint;
+    url: string;
+    installedAppId: string | null;
+    process: number;
+    deliveries: number;
+    oldest: string;
+    newest: string;
+  }>(
+    trx,
+    `select w.id, w.url, w.installed_app_id as "installedAppId", w.process, count(*)::int as deliveries,
+        min(q.id::text) as oldest, max(q.id::text) as newest
+      from queue q join webhooks w on w.id = q.webhook_id
+      where q.id = any(:ids::uuid[]) group by w.id order by w.id`,
+    { ids },
+  );
+  return webhooks.map((webhook) => ({
+    action: "deliveries_sent_again",
+    target: webhookTarget(webhook),
+    after: {
+      deliveries: webhook.deliveries,
+      oldest_delivery_id: webhook.oldest,
+      newest_delivery_id: webhook.newest,
+      ...facts(filter),
+    },
+  }));
+}
+
+/** The entry about a replay. @param filter `search` without secrets; `process` as for webhooks, 0 for several types */
+export function replayEntry(
+  action: Extract<AuditAction, `replay_${string}`>,
+  replay: { id: string; kind: string; installedAppId: string | null },
+  filter: Pick<DeliveryFilter, "webhookId" | "eventId" | "states" | "from" | "to"> & {
+    process: number;
+    search: string | undefined;
+  },
+): AuditRecord {
+  const { process, webhookId } = filter;
+  return {
+    action,
+    target: { id: replay.id, name: null, appId: replay.installedAppId, process },
+    after: {
+      kind: replay.kind,
+      ...(webhookId === undefined ? {} : { webhook_id: String(webhookId) }),
+      ...facts(filter),
+    },
+  };
+}
+
+function facts({
+  search,
+  eventId,
+  states,
+  from,
+  to,
+}: Pick<Parameters<typeof sentManyAgain>[1], "search" | "eventId" | "states" | "from" | "to">): Facts {
+  return {
+    ...(search === undefined ? {} : { search }),
+    ...(eventId === undefined ? {} : { event_id: eventId }),
+    ...(states === undefined ? {} : { states }),
+    ...(from ? { from: from.toISOString() } : {}),
+    ...(to ? { to: to.toISOString() } : {}),
+  };
+}

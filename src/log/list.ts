@@ -1,0 +1,293 @@
+import { type Scope, webhookIn } from "../calls/scope.ts";
+import type { MatchingEvents } from "../events/search.ts";
+import type { Bindings, Db } from "../lib/pg/database.ts";
+import { rows } from "../lib/pg/database.ts";
+import { WORKERS } from "../queue/workers.ts";
+import { firstIdOf, idRangeOf } from "../schema/partitions.ts";
+import {
+  COLUMNS,
+  type DeliveryRow,
+  type DeliveryStateName,
+  FINAL_STATES,
+  LAST,
+  type ListedRow,
+  TABLES,
+  toDelivery,
+} from "./deliveries.ts";
+
+/** A filter of deliveries. Omitted fields do not restrict. */
+export interface DeliveryFilter {
+  deliveryId?: string | undefined;
+  webhookId?: bigint | undefined;
+  eventId?: string | undefined;
+  /** The number of the WebhookProcess. */
+  process?: number | undefined;
+  states?: readonly DeliveryStateName[] | undefined;
+  /** The earliest creation time, inclusive. */
+  from?: Date | undefined;
+  /** The latest creation time, exclusive. */
+  to?: Date | undefined;
+  /** Only deliveries older than this id: the next page. */
+  before?: string | undefined;
+  /** Only deliveries newer than this id, closest first: the previous page. */
+  after?: string | undefined;
+}
+
+/** Restricts deliveries to those of matching webhooks or events. */
+interface Matching {
+  /** A webhook's host, with or without its port, as in its normalised URL. */
+  host?: string | undefined;
+  /** The start of a webhook's normalised URL. */
+  url?: string | undefined;
+  /** The id ranges of events. */
+  events?: MatchingEvents["events"] | undefined;
+}
+
+/** A page of deliveries, newest first. */
+export interface DeliveryPage {
+  deliveries: DeliveryRow[];
+  /**
+   * The id at which the search stopped early; rows beyond it were not examined. Null if the page is full or no rows
+   * are left.
+   */
+  searchedTo: string | null;
+}
+
+/**
+ * The maximum number of rows examined per table, or per webhook in it: about 50 ms of work. A selective filter may
+ * end its page early.
+ */
+const MAX_SCANNED = 20_000;
+/** The maximum number of webhooks whose rows are read separately. A search over more webhooks reads all rows. */
+const MAX_WEBHOOKS = 100;
+
+/**
+ * A page of the scope's deliveries, newest first; with `after`, the oldest ones that are newer. Ids are UUIDv7 and
+ * therefore sorted by time.
+ *
+ * Reads each table in id order over the index that fits the filter best, up to the size of the page or `MAX_SCANNED`
+ * rows.
+ */
+export async function listDeliveries(
+  db: Db,
+  scope: Scope,
+  filter: DeliveryFilter & Matching,
+  limit: number,
+  scanned = MAX_SCANNED,
+): Promise<DeliveryPage> {
+  const webhooks = await webhooksOf(db, scope, filter);
+  if (webhooks?.length === 0) return { deliveries: [], searchedTo: null };
+  const ascending = filter.after !== undefined;
+  const order = ascending ? "asc" : "desc";
+  const { bounds, conditions, bindings } = restrictions(scope, filter);
+  const { events } = filter;
+  const reading: Reading = {
+    bounds: bounds.map((bound) => bound("d.id")),
+    conditions,
+    from: events ? "events" : sourceOf(webhooks),
+    order,
+    fits: limit <= scanned / (webhooks?.length ?? 1),
+  };
+  const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part) => read(part, reading));
+  if (parts.length === 0) return { deliveries: [], searchedTo: null };
+  // One statement and therefore one snapshot: a delivery that changes tables is neither missed nor listed twice.
+  const found = await rows<ListedRow & { searched: boolean; matches: boolean }>(
+    db,
+    `select page.id, "eventId", "webhookId", process, url, state, attempts, "roundStart", "retryAt", finished, reason,
+        case when state <> all(:finalStates::text[]) and attempts > 0 then (
+          select ${LAST("a")} from attempts a
+          where ${["a.delivery_id = page.id", ...bounds.map((bound) => bound("a.delivery_id"))].join(" and ")}
+            and a.number = page.attempts
+        ) else last end as last, searched, matches
+      from (
+        select * from (${parts.map((part) => `(${part})`).join(" union all ")}) part order by id ${order} limit :limit::int
+      ) page`,
+    {
+      ...bindings,
+      webhooks,
+      webhookCount: webhooks?.length ?? 1,
+      events: events?.map(({ id }) => id) ?? [],
+      firsts: events?.map(({ first }) => first) ?? [],
+      lasts: events?.map(({ last }) => last) ?? [],
+      finalStates: FINAL_STATES,
+      limit,
+      scanned,
+    },
+  );
+  const older = (a: string, b: string) => (ascending ? a > b : a < b);
+  // Where a search stopped early, rows beyond are not known. A full page ends before.
+  const horizon = found.find(({ searched }) => searched)?.id ?? null;
+  const page = found
+    .filter(({ id, matches }) => matches && (horizon === null || !older(id, horizon)))
+    .map(({ searched: _searched, matches: _matches, ...row }) => toDelivery(row));
+  if (ascending) page.reverse();
+  return { deliveries: page, searchedTo: page.length < limit ? horizon : null };
+}
+
+/** The ids of the webhooks that match scope and filter; null if there are too many or nothing restricts them. */
+async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matching): Promise<bigint[] | null> {
+  const { process, webhookId, deliveryId, eventId, events, host } = filter;
+  // Few rows are examined in any case, so conditions on the rows are enough.
+  if (deliveryId !== undefined || eventId !== undefined || events) return null;
+  if (scope === "everything" && process === undefined && host === undefined)
+    return webhookId === undefined ? null : [webhookId];
+  const { sql, bindings } = webhookConditions(scope, filter);
+  const found = await rows<{ id: bigint }>(
+    db,
+    `select w.id from webhooks w where ${sql} ${webhookId === undefined ? "" : "and w.id = :webhookId::bigint"}
+      limit :most::int`,
+    { ...bindings, webhookId, most: MAX_WEBHOOKS + 1 },
+  );
+  return found.length > MAX_WEBHOOKS ? null : found.map(({ id }) => id);
+}
+
+/** The host and port of a webhook, as in the index `webhooks_host`. */
+const AUTHORITY = `(split_part(w.target_url, '/', 3)) collate "C"`;
+
+function webhookConditions(
+  scope: Scope,
+  { process, host, url }: DeliveryFilter & Matching,
+): { sql: string; bindings: Bindings } {
+  const inScope = webhookIn(scope, "w");
+  const conditions = [inScope.sql];
+  const bindings = { ...inScope.bindings };
+  if (process !== undefined) {
+    conditions.push("w.process = :process::int");
+    bindings.process = process;
+  }
+  if (host !== undefined) {
+    // With any port: a semicolon is the character after the colon.
+    conditions.push(`(${AUTHORITY} = :host or (${AUTHORITY} > :hostPorts and ${AUTHORITY} < :hostEnd))`);
+    Object.assign(bindings, { host, hostPorts: `${host}:`, hostEnd: `${host};` });
+  }
+  if (url !== undefined) {
+    conditions.push("starts_with(w.target_url, :url)");
+    bindings.url = url;
+  }
+  return { sql: conditions.join(" and "), bindings };
+}
+
+/**
+ * `bounds` restrict the ids in a column, which every index contains and by which tables are partitioned; `conditions` are
+ * checked per row.
+ */
+function restrictions(
+  scope: Scope,
+  filter: DeliveryFilter & Matching,
+): { bounds: ((column: string) => string)[]; conditions: string[]; bindings: Bindings } {
+  const { deliveryId, webhookId, eventId, from, to, before, after } = filter;
+  const bounds: ((column: string) => string)[] = [];
+  const { sql, bindings } = webhookConditions(scope, filter);
+  const conditions = [sql];
+  const bound = (condition: string, name: string, value: string) => {
+    bounds.push((column) => `${column} ${condition} :${name}::uuid`);
+    bindings[name] = value;
+  };
+  if (deliveryId !== undefined) bound("=", "deliveryId", deliveryId);
+  if (before !== undefined) bound("<", "before", before);
+  if (after !== undefined) bound(">", "after", after);
+  if (from) bound(">=", "from", firstIdOf(from));
+  if (to) bound("<", "to", firstIdOf(to));
+  if (eventId !== undefined) {
+    const { first, last } = idRangeOf(eventId);
+    bound(">=", "eventFrom", first);
+    bound("<=", "eventTo", last);
+    conditions.push("d.event_id = :eventId::uuid");
+    bindings.eventId = eventId;
+  }
+  if (webhookId !== undefined) {
+    conditions.push("d.webhook_id = :webhookId::bigint");
+    bindings.webhookId = webhookId;
+  }
+  return { bounds, conditions, bindings };
+}
+
+/** A part of a list: the rows of a table, or of one state, which may have its own index. */
+interface Part {
+  table: (typeof TABLES)[number];
+  /** The condition of the partial index. */
+  indexed: string | null;
+  /** A condition on the state that the index does not cover. */
+  state: string | null;
+}
+
+/** Final states with a partial index. Most deliveries are delivered, or filtered where a webhook has a filter. */
+const INDEXED_STATES: readonly DeliveryStateName[] = ["failed", "cancelled"];
+
+function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []): Part[] {
+  const all = states.length === 0;
+  if (table === "retries") {
+    return all || states.includes("retrying") ? [{ table, indexed: null, state: null }] : [];
+  }
+  if (table === "queue") {
+    const [pending, delivering] = [states.includes("pending"), states.includes("delivering")];
+    const held = `d.claimed_by = any(${WORKERS})`;
+    if (all || (pending && delivering)) return [{ table, indexed: null, state: null }];
+    if (pending) return [{ table, indexed: null, state: `(d.claimed_by is null or not ${held})` }];
+    return delivering ? [{ table, indexed: null, state: held }] : [];
+  }
+  const outcomes = FINAL_STATES.filter((state) => states.includes(state));
+  if (all || outcomes.length === FINAL_STATES.length) return [{ table, indexed: null, state: null }];
+  return outcomes.map((outcome) => {
+    const state = `d.outcome = '${outcome}'`;
+    return INDEXED_STATES.includes(outcome)
+      ? { table, indexed: state, state: null }
+      : { table, indexed: null, state };
+  });
+}
+
+/** The parameters shared by the parts of a list. */
+interface Reading {
+  bounds: readonly string[];
+  conditions: readonly string[];
+  from: Source;
+  order: "asc" | "desc";
+  /** Whether at least as many rows of each webhook may be read as a page has. */
+  fits: boolean;
+}
+
+/** The rows that are read: all, those of one or several webhooks, or those of events. */
+type Source = "all" | "one" | "several" | "events";
+
+function sourceOf(webhooks: readonly bigint[] | null): Source {
+  if (webhooks === null) return "all";
+  return webhooks.length === 1 ? "one" : "several";
+}
+
+/**
+ * The query of a part: rows in id order until `limit` rows match or `scanned` rows were examined. In the second case, the
+ * last examined row has `searched` set, and is there even if it does not match. Conditions on ids and indexes apply where
+ * rows are read; all others where they are examined.
+ */
+function read({ table, indexed, state }: Part, reading: Reading): string {
+  const { bounds, conditions, from, order, fits } = reading;
+  // Each row of these webhooks matches, so a page needs no more rows of any of them.
+  const complete = from === "several" && state === null && fits;
+  const most = from === "several" ? ":scanned::int / :webhookCount::int" : ":scanned::int";
+  const numbered = `d.*, row_number() over (order by d.id ${order}) as place`;
+  const rowsOf = (more: readonly string[], selected = numbered) => {
+    const all = [...bounds, ...(indexed === null ? [] : [indexed]), ...more];
+    const where = all.length > 0 ? `where ${all.join(" and ")}` : "";
+    return `select ${selected} from ${table} d ${where} order by d.id ${order} limit ${complete ? ":limit::int" : most}`;
+  };
+  const source = {
+    all: () => rowsOf([]),
+    one: () => rowsOf(["d.webhook_id = (:webhooks::bigint[])[1]"]),
+    several: () => `select d.* from unnest(:webhooks::bigint[]) named(id)
+      cross join lateral (${rowsOf(["d.webhook_id = named.id"])}) d`,
+    events: () => `select ${numbered} from (
+        select d.* from unnest(:events::uuid[], :firsts::uuid[], :lasts::uuid[]) named(id, first, last)
+        cross join lateral (
+          ${rowsOf(["d.id >= named.first", "d.id <= named.last", "d.event_id = named.id"], "d.*")}
+        ) d
+      ) d order by d.id ${order} limit :scanned::int`,
+  }[from]();
+  const searched = complete ? "false" : `d.place = ${most}`;
+  const matches = state === null ? "w.matches" : `w.matches and ${state}`;
+  return `
+    select ${COLUMNS[table]}, ${searched} as searched, ${matches} as matches
+    from (${source}) d cross join lateral (
+      -- Looked up row by row, so that no more rows are read than the page needs.
+      select w.process, w.url, ${conditions.join(" and ")} as matches from webhooks w where w.id = d.webhook_id offset 0
+    ) w where (${matches}) or ${searched} order by d.id ${order} limit :limit::int`;
+}

@@ -1,0 +1,312 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  type DeliveryRunSchema,
+  type DeliverySchema,
+  type DeliveryService,
+  DeliveryState,
+  type ListDeliveriesResponseSchema,
+} from "../../../gen/webhook/v1/delivery_pb.ts";
+import { auditedCall } from "../../audit/actor.ts";
+import { callerOf } from "../../calls/caller.ts";
+import { callerScope } from "../../calls/caller-scope.ts";
+import { invalidFields, stoppingError } from "../../calls/errors.ts";
+import { hideSecrets } from "../../calls/hidden-secrets.ts";
+import { inclusivePageToken, newerPageToken, pageToken } from "../../calls/page-tokens.ts";
+import { pageSize } from "../../calls/paging.ts";
+import { optionalUuid } from "../../calls/values.ts";
+import { DomainError } from "../../contract/errors.ts";
+import { getEvent } from "../../events/find.ts";
+import { readSubjects } from "../../events/subjects.ts";
+import type { Gate } from "../../keys/gate/auth.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import type { StaleReads } from "../../lib/pg/read-replica.ts";
+import { readPrimary } from "../../lib/pg/read-replica.ts";
+import { timeOfId } from "../../schema/partitions.ts";
+import type { WorkflowUrl } from "../../temporal/links.ts";
+import type { Sign } from "../../webhooks/webhook-secrets.ts";
+import { getWebhook } from "../../webhooks/webhooks.ts";
+import {
+  type DeliveryRow,
+  type DeliveryStateName,
+  getDelivery,
+  getSentRequest,
+  type SentRequest,
+} from "../deliveries.ts";
+import { sentAgain, sentManyAgain } from "../delivery-changes.ts";
+import type { DeliveryFilter, DeliveryPage } from "../list.ts";
+import { searchDeliveries } from "../search.ts";
+import { sendAgain, sendManyAgain } from "../send-again.ts";
+import {
+  deliveryFilter,
+  finalDeliveryFilter,
+  searchText,
+  stateNumbers,
+  stateText,
+} from "./delivery-filter.ts";
+import { attemptMessage, deliveryMessage, eventMessage, requestMessage } from "./delivery-messages.ts";
+import { exportDeliveries, exportOf } from "./export.ts";
+import { failureReasonsMessage } from "./failure-reasons.ts";
+import { OpenExports } from "./open-exports.ts";
+
+/** The header of lists that were read from a replica: its lag, in milliseconds. */
+const REPLICA_LAG_HEADER = "X-Replica-Lag-Ms";
+/** The default number of items per page. */
+const DEFAULT_PAGE = 100;
+/** The maximum number of items per page. */
+const MAX_PAGE = 1_000;
+/** The number of deliveries that one SendAgainMany call examines. */
+const DEFAULT_AGAIN = 1_000;
+/** The maximum number of deliveries that one SendAgainMany call examines. */
+const MAX_AGAIN = 10_000;
+/** The number of deliveries that one ListFailureReasons call examines. */
+const MAX_FAILURES_EXAMINED = 5_000;
+const FAILURE_STATES: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
+
+/** What the service of deliveries uses. */
+export interface DeliveryServiceParts {
+  db: Db;
+  /** Reads lists. Defaults to reading `db`. */
+  reads?: StaleReads;
+  /** Called after each write that queued deliveries. Returns at once. */
+  onQueued?: () => void;
+  workflowUrl?: WorkflowUrl | undefined;
+  /**
+   * Finds the activity of a run that sends a delivery of a retry group, or a first attempt if null. Undefined if the
+   * process has no Temporal; its result is undefined if Temporal does not respond, or does not say which.
+   */
+  findActivity?: (
+    run: { workflowId: string; runId: string },
+    group: number | null,
+  ) => Promise<{ runId: string; eventId: string } | undefined>;
+  /** The age in days from which deliveries cannot be resent. */
+  retentionDays: number;
+  sign: Sign;
+}
+
+/**
+ * Lists, exports and resends deliveries.
+ *
+ * @param stopping ends ExportDeliveries
+ */
+export function deliveryService(
+  {
+    db,
+    reads = readPrimary(db),
+    onQueued = () => {},
+    workflowUrl,
+    findActivity,
+    retentionDays,
+    sign,
+  }: DeliveryServiceParts,
+  gate: Gate,
+  stopping: AbortSignal,
+): ServiceImpl<typeof DeliveryService> {
+  const openExports = new OpenExports();
+  return {
+    async *exportDeliveries(request, handler) {
+      const asked = exportOf(request);
+      const keyId = callerOf(handler).id;
+      const leave = openExports.enter(keyId, handler.signal);
+      try {
+        for await (const response of exportDeliveries(reads, callerScope(handler), asked, keyId)) {
+          yield response;
+          if (handler.signal.aborted) return;
+          if (stopping.aborted) throw stoppingError();
+          await gate.stillAuthorised(handler);
+        }
+      } finally {
+        leave();
+      }
+    },
+
+    async listDeliveries(request, handler) {
+      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
+      const filter = {
+        ...deliveryFilter(request),
+        deliveryId: optionalUuid("delivery_id", request.deliveryId),
+      };
+      // Reads one more to detect another page.
+      const search = searchText(request.search);
+      const scope = callerScope(handler);
+      const { result, lagMs } = await reads.read(async (from) => {
+        const found = await searchDeliveries(from, scope, filter, limit + 1, search);
+        return { found, subjects: await readSubjects(from, found.deliveries, callerOf(handler).id) };
+      });
+      if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
+      return pageMessage(result.found, limit, filter, (row) => deliveryMessage(row, result.subjects));
+    },
+
+    async sendAgain(request, handler) {
+      const delivery = await auditedCall(db, handler, async (trx, record) => {
+        const again = await sendAgain(trx, callerScope(handler), deliveryId(request), retentionDays);
+        if (!again) throw noDelivery(request);
+        const webhook = await getWebhook(trx, callerScope(handler), again.webhookId);
+        await record(sentAgain(again, webhook?.installedAppId ?? null));
+        return again;
+      });
+      onQueued();
+      return {
+        delivery: deliveryMessage(delivery, await readSubjects(db, [delivery], callerOf(handler).id)),
+      };
+    },
+
+    async sendAgainMany(request, handler) {
+      const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
+      const filter = finalDeliveryFilter(request, "states");
+      if (filter.after !== undefined) {
+        throw invalidFields([
+          { field: "page_token", description: "must be the next_page_token of the call before" },
+        ]);
+      }
+      const search = searchText(request.search);
+      const searched = search === undefined ? undefined : hideSecrets(request.search);
+      const scope = callerScope(handler);
+      const { sent, skipped, next } = await sendManyAgain(db, scope, filter, {
+        limit,
+        retentionDays,
+        search,
+        step: (startRound) =>
+          auditedCall(db, handler, async (trx, record) => {
+            const again = await startRound(trx);
+            if (again.length > 0)
+              await record(...(await sentManyAgain(trx, { ...filter, search: searched }, again)));
+            return again;
+          }),
+      });
+      if (sent > 0) onQueued();
+      return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };
+    },
+
+    async getDelivery(request, handler) {
+      const scope = callerScope(handler);
+      const found = await getDelivery(db, scope, deliveryId(request));
+      if (!found) throw noDelivery(request);
+      const sent = await getSentRequest(db, scope, found.delivery.id);
+      const subjects = await readSubjects(db, [found.delivery], callerOf(handler).id);
+      return {
+        delivery: deliveryMessage(found.delivery, subjects),
+        attempts: found.attempts.map((attempt) => attemptMessage(attempt, sent, sign)),
+        ...(sent
+          ? {
+              request: requestMessage(sent),
+              event: eventMessage(sent.event, sent.payload, scope),
+            }
+          : {}),
+        ...(sent?.run ? { run: await runMessage(sent.run, request.withActivity) } : {}),
+      };
+    },
+
+    async getEvent(request, handler) {
+      const scope = callerScope(handler);
+      const id = optionalUuid("event_id", request.eventId) as string;
+      const found = await getEvent(db, scope, id);
+      if (!found) {
+        throw new DomainError("NOT_FOUND", `there is no event ${id}`, { reason: "EVENT_NOT_FOUND" });
+      }
+      const counts = new Map<DeliveryState, number>();
+      for (const { state, count } of found.counts) {
+        const number = stateNumbers.get(state as DeliveryStateName) ?? DeliveryState.UNSPECIFIED;
+        counts.set(number, (counts.get(number) ?? 0) + count);
+      }
+      return {
+        event: eventMessage(found.event, found.payload, scope),
+        payload: found.payload ?? "",
+        deliveries: [...counts].sort(([a], [b]) => a - b).map(([state, count]) => ({ state, count })),
+      };
+    },
+
+    async listFailureReasons(request, handler) {
+      const states = request.states.length > 0 ? request.states : FAILURE_STATES;
+      const filter = deliveryFilter({ ...request, states, pageToken: "" });
+      if (!states.every((state) => FAILURE_STATES.includes(state))) {
+        throw invalidFields([
+          {
+            field: "states",
+            description: `must be one or more of: ${(["failed", "retrying"] as const).map(stateText).join(", ")}`,
+          },
+        ]);
+      }
+      const search = searchText(request.search);
+      const scope = callerScope(handler);
+      const limit = MAX_FAILURES_EXAMINED + 1;
+      const { result } = await reads.read((from) => searchDeliveries(from, scope, filter, limit, search));
+      return failureReasonsMessage(result, MAX_FAILURES_EXAMINED);
+    },
+  };
+
+  async function runMessage(
+    { workflowId, runId, group }: NonNullable<SentRequest["run"]>,
+    withActivity: boolean,
+  ): Promise<MessageInitShape<typeof DeliveryRunSchema>> {
+    const run = { workflowId, runId, ...urlOf(workflowUrl?.(workflowId, runId)) };
+    if (!withActivity || !workflowUrl) return run;
+    const activity = await findActivity?.({ workflowId, runId }, group);
+    if (!activity) return run;
+    return { ...run, activityUrl: workflowUrl(workflowId, activity.runId, activity.eventId) };
+  }
+}
+
+/** @param found includes one more than the page if there is another page in the direction of reading */
+function pageMessage(
+  { deliveries: found, searchedTo }: DeliveryPage,
+  limit: number,
+  { after, before }: DeliveryFilter,
+  message: (row: DeliveryRow) => MessageInitShape<typeof DeliverySchema>,
+): MessageInitShape<typeof ListDeliveriesResponseSchema> {
+  const back = after !== undefined;
+  if (searchedTo !== null) return endedEarly(found.map(message), searchedTo, after, newerThan(found, before));
+  if (back && found.length === 0) return { nextPageToken: inclusivePageToken(after) };
+  const page = back ? found.slice(-limit) : found.slice(0, limit);
+  const more = found.length > limit;
+  const first = page[0];
+  const last = page.at(-1);
+  return {
+    deliveries: page.map(message),
+    // The page that this one continues from is adjacent to it.
+    nextPageToken: last && (more || back) ? pageToken(last.id) : "",
+    previousPageToken: back ? (first && more ? newerPageToken(first.id) : "") : newerThan(page, before),
+  };
+}
+
+/** The token of the page newer than a page that was read towards older deliveries; empty if there is none. */
+function newerThan([newest]: readonly DeliveryRow[], before: string | undefined): string {
+  if (newest) return newerPageToken(newest.id);
+  // The previous search ended next to `before`, and may have found it.
+  return before === undefined ? "" : newerPageToken(idBefore(before));
+}
+
+function idBefore(id: string): string {
+  const hex = (BigInt(`0x${id.replaceAll("-", "")}`) - 1n).toString(16).padStart(32, "0");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** A page that is not full because the search stopped early. */
+function endedEarly(
+  deliveries: MessageInitShape<typeof DeliverySchema>[],
+  searchedTo: string,
+  after: string | undefined,
+  newer: string,
+): MessageInitShape<typeof ListDeliveriesResponseSchema> {
+  return {
+    deliveries,
+    searchedBackTo: timestampFromDate(timeOfId(searchedTo)),
+    nextPageToken: after === undefined ? pageToken(searchedTo) : inclusivePageToken(after),
+    previousPageToken: after !== undefined ? newerPageToken(searchedTo) : newer,
+  };
+}
+
+function deliveryId(request: { deliveryId: string }): string {
+  return optionalUuid("delivery_id", request.deliveryId) as string;
+}
+
+function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
+  return new DomainError("NOT_FOUND", `there is no delivery ${deliveryId}`, {
+    reason: "DELIVERY_NOT_FOUND",
+  });
+}
+
+function urlOf(url: string | undefined): { url?: string } {
+  return url === undefined ? {} : { url };
+}

@@ -1,0 +1,114 @@
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { DeliveryState, DeliveryStateSchema } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { invalidFields } from "../../calls/errors.ts";
+import { readPageToken } from "../../calls/page-tokens.ts";
+import { assertText, isProcess, isUuid, optionalUuid, unknownProcess } from "../../calls/values.ts";
+import { type DeliveryStateName, FINAL_STATES } from "../deliveries.ts";
+import type { DeliveryFilter } from "../list.ts";
+import type { SearchText } from "../search.ts";
+
+/** State names in the database by proto number. */
+const stateNames = new Map(
+  DeliveryStateSchema.values
+    .filter((value) => value.number !== DeliveryState.UNSPECIFIED)
+    .map((value) => [
+      value.number,
+      value.name.slice("DELIVERY_STATE_".length).toLowerCase() as DeliveryStateName,
+    ]),
+);
+
+/** Proto numbers of states by their name in the database. */
+export const stateNumbers: ReadonlyMap<DeliveryStateName, DeliveryState> = new Map(
+  [...stateNames].map(([number, name]) => [name, number as DeliveryState]),
+);
+
+/** The filter fields that several requests share. */
+interface FilterFields {
+  webhookId?: bigint | undefined;
+  process?: number | undefined;
+  eventId?: string | undefined;
+  states: readonly DeliveryState[];
+  from?: Timestamp | undefined;
+  to?: Timestamp | undefined;
+  pageToken: string;
+}
+
+/** @throws DomainError INVALID_ARGUMENT that names the invalid field */
+export function deliveryFilter(request: FilterFields): DeliveryFilter {
+  if (request.process !== undefined && !isProcess(request.process)) {
+    throw invalidFields([{ field: "process", description: unknownProcess(request.process) }]);
+  }
+  return {
+    webhookId: request.webhookId,
+    process: request.process,
+    eventId: optionalUuid("event_id", request.eventId),
+    states: request.states.map(stateName),
+    from: request.from && timestampDate(request.from),
+    to: request.to && timestampDate(request.to),
+    ...readPageToken(request.pageToken),
+  };
+}
+
+/**
+ * The filter of deliveries to send again: those in final states. Without states, failed ones.
+ *
+ * @param field the path of the field with the states
+ * @throws DomainError INVALID_ARGUMENT that names the invalid field
+ */
+export function finalDeliveryFilter(request: FilterFields, field: string): DeliveryFilter {
+  const states = request.states.length > 0 ? request.states : [DeliveryState.FAILED];
+  const filter = deliveryFilter({ ...request, states });
+  if (filter.states?.every((state) => FINAL_STATES.includes(state))) return filter;
+  throw invalidFields([
+    {
+      field,
+      description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
+    },
+  ]);
+}
+
+/** The maximum length of a search text, in characters. */
+const MAX_SEARCH_CHARACTERS = 300;
+/**
+ * Texts that contain a URL's user info or fragment, which webhooks' URLs do not have. Otherwise, an e-mail address would
+ * mean its host.
+ */
+const USER_INFO_OR_FRAGMENT = /^(https:)?[/\\]*[^/\\?]*@|#/i;
+/** The maximum id of a webhook. */
+const MAX_WEBHOOK_ID = 2n ** 63n - 1n;
+
+/**
+ * The possible meanings of a search text. Undefined if it is empty.
+ *
+ * @throws DomainError INVALID_ARGUMENT if it is too long or PostgreSQL cannot store it
+ */
+export function searchText(search: string): SearchText | undefined {
+  const text = search.trim();
+  if (text === "") return undefined;
+  assertText("search", text, MAX_SEARCH_CHARACTERS);
+  const [, digits] = /^#?(\d{1,19})$/.exec(text) ?? [];
+  const webhookId = digits === undefined || BigInt(digits) > MAX_WEBHOOK_ID ? undefined : BigInt(digits);
+  const isUrl = digits === undefined && !USER_INFO_OR_FRAGMENT.test(text);
+  const url = isUrl ? URL.parse(/^https:/i.test(text) ? text : `https://${text}`) : null;
+  const path = url && url.pathname + url.search;
+  return {
+    text,
+    uuid: isUuid(text) ? text.toLowerCase() : undefined,
+    webhookId,
+    ...(url ? { host: url.host, url: path === "/" ? undefined : `https://${url.host}${path}` } : {}),
+  };
+}
+
+function stateName(state: number): DeliveryStateName {
+  const name = stateNames.get(state);
+  if (!name) {
+    const description = `holds ${state}, which is not a state; send one or more of: ${[...stateNames.values()].map(stateText).join(", ")}`;
+    throw invalidFields([{ field: "states", description }]);
+  }
+  return name;
+}
+
+/** A state as callers send it in JSON. */
+export function stateText(name: DeliveryStateName): string {
+  return `DELIVERY_STATE_${name.toUpperCase()}`;
+}

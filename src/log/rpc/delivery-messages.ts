@@ -1,0 +1,144 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type AttemptSchema,
+  type DeliveryRequestSchema,
+  type DeliverySchema,
+  DeliveryState,
+  type EventSchema,
+} from "../../../gen/webhook/v1/delivery_pb.ts";
+import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import type { Scope } from "../../calls/scope.ts";
+import { isNotice } from "../../contract/catalogue.ts";
+import { deliveryHeaders } from "../../contract/delivery-headers.ts";
+import { subjectOf } from "../../contract/subject.ts";
+import type { EventFacts } from "../../events/find.ts";
+import type { Subjects } from "../../events/subjects.ts";
+import { timeOfId } from "../../schema/partitions.ts";
+import { UnopenableError } from "../../webhooks/secret-box.ts";
+import type { Sign } from "../../webhooks/webhook-secrets.ts";
+import type { AttemptRow, DeliveryRow, SentRequest } from "../deliveries.ts";
+import { stateNumbers } from "./delivery-filter.ts";
+
+export function deliveryMessage(
+  row: DeliveryRow,
+  subjects: Subjects,
+): MessageInitShape<typeof DeliverySchema> {
+  const subject = subjects.get(row.eventId);
+  const { last } = row;
+  return {
+    id: row.id,
+    eventId: row.eventId,
+    webhookId: row.webhookId,
+    webhookProcess: row.process as WebhookProcess,
+    url: row.url,
+    state: stateNumbers.get(row.state) ?? DeliveryState.UNSPECIFIED,
+    attemptCount: row.attempts,
+    roundStart: row.roundStart,
+    created: timestampFromDate(row.created),
+    ...(row.retryAt ? { nextAttempt: timestampFromDate(row.retryAt) } : {}),
+    ...(row.finished ? { finished: timestampFromDate(row.finished) } : {}),
+    ...(row.reason === null ? {} : { reason: row.reason }),
+    ...(subject === undefined ? {} : { subject }),
+    ...(last ? { durationMs: last.durationMs } : {}),
+    ...(last?.status ? { status: last.status } : {}),
+    ...(last?.error ? { error: last.error } : {}),
+  };
+}
+
+/** @param payload the event's; null if erased */
+export function eventMessage(
+  event: EventFacts,
+  payload: string | null,
+  scope: Scope,
+): MessageInitShape<typeof EventSchema> {
+  const subject = subjectOf(event.process, payload);
+  return {
+    id: event.id,
+    process: event.process as WebhookProcess,
+    userId: event.userId,
+    time: timestampFromDate(event.occurred),
+    published: timestampFromDate(timeOfId(event.id)),
+    test: event.test,
+    erased: payload === null,
+    ...(subject === undefined ? {} : { subject }),
+    ...(scope === "everything" ? publisherFields(event) : {}),
+  };
+}
+
+/** Events belong to the whole service, so apps do not see who published them. Nobody published a notice. */
+function publisherFields(event: EventFacts): MessageInitShape<typeof EventSchema> {
+  if (isNotice(event.process) && !event.test) return {};
+  return {
+    apiKeyId: event.apiKeyId,
+    ...(event.apiKeyName === null ? {} : { apiKeyName: event.apiKeyName }),
+    ...(event.test ? {} : { idempotencyKey: event.idempotencyKey }),
+  };
+}
+
+export function requestMessage({
+  facts,
+  payload,
+}: SentRequest): MessageInitShape<typeof DeliveryRequestSchema> {
+  const headers = headersOf([...deliveryHeaders(facts), "webhook-id", facts.id]);
+  return { headers, body: payload ?? "", erased: payload === null };
+}
+
+type Headers = { name: string; value: string }[];
+
+/** @param parts names and values in turn */
+function headersOf(parts: readonly string[]): Headers {
+  const headers: Headers = [];
+  for (let at = 0; at < parts.length; at += 2) {
+    headers.push({ name: parts[at] as string, value: parts[at + 1] as string });
+  }
+  return headers;
+}
+
+/** @param sent the delivery's request; null if its event is not stored any more */
+export function attemptMessage(
+  row: AttemptRow,
+  sent: SentRequest | null,
+  sign: Sign,
+): MessageInitShape<typeof AttemptSchema> {
+  return {
+    number: row.number,
+    started: timestampFromDate(row.started),
+    durationMs: row.durationMs,
+    ...(row.status === null ? {} : { status: row.status }),
+    ...(row.error === null ? {} : { error: row.error }),
+    ...(row.responseStart === null ? {} : { responseStart: row.responseStart }),
+    ...signatureFields(row, sent, sign),
+    responseHeaders: headersOf(row.responseHeaders),
+  };
+}
+
+/** The signature headers that an attempt sent: stored for failed ones, recomputed for others. */
+function signatureFields(
+  { started, status, signature }: AttemptRow,
+  sent: SentRequest | null,
+  sign: Sign,
+): { signatureHeaders?: Headers; signatureRecomputed?: true } {
+  const timestamp = ["webhook-timestamp", String(Math.floor(started.getTime() / 1_000))];
+  if (signature !== null) {
+    return { signatureHeaders: headersOf([...timestamp, "webhook-signature", signature]) };
+  }
+  // Nothing was sent.
+  if (status === null) return {};
+  const recomputed = sent && recompute(sent, started, sign);
+  if (!recomputed) return { signatureHeaders: headersOf(timestamp) };
+  return {
+    signatureHeaders: headersOf([...timestamp, "webhook-signature", recomputed]),
+    signatureRecomputed: true,
+  };
+}
+
+function recompute({ facts, payload, secrets }: SentRequest, at: Date, sign: Sign): string | null {
+  if (payload === null || secrets.length === 0) return null;
+  try {
+    return sign(secrets, facts.id, at, payload)["webhook-signature"];
+  } catch (error) {
+    if (error instanceof UnopenableError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,83 @@
+import { create, toJsonString } from "@bufbuild/protobuf";
+import { DeliverySchema } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { processName } from "../../contract/catalogue.ts";
+import type { Subjects } from "../../events/subjects.ts";
+import type { DeliveryRow } from "../deliveries.ts";
+import { deliveryMessage } from "./delivery-messages.ts";
+
+/** A delivery to export. */
+export interface ExportRow {
+  delivery: DeliveryRow;
+  /** The subjects of events, by id. */
+  subjects: Subjects;
+  /** The event's payload; null if erased, undefined unless asked for. */
+  payload?: string | null;
+}
+
+/** Writes deliveries as lines of text. */
+export interface LineFormat {
+  /** The first line; empty for none. */
+  header: string;
+  /** The line of a delivery, with its end. */
+  line(row: ExportRow): string;
+}
+
+type Cell = string | number | bigint | Date | null | undefined;
+
+const COLUMNS: readonly [name: string, of: (row: ExportRow) => Cell][] = [
+  ["delivery_id", ({ delivery }) => delivery.id],
+  ["event_id", ({ delivery }) => delivery.eventId],
+  ["event_type", ({ delivery }) => processName(delivery.process)],
+  ["subject", ({ delivery, subjects }) => subjects.get(delivery.eventId)],
+  ["webhook_id", ({ delivery }) => delivery.webhookId],
+  ["url", ({ delivery }) => delivery.url],
+  ["state", ({ delivery }) => delivery.state],
+  ["attempts", ({ delivery }) => delivery.attempts],
+  ["created", ({ delivery }) => delivery.created],
+  ["finished", ({ delivery }) => delivery.finished],
+  ["next_attempt", ({ delivery }) => delivery.retryAt],
+  ["status", ({ delivery }) => delivery.last?.status],
+  ["error", ({ delivery }) => delivery.last?.error],
+  ["reason", ({ delivery }) => delivery.reason],
+  ["duration_ms", ({ delivery }) => delivery.last?.durationMs],
+];
+
+/** CSV of RFC 4180. @param withPayload whether the payload is the last column */
+export function csv(withPayload: boolean): LineFormat {
+  const columns = withPayload
+    ? [...COLUMNS, ["payload", ({ payload }: ExportRow) => payload] as const]
+    : COLUMNS;
+  const line = (cells: readonly Cell[]) => `${cells.map(csvCell).join(",")}\r\n`;
+  return {
+    header: line(columns.map(([name]) => name)),
+    line: (row) => line(columns.map(([, of]) => of(row))),
+  };
+}
+
+/**
+ * Spreadsheets take a text that begins so for a formula, which may send the sheet's data elsewhere. They read the full-width forms,
+ * U+FF1D, U+FF0B, U+FF0D and U+FF20, as the ASCII characters. Some skip white space before them, depending on the options of the
+ * import.
+ */
+const FORMULA = /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
+
+function csvCell(cell: Cell): string {
+  if (cell === null || cell === undefined) return "";
+  if (cell instanceof Date) return cell.toISOString();
+  if (typeof cell !== "string") return String(cell);
+  const text = FORMULA.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Line breaks, which valid JSON contains between tokens only. Payloads of test events may have some. */
+const LINE_BREAKS = /[\r\n]+/g;
+
+/** A JSON object per line, with the payload as part of it where a row has one. */
+export const JSON_LINES: LineFormat = {
+  header: "",
+  line({ delivery, subjects, payload }) {
+    const json = toJsonString(DeliverySchema, create(DeliverySchema, deliveryMessage(delivery, subjects)));
+    if (payload === undefined) return `${json}\n`;
+    return `${json.slice(0, -1)},"payload":${payload?.replaceAll(LINE_BREAKS, " ") ?? "null"}}\n`;
+  },
+};

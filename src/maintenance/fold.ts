@@ -1,0 +1,74 @@
+import { NOTE_FOR_BREAKERS } from "../breakers/note-attempts.ts";
+import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/webhook-health.ts";
+import { type Db, rows } from "../lib/pg/database.ts";
+import { noticeFailed, noticeHealth } from "../notices/notices.ts";
+import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { withPartitions } from "../schema/partitions.ts";
+import { foldInto, LATENCY_BOUNDS_MS } from "../stats/rollups.ts";
+
+/** The maximum number of rows of `rollup_deltas` folded in one step. */
+export const FOLD_STEP = 500;
+
+const FOLD = `
+  with taken as (
+    delete from rollup_deltas where id = any(array(select id from rollup_deltas order by id limit :step::int))
+    returning minute, webhook_ids, changes, durations_ms, failed_ids
+  ),
+  -- Thousands of changes become few sums at once; class 0 stands for no attempt.
+  sum_of_each as materialized (
+    select webhook_id, minute, change,
+      case when duration_ms >= 0 then 1 + width_bucket(duration_ms, :bounds::int[]) else 0 end as class,
+      count(*)::int as n, sum(duration_ms) as total_ms, max(duration_ms) as longest_ms
+    from taken cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)
+    group by 1, 2, 3, 4
+  ),
+  each_change as materialized (
+    select * from sum_of_each
+    union all
+    select 0, minute, change, class, sum(n)::int, sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
+  ),
+  ${foldInto("minute")}, ${foldInto("hour")}, ${NOTE_ATTEMPTS}, ${NOTE_FOR_BREAKERS}
+  select (select count(*)::int from taken) as n, array(select webhook_id from noted) as noted,
+    array(select unnest(failed_ids) from taken) as failed`;
+
+/**
+ * Adds unfolded deltas to the rollups, a step at a time, so that a reader finds few of them. Only one process folds at a
+ * time; another one's call does nothing. The same transaction judges the health of the webhooks concerned, and publishes
+ * notices of what changed.
+ *
+ * @param onHealth told of the webhooks whose health has changed, once that is stored
+ * @returns how many rows of `rollup_deltas` were folded; 0 when none is left
+ */
+export async function foldDeltas(
+  db: Db,
+  onHealth: (changes: readonly HealthChange[]) => void = () => {},
+): Promise<number> {
+  let changes: HealthChange[] = [];
+  const fold = async (trx: Db) => {
+    changes = [];
+    if (!(await takeFoldLock(trx))) return 0;
+    const [step] = await rows<{ n: number; noted: bigint[]; failed: string[] }>(trx, FOLD, {
+      step: FOLD_STEP,
+      bounds: LATENCY_BOUNDS_MS,
+    });
+    if (!step) return 0;
+    if (step.noted.length > 0) changes = await judgeHealth(trx, step.noted);
+    await noticeHealth(trx, changes);
+    await noticeFailed(trx, step.failed);
+    return step.n;
+  };
+  // A notice may need a partition.
+  const folded = await withPartitions(db, () => db.transaction(fold));
+  if (changes.length > 0) onHealth(changes);
+  return folded;
+}
+
+/** Whether this transaction is the only one that folds, until it ends. */
+async function takeFoldLock(trx: Db): Promise<boolean> {
+  const [taken] = await rows<{ got: boolean }>(
+    trx,
+    "select pg_try_advisory_xact_lock(:lock::bigint) as got",
+    { lock: ADVISORY_LOCKS.fold },
+  );
+  return taken?.got === true;
+}

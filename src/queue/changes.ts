@@ -1,0 +1,83 @@
+import pg from "pg";
+import { plainArray } from "../lib/pg/array-literal.ts";
+import { type Db, rows } from "../lib/pg/database.ts";
+
+/** The notification channel for queued deliveries. */
+const CHANNEL = "webhook_deliveries";
+
+/** A dedicated connection for changes, outside the pool and therefore never busy. */
+export type ChangeFeed = Awaited<ReturnType<typeof openChangeFeed>>;
+
+/**
+ * Connects to the database and listens for changes.
+ *
+ * @param queued called whenever deliveries were queued
+ */
+export async function openChangeFeed(url: string, queued: () => void) {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: "webhook-service-changes",
+    keepAlive: true,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 5_000,
+  });
+  client.on("error", () => {});
+  client.on("notification", queued);
+  try {
+    await client.connect();
+    await client.query(`listen ${CHANNEL}`);
+  } catch (error) {
+    await client.end().catch(() => {});
+    throw error;
+  }
+  return {
+    /**
+     * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets another filter,
+     * other secrets, key pairs or request settings. Rejects once the connection has ended.
+     */
+    async revision() {
+      const { rows: found } = await client.query<{ revision: string }>({
+        name: "webhook_revision",
+        text: "select coalesce(sum(revision), 0)::text as revision from processes",
+      });
+      return BigInt(found[0]?.revision ?? 0);
+    },
+    close: () => client.end().catch(() => {}),
+  };
+}
+
+/** A webhook of a claimed delivery, with its revision at the claim. */
+export interface HeldWebhook {
+  id: bigint;
+  revision: bigint;
+  /** The id of its delivery, if only one is held. */
+  onlyId?: string;
+}
+
+/**
+ * Returns which of the webhooks are paused or deleted, do not exist, or have another revision. Users' changes alone raise the revision,
+ * so that deliveries are not released when the service itself writes to the row. A paused webhook of which only its test delivery
+ * is held is not returned.
+ */
+export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
+  if (held.length === 0) return [];
+  const found = await rows<{ id: bigint }>(
+    db,
+    `select distinct k.id from unnest(:ids::bigint[], :revisions::bigint[], :onlyIds::uuid[]) k(id, revision, only_id)
+        left join webhooks w on w.id = k.id
+      where w.id is null or w.paused is not null and (w.test_delivery = k.only_id) is not true or w.deleted is not null
+        or w.revision <> k.revision
+      order by k.id`,
+    {
+      ids: plainArray(held.map(({ id }) => id)),
+      revisions: plainArray(held.map(({ revision }) => revision)),
+      onlyIds: plainArray(held.map(({ onlyId }) => onlyId ?? null)),
+    },
+  );
+  return found.map(({ id }) => id);
+}
+
+/** Notifies all workers that deliveries were queued. */
+export async function announceQueued(db: Db): Promise<void> {
+  await rows(db, "select pg_notify(:channel, '')", { channel: CHANNEL });
+}

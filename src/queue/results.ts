@@ -1,0 +1,159 @@
+import { plainArray, textArray } from "../lib/pg/array-literal.ts";
+import { type Db, rows } from "../lib/pg/database.ts";
+import { timeOfId, withPartitions } from "../schema/partitions.ts";
+import type { ClaimToken } from "./claims.ts";
+import { CHANGE, deltaOf } from "./rollup-deltas.ts";
+
+/** The number of attempts per round: the first and three retries (contract, section 8). */
+export const ATTEMPTS_PER_ROUND = 4;
+
+/** The result of one attempt and the claim under which it was made. */
+export interface AttemptResult {
+  deliveryId: string;
+  webhookId: bigint;
+  token: ClaimToken;
+  /** The run that made a first attempt. Defaults to the run that claimed the delivery. */
+  runId?: number;
+  delivered: boolean;
+  started: Date;
+  durationMs: number;
+  status: number | null;
+  error: string | null;
+  responseStart: string | null;
+  /** The header webhook-signature that a failed attempt sent; null if it sent nothing, or was successful. */
+  signature: string | null;
+  /** The response headers of a failed attempt: JSON, an array of names and values in turn. */
+  responseHeaders: string | null;
+  retryAfterMs: number | null;
+}
+
+/** The state of a delivery after a recorded attempt. */
+export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
+
+/** The retry delay: the initial one in milliseconds before the first retry, then multiplied by the coefficient each time. */
+export interface RetrySpacing {
+  retryInitialDelayMs: number;
+  retryBackoffCoefficient: number;
+}
+
+/**
+ * Records attempts and moves their deliveries in one statement: ended ones to the log, with their last attempt;
+ * others to the retries. A delivery fails with the fourth failure of a round, or with any failure if its webhook is
+ * deleted.
+ *
+ * A result matches its row only while the claim holds and no other result of this attempt is recorded. The operation
+ * is idempotent, so a call whose response was lost can be repeated.
+ *
+ * @param isRepeated whether this is the second and last attempt to find retries that another statement had locked
+ * @returns the new state of each recorded delivery, by id
+ */
+export async function recordAttempts(
+  db: Db,
+  results: readonly AttemptResult[],
+  spacing: RetrySpacing,
+  isRepeated = false,
+): Promise<Map<string, RecordedState>> {
+  const bindings = {
+    ids: plainArray(results.map((r) => r.deliveryId)),
+    webhookIds: plainArray(results.map((r) => r.webhookId)),
+    workers: plainArray(results.map((r) => r.token.workerId)),
+    attempts: plainArray(results.map((r) => r.token.attempts)),
+    retries: plainArray(results.map((r) => r.token.table === "retries")),
+    runs: plainArray(results.map((r) => r.runId ?? null)),
+    delivered: plainArray(results.map((r) => r.delivered)),
+    started: plainArray(results.map((r) => r.started.getTime())),
+    durations: plainArray(results.map((r) => r.durationMs)),
+    statuses: plainArray(results.map((r) => r.status)),
+    errors: textArray(results.map((r) => r.error)),
+    responses: textArray(results.map((r) => r.responseStart)),
+    signatures: textArray(results.map((r) => r.signature)),
+    responseHeaders: textArray(results.map((r) => r.responseHeaders)),
+    retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
+    ...spacing,
+  };
+  const recorded = await withPartitions(
+    db,
+    () => rows<{ state: RecordedState; ids: string }>(db, RECORD, bindings, { prepare: "record" }),
+    () => results.map(({ deliveryId }) => timeOfId(deliveryId)),
+  );
+  const states = new Map<string, RecordedState>();
+  for (const { state, ids } of recorded) for (const id of ids.split(",")) states.set(id, state);
+  // The statement skips a claimed retry that leaves its run at the same time.
+  const missed = results.filter((each) => each.token.table === "retries" && !states.has(each.deliveryId));
+  if (missed.length === 0 || isRepeated) return states;
+  return new Map([...states, ...(await recordAttempts(db, missed, spacing, true))]);
+}
+
+/**
+ * SQL for whether row `t` of `queue` or `retries` is that of result `r`, and the claim holds. Compares the webhook, with which every
+ * index finds the row.
+ */
+const IS_OF_RESULT = `
+  t.id = r.id and t.webhook_id = r.webhook_id and t.claimed_by = r.worker_id and t.attempts = r.attempts`;
+
+/**
+ * SQL that deletes found rows by ctid: a join may scan the whole table while its statistics show few rows. Compares the claim again,
+ * because older versions of PostgreSQL follow a ctid to a row version that was changed concurrently. Newer ones skip the row.
+ */
+const goneFrom = (table: "queue" | "retries") => `
+  ${table}_gone as (
+    delete from ${table} where claimed_by = any(:workers::int[])
+      and ctid = any(array(select place_on_disk from found where is_retry = ${table === "retries"}))
+    returning id
+  )`;
+
+/** The columns that the tables of attempts and of ended deliveries share. */
+const ATTEMPT = "status, duration_ms, started, error, response_start, signature, response_headers";
+
+/**
+ * Finds rows one by one by id: first attempts only in `queue`, others only in `retries`. `moved` looks the deleted ones up in a hash
+ * table.
+ */
+const RECORD = `
+  with result as materialized (
+    select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :runs::int[], :delivered::bool[],
+        :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
+        :signatures::text[], :responseHeaders::text[], :retryAfter::float8[])
+      as r(id, webhook_id, worker_id, attempts, is_retry, made_by, delivered, started_ms, duration_ms, status, error, response_start, signature,
+        response_headers, retry_after)
+  ),
+  found as materialized (
+    select r.*, t.* from result r cross join lateral (
+      select t.ctid as place_on_disk, t.event_id, coalesce(r.made_by, t.run_id) as run_id, t.attempts as round_start
+      from queue t where not r.is_retry and ${IS_OF_RESULT}
+      union all
+      select t.ctid, t.event_id, t.run_id, t.round_start from retries t where r.is_retry and ${IS_OF_RESULT}
+      limit 1
+    ) t
+  ),
+  ${goneFrom("queue")},
+  ${goneFrom("retries")},
+  moved as materialized (
+    select f.*, f.attempts + 1 as number, to_timestamp(f.started_ms / 1000.0::float8) as started,
+      case when f.delivered then 'delivered'
+        when (select w.deleted is not null from webhooks w where w.id = f.webhook_id) then 'cancelled'
+        when f.attempts + 1 - f.round_start >= ${ATTEMPTS_PER_ROUND} then 'failed'
+        else 'retrying' end as state
+    from found f where (f.id in (select id from queue_gone union all select id from retries_gone)) is true
+  ),
+  logged as (
+    insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, finished, reason, ${ATTEMPT})
+    select id, event_id, webhook_id, run_id, state::outcome, number, round_start, now(),
+      case when state = 'cancelled' then 'webhook deleted' end, ${ATTEMPT}
+    from moved where state <> 'retrying' order by id
+  ),
+  waiting as (
+    insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
+    select id, event_id, webhook_id, run_id, number, round_start,
+      now() + interval '1 millisecond' * greatest(
+        :retryInitialDelayMs::float8 * power(:retryBackoffCoefficient::float8, attempts - round_start), coalesce(retry_after, 0))
+    from moved where state = 'retrying'
+  ),
+  tried as (
+    insert into attempts (delivery_id, number, ${ATTEMPT})
+    select id, number, ${ATTEMPT} from moved where state = 'retrying'
+  ),
+  ${deltaOf(`select id, webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
+    when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change
+    from moved`)}
+  select state, string_agg(id::text, ',') as ids from moved group by state`;

@@ -1,0 +1,249 @@
+import { plainArray } from "../lib/pg/array-literal.ts";
+import { count, type Db, rows } from "../lib/pg/database.ts";
+import { distinctOf, retriesOf } from "./workers.ts";
+
+/**
+ * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
+ * deliveries when they first fail. Each group is an activity, which costs more than a delivery, so that runs divide the numbers: one
+ * run may wait for retries for an hour, while many others begin.
+ */
+const OWN_GROUPS = 20;
+const HOST_GROUPS = 20;
+/** The number of each kind that a run has at least. */
+const MIN_GROUPS = 2;
+/** The maximum number of retry groups of a run, and the number of the group of all others. Earlier releases had up to 200. */
+export const MAX_GROUPS = OWN_GROUPS + HOST_GROUPS + 1;
+/**
+ * The time from which a row of `retries t` can be sent: when it is due and the lease of its claim, if any, has
+ * expired.
+ */
+const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
+/** SQL for the milliseconds until a time; 0 for one that has passed, and for null. */
+const untilDue = (due: string) => `ceil(greatest(0, extract(epoch from ${due} - now()) * 1000))::float8`;
+/**
+ * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
+ * circuit breaker. `probe_attempts` lets it through for one attempt only. With "or", the planner would take the condition for a rare
+ * one, and sort all retries of the webhook.
+ */
+export const MAY_RETRY =
+  "case when w.paused is null then true else t.id = w.test_delivery and t.attempts = w.probe_attempts end";
+/** The condition that some retries of webhook `w` may be sent. */
+export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
+
+/** A failing webhook within a run. */
+export interface FailingWebhook {
+  webhookId: bigint;
+  group: number;
+  /** Host and port of its URL. */
+  host: string;
+  /** The number of its open deliveries in the run. */
+  deliveries: number;
+  /** The time until the first of them is due, in milliseconds; 0 if one is due. */
+  delayMs: number;
+  /** Whether the delivery is a probe of the webhook's circuit breaker. */
+  isProbe: boolean;
+  /** The error of its latest attempt for the webhook with the most deliveries of a group: `503`, `410, webhook disabled`. */
+  lastError?: string | null;
+}
+
+/** The maximum number of retries that a run adopts in one step. */
+export const MAX_ADOPTED_PER_STEP = 10_000;
+
+/**
+ * SQL for the webhook of a row, found by its id alone: a planner without statistics would join all webhooks with each retry, three
+ * million pairs for 1,500 retries.
+ */
+export const webhookOf = (row: string) =>
+  `cross join lateral (select w.* from webhooks w where w.id = ${row}.webhook_id offset 0) w`;
+
+/**
+ * SQL for the webhooks of groups `q`: an index probe for each group, whatever the planner takes the sizes of the tables for. By the
+ * subqueries, the groups have no effect on the plan.
+ */
+export const GROUP_WEBHOOKS = `
+  unnest((select :runIds::int[]), (select :groups::int[])) with ordinality as q(run_id, group_number, place)
+  cross join lateral (
+    select g.webhook_id from run_groups g where g.run_id = q.run_id and g.group_number = q.group_number offset 0
+  ) g`;
+
+const adoptable = (ofRun: string) => `
+  select t.ctid as place from retries t ${webhookOf("t")}
+  where ${ofRun} and ${MAY_RETRY} and w.deleted is null and t.due < now() + interval '1 minute'
+  order by t.run_id, t.webhook_id, t.due limit :most::int for update of t skip locked`;
+
+/**
+ * Assigns a run the retries that are due within a minute and have no run or a closed one: their run was cancelled or
+ * its lease expired, or their webhook was paused and is resumed.
+ */
+export async function adoptRetries(db: Db, runId: number): Promise<number> {
+  return count(
+    db,
+    `with recursive ${distinctOf("known", "run_id", "retries", { where: "run_id is not null" })},
+      -- Materialized, so that no retry of an open run is read and locked.
+      closed as materialized (
+        -- The account of a run may be deleted by now.
+        select known.run_id from known left join runs r on r.id = known.run_id
+        where known.run_id is not null and (r.id is null or r.closed is not null)
+      ),
+      -- One index probe per webhook, so that the many retries of paused webhooks are not visited.
+      ${distinctOf("lost", "webhook_id", "retries", { where: "run_id is null", order: "run_id, webhook_id" })},
+      orphans as (
+        select t.place from lost ${webhookOf("lost")}
+          cross join lateral (${adoptable("t.run_id is null and t.webhook_id = lost.webhook_id")}) t
+        where ${HAS_RETRIES} and w.deleted is null limit :most::int
+      ),
+      left_over as (
+        select t.place from closed cross join lateral (${adoptable("t.run_id = closed.run_id")}) t
+      ),
+      chosen as (select place from orphans union all select place from left_over)
+      update retries set run_id = :runId::int where ctid = any(array(select place from chosen))`,
+    { runId, most: MAX_ADOPTED_PER_STEP },
+  );
+}
+
+/** Removes the retries of paused and deleted webhooks from a run, so that it can close; probes stay. */
+export async function leavePaused(db: Db, runId: number): Promise<number> {
+  return count(
+    db,
+    `update retries t set run_id = null from webhooks w
+      where t.run_id = :runId::int and w.id = t.webhook_id and ((${MAY_RETRY}) is not true or w.deleted is not null)`,
+    { runId },
+  );
+}
+
+/**
+ * The webhooks with open deliveries in the run, in the order of their groups. Groups are assigned once and stored, so
+ * repeated calls return the same.
+ */
+export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
+  const failing = await listFailing(db, runId);
+  const fresh = failing.filter(({ group }) => group === null);
+  if (fresh.length === 0) return failing as FailingWebhook[];
+  const hosts = failing.flatMap(({ group, host }) => (group === null ? [] : [[group, host] as const]));
+  const otherRuns = await count(
+    db,
+    `select from runs r where r.closed is null and r.id <> :runId::int
+      and exists (select from run_groups g where g.run_id = r.id)`,
+    { runId },
+  );
+  const chosen = chooseGroups(fresh, new Map(hosts), otherRuns + 1);
+  const webhookIds = plainArray([...chosen.keys()].map(({ webhookId }) => webhookId));
+  await count(
+    db,
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select :runId::int, webhook_id, group_number
+      from unnest(:webhookIds::bigint[], :groups::int[]) as g(webhook_id, group_number)
+      on conflict do nothing`,
+    { runId, webhookIds, groups: plainArray([...chosen.values()]) },
+  );
+  // Another process may have assigned some.
+  return assignGroups(db, runId);
+}
+
+type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
+
+/** The webhooks with open deliveries in the run, and the last error of the one with most of each group. */
+async function listFailing(db: Db, runId: number): Promise<Listed[]> {
+  const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
+    db,
+    `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", l."lastError" from (
+        select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
+          ${untilDue("o.due")} as "delayMs", w.paused is not null as "isProbe",
+          row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
+        from (
+          select webhook_id, count(*)::int as open, min(${DUE}) as due
+          from retries t where run_id = :runId::int group by webhook_id
+        ) o
+        ${webhookOf("o")}
+        left join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
+        where ${HAS_RETRIES} and w.deleted is null
+      ) o
+      left join lateral (
+        select (
+            select nullif(concat_ws(', ', a.status, a.error), '')
+            from attempts a where a.delivery_id = t.id and a.number = t.attempts limit 1
+          ) as "lastError"
+        from retries t where o.place = 1 and ${retriesOf(":runId::int", 'o."webhookId"', "'infinity'::timestamptz")}
+        order by t.run_id desc, t.webhook_id desc, t.due desc limit 1
+      ) l on true
+      order by o.group, o."webhookId"`,
+    { runId },
+  );
+  return found.map(({ targetUrl, ...webhook }) => ({ ...webhook, host: new URL(targetUrl).host }));
+}
+
+/**
+ * Chooses groups for webhooks without one: an own one for those with the most deliveries, one per host for the others, as long as there
+ * are numbers left, and the last one for the rest.
+ *
+ * @param taken the hosts of the groups that have open deliveries
+ * @param runs the number of open runs with failing webhooks, which divide the numbers
+ */
+export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries">>(
+  fresh: readonly T[],
+  taken: ReadonlyMap<number, string>,
+  runs: number,
+): Map<T, number> {
+  const free = (from: number, groups: number) =>
+    Array.from({ length: Math.max(MIN_GROUPS, Math.floor(groups / runs)) }, (_, n) => from + n).filter(
+      (group) => !taken.has(group),
+    );
+  const own = free(1, OWN_GROUPS);
+  const shared = free(OWN_GROUPS + 1, HOST_GROUPS);
+  const groupOf = new Map<string, number>();
+  for (const [group, host] of taken) if (group > OWN_GROUPS && group < MAX_GROUPS) groupOf.set(host, group);
+  const sorted = fresh.toSorted((one, other) => other.deliveries - one.deliveries);
+  const hosts = [...Map.groupBy(sorted.slice(own.length), ({ host }) => host)].toSorted(
+    ([, one], [, other]) => sumOf(other) - sumOf(one),
+  );
+  for (const [host] of hosts) if (!groupOf.has(host)) groupOf.set(host, shared.shift() ?? MAX_GROUPS);
+  return new Map(sorted.map((webhook, n) => [webhook, own[n] ?? (groupOf.get(webhook.host) as number)]));
+}
+
+const sumOf = (webhooks: readonly { deliveries: number }[]) =>
+  webhooks.reduce((sum, { deliveries }) => sum + deliveries, 0);
+
+/** A retry group of a run. */
+export interface GroupKey {
+  runId: number;
+  group: number;
+}
+
+/** The status of a retry group. */
+export interface GroupStatus {
+  /** The number of open deliveries. */
+  open: number;
+  /** The time until the first of them is due, in milliseconds; 0 if one is due. */
+  delayMs: number;
+}
+
+/**
+ * The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. Removes the
+ * retries of paused and deleted webhooks from the runs, as `leavePaused` does.
+ */
+export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
+  const found = await rows<GroupStatus & { place: number }>(
+    db,
+    `with grouped as materialized (
+        select q.place, q.run_id, g.webhook_id, w.paused, w.test_delivery, w.probe_attempts, w.deleted
+        from ${GROUP_WEBHOOKS} ${webhookOf("g")}
+      ),
+      leaving as (
+        update retries set run_id = null where ctid = any(array(
+          select t.ctid from grouped w cross join lateral (
+            select t.ctid from retries t where t.run_id = w.run_id and t.webhook_id = w.webhook_id
+              and ((${MAY_RETRY}) is not true or w.deleted is not null) for update skip locked
+          ) t where w.paused is not null or w.deleted is not null
+        ))
+      )
+      select w.place::int, count(*)::int as open, ${untilDue("min(t.due)")} as "delayMs"
+      from grouped w cross join lateral (
+        select ${DUE} as due from retries t
+        where t.run_id = w.run_id and t.webhook_id = w.webhook_id and ${MAY_RETRY} offset 0
+      ) t
+      where w.deleted is null and ${HAS_RETRIES} group by 1`,
+    { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
+  );
+  const statuses = new Map(found.map(({ place, ...status }) => [place, status]));
+  return groups.map((_, n) => statuses.get(n + 1) ?? { open: 0, delayMs: 0 });
+}

@@ -1,0 +1,30 @@
+import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+
+/**
+ * Codes of changes counted by rollups. The attempt that ends a delivery counts as attempt and as outcome. A negative
+ * code subtracts an outcome, when a delivery is resent.
+ */
+export const CHANGE = { retrying: 0, delivered: 1, failed: 2, cancelled: 3, filtered: 4 } as const;
+
+/**
+ * Whether any webhook subscribes to notices of failed deliveries: an SQL expression, which PostgreSQL evaluates at most
+ * once in a statement, and not before a delivery has failed.
+ */
+const IS_NOTICED = `(select p.live > 0 from processes p where p.process = ${WebhookProcess.DELIVERY_FAILED})`;
+
+/** The maximum number of changes per row. A row must fit into a page; each change takes 14 bytes. */
+const MAX_CHANGES_PER_ROW = 500;
+
+/**
+ * A part of a statement that records outcomes: inserts one row with the changes, to be folded into the rollups later. The
+ * ids of failed deliveries are kept only while a webhook subscribes to notices of them.
+ *
+ * @param changes a query of `id`, `webhook_id`, `change` and `duration_ms`; a duration of -1 means no attempt
+ */
+export const deltaOf = (changes: string) => `
+  delta as (
+    insert into rollup_deltas (minute, webhook_ids, changes, durations_ms, failed_ids)
+    select date_trunc('minute', now()), array_agg(webhook_id), array_agg(change), array_agg(duration_ms),
+      array_agg(id) filter (where change = ${CHANGE.failed} and ${IS_NOTICED})
+    from (select *, row_number() over () / ${MAX_CHANGES_PER_ROW} as part from (${changes}) c) changed group by part
+  )`;

@@ -1,0 +1,196 @@
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { ReplayService, StartReplayRequest } from "../../../gen/webhook/v1/replay_pb.ts";
+import { auditedCall } from "../../audit/actor.ts";
+import type { AuditRecord } from "../../audit/audit-log.ts";
+import { callerOf } from "../../calls/caller.ts";
+import { callerScope } from "../../calls/caller-scope.ts";
+import { stateNotFit } from "../../calls/errors.ts";
+import { hideSecrets } from "../../calls/hidden-secrets.ts";
+import { pageToken, readOlderPageToken } from "../../calls/page-tokens.ts";
+import { pageSize } from "../../calls/paging.ts";
+import type { Scope } from "../../calls/scope.ts";
+import { assertText, noWebhook, optionalUuid } from "../../calls/values.ts";
+import { isNotice, processName } from "../../contract/catalogue.ts";
+import { DomainError } from "../../contract/errors.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import { replayEntry } from "../../log/delivery-changes.ts";
+import type { WorkflowUrl } from "../../temporal/links.ts";
+import { getWebhook, lockWebhook } from "../../webhooks/webhooks.ts";
+import {
+  changeReplay,
+  countOpenReplays,
+  getReplay,
+  hasOpenBackfill,
+  insertReplay,
+  listReplays,
+  type NewReplay,
+  type ReplayChange,
+  type ReplayRow,
+} from "../replays.ts";
+import { replayMessage } from "./replay-messages.ts";
+import { requestedReplay } from "./requested-replay.ts";
+
+/** The default number of items per page. */
+const DEFAULT_PAGE = 100;
+/** The maximum number of items per page. */
+const MAX_PAGE = 1_000;
+/** The maximum length of an idempotency key, in characters. */
+const MAX_KEY_CHARACTERS = 200;
+/** The maximum numbers of replays that are running or paused. A running one takes an activity of a worker. */
+const MAX_OPEN = { withoutApp: 20, perApp: 5, all: 60 };
+
+/** Starts and controls replays. The workers run them. */
+export function replayService({
+  db,
+  retentionDays,
+  workflowUrl,
+}: {
+  db: Db;
+  retentionDays: number;
+  workflowUrl?: WorkflowUrl | undefined;
+}): ServiceImpl<typeof ReplayService> {
+  const message = (replay: ReplayRow, scope: Scope) => replayMessage(replay, scope, workflowUrl);
+
+  async function change(handler: HandlerContext, replayId: string, what: ReplayChange) {
+    const id = optionalUuid("replay_id", replayId) as string;
+    const scope = callerScope(handler);
+    return auditedCall(db, handler, async (trx, record) => {
+      const changed = await changeReplay(trx, scope, id, what);
+      const replay = await getReplay(trx, scope, id);
+      if (!replay) throw noReplay(id);
+      if (changed) await record(await entryOf(trx, ACTIONS[what], replay));
+      else if (replay.ended !== null && !(what === "cancel" && replay.state === "cancelled"))
+        throw hasEnded(replay);
+      return { replay: message(replay, scope) };
+    });
+  }
+
+  return {
+    async startReplay(request, handler) {
+      const scope = callerScope(handler);
+      const wanted: NewReplay = {
+        apiKeyId: callerOf(handler).id,
+        idempotencyKey: checkedKey(request),
+        ...requestedReplay(request),
+      };
+      return auditedCall(db, handler, async (trx, record) => {
+        const { id, duplicate, same } = await insertReplay(trx, scope, wanted, retentionDays);
+        if (!same) throw keyReused(id);
+        const replay = (await getReplay(trx, scope, id)) as ReplayRow;
+        if (duplicate) return { replay: message(replay, scope), duplicate };
+        await assertWebhook(trx, scope, wanted);
+        await assertRoom(trx, scope, wanted, id);
+        await record(await entryOf(trx, "replay_started", replay));
+        return { replay: message(replay, scope), duplicate };
+      });
+    },
+
+    async getReplay(request, handler) {
+      const id = optionalUuid("replay_id", request.replayId) as string;
+      const scope = callerScope(handler);
+      const replay = await getReplay(db, scope, id);
+      if (!replay) throw noReplay(id);
+      return { replay: message(replay, scope) };
+    },
+
+    async listReplays(request, handler) {
+      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
+      const before = readOlderPageToken(request.pageToken);
+      const scope = callerScope(handler);
+      const { webhookId, open } = request;
+      const found = await listReplays(db, scope, { webhookId, open, before }, limit + 1);
+      const page = found.slice(0, limit);
+      const last = page.at(-1);
+      return {
+        replays: page.map((replay) => message(replay, scope)),
+        nextPageToken: last && found.length > limit ? pageToken(last.id) : "",
+      };
+    },
+
+    pauseReplay: ({ replayId }, handler) => change(handler, replayId, "pause"),
+    resumeReplay: ({ replayId }, handler) => change(handler, replayId, "resume"),
+    cancelReplay: ({ replayId }, handler) => change(handler, replayId, "cancel"),
+  };
+}
+
+const ACTIONS = {
+  pause: "replay_paused",
+  resume: "replay_resumed",
+  cancel: "replay_cancelled",
+} as const;
+
+/** Stands in the audit log for all event types: only keys that may subscribe to every type see such an entry. */
+const ALL_TYPES = 0;
+
+async function entryOf(
+  trx: Db,
+  action: Parameters<typeof replayEntry>[0],
+  { filter, ...replay }: ReplayRow,
+): Promise<AuditRecord> {
+  const { search, webhookId, process = await processOf(trx, webhookId), ...rest } = filter;
+  const searched = search && hideSecrets(search.text);
+  return replayEntry(action, replay, { ...rest, webhookId, process, search: searched });
+}
+
+async function processOf(trx: Db, webhookId: bigint | undefined): Promise<number> {
+  const webhook = webhookId === undefined ? null : await getWebhook(trx, "everything", webhookId);
+  return webhook?.process ?? ALL_TYPES;
+}
+
+/** @throws DomainError INVALID_ARGUMENT if the key is too long or PostgreSQL cannot store it */
+function checkedKey({ idempotencyKey }: StartReplayRequest): string | null {
+  if (idempotencyKey === "") return null;
+  assertText("idempotency_key", idempotencyKey, MAX_KEY_CHARACTERS);
+  return idempotencyKey;
+}
+
+/** @throws DomainError if the caller's scope has no such webhook, or a backfill is for one of notices */
+async function assertWebhook(trx: Db, scope: Scope, { kind, filter }: NewReplay): Promise<void> {
+  const { webhookId } = filter;
+  if (webhookId === undefined) return;
+  const webhook = await lockWebhook(trx, scope, webhookId);
+  if (!webhook) throw noWebhook(webhookId);
+  if (kind === "resend" || !isNotice(webhook.process)) return;
+  throw stateNotFit(
+    `webhook ${webhookId} receives ${processName(webhook.process)}, a notice of this service, and notices are not delivered later; list the webhooks or the deliveries for the current state`,
+  );
+}
+
+/** @throws DomainError if too many replays are open, or another backfill of the webhook is */
+async function assertRoom(trx: Db, scope: Scope, { kind, filter }: NewReplay, id: string): Promise<void> {
+  if (kind === "backfill" && (await hasOpenBackfill(trx, filter.webhookId as bigint, id))) {
+    throw stateNotFit(
+      `another backfill of webhook ${filter.webhookId} is running or paused; wait until it has ended, or cancel it with CancelReplay if your key may see it`,
+    );
+  }
+  const open = await countOpenReplays(trx, scope);
+  const most = scope === "everything" ? MAX_OPEN.withoutApp : MAX_OPEN.perApp;
+  if (open.own > most) {
+    const whose = scope === "everything" ? "keys without an app" : "your app";
+    throw stateNotFit(
+      `${most} replays of ${whose} are running or paused, the maximum; wait until one has ended, or cancel one with CancelReplay`,
+    );
+  }
+  if (open.all <= MAX_OPEN.all) return;
+  throw stateNotFit(
+    `${MAX_OPEN.all} replays are running or paused, the maximum; try again when one has ended`,
+  );
+}
+
+function noReplay(id: string): DomainError {
+  return new DomainError("NOT_FOUND", `there is no replay ${id}; list the replays to find its id`, {
+    reason: "REPLAY_NOT_FOUND",
+  });
+}
+
+function hasEnded({ id, state }: ReplayRow): DomainError {
+  return stateNotFit(`replay ${id} is ${state}; start another one`);
+}
+
+function keyReused(id: string): DomainError {
+  return new DomainError(
+    "ALREADY_EXISTS",
+    `idempotency_key was already used for a different replay, ${id}; use a new key for a new replay`,
+    { reason: "IDEMPOTENCY_KEY_REUSED", metadata: { replay_id: id } },
+  );
+}

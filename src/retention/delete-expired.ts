@@ -1,0 +1,47 @@
+import { Context } from "@temporalio/activity";
+import { deleteOldAuditEntries } from "../audit/audit-log.ts";
+import type { DispatchConfig } from "../config/config.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { untilAnswered } from "../lib/pg/faults.ts";
+import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
+import { deleteOldReplays } from "../replays/replays.ts";
+import { ensurePartitions } from "../schema/partitions.ts";
+import { forgetExpiredSecrets } from "../webhooks/webhook-secrets.ts";
+import { retentionStep } from "./retention.ts";
+
+/**
+ * Creates the retention activity. It creates the partitions of the coming week, applies the retention step by step
+ * until nothing is left, and deletes expired secrets. A retry continues where the previous attempt stopped.
+ *
+ * @param heartbeats performs work with the heartbeats of its activity, whose end aborts the signal
+ */
+export function createDeleteExpired(
+  { db, directDb, instruments }: { db: Db; directDb: Db; instruments: DeliveryInstruments },
+  { retentionDays, payloadRetentionDays, auditRetentionDays }: DispatchConfig,
+  heartbeats: (work: (stop: AbortSignal) => Promise<{ summary: string }>) => Promise<{ summary: string }>,
+) {
+  return (): Promise<{ summary: string }> =>
+    heartbeats(async (stop) => {
+      const { cancellationSignal: signal } = Context.current();
+      const answer = <T>(ask: () => Promise<T>) => untilAnswered(ask, { signal });
+      await answer(() => ensurePartitions(db, retentionDays));
+      await answer(() => forgetExpiredSecrets(db));
+      await answer(() => deleteOldReplays(db, retentionDays));
+      const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
+      let changes: number;
+      do {
+        const step = await answer(() =>
+          retentionStep(db, directDb, retentionDays, payloadRetentionDays, stop),
+        );
+        countFailed(instruments.failed, step.expired, "expired");
+        const audit = await answer(() => deleteOldAuditEntries(db, auditRetentionDays));
+        const done = { ...step, partitions: step.partitions.length, audit };
+        for (const what of Object.keys(total) as (keyof typeof total)[]) total[what] += done[what];
+        changes = Object.values(done).reduce((sum, each) => sum + each);
+      } while (changes > 0 && !stop.aborted);
+      const { expired, payloads, keys, runs, partitions, audit } = total;
+      return {
+        summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs, ${audit} audit entries deleted`,
+      };
+    });
+}

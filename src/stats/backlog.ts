@@ -1,0 +1,102 @@
+import type { Db } from "../lib/pg/database.ts";
+import { rows } from "../lib/pg/database.ts";
+import { distinctOf, isFree, ofWebhook } from "../queue/workers.ts";
+
+/** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
+const MAX_COUNTED = 100_000;
+/** The maximum number of webhooks whose queue a reading visits; the next reading continues after them. */
+const MAX_WEBHOOKS = 10_000;
+/** A retry is overdue when it has been due for longer, in seconds: until then it may just be waiting for its turn. */
+const OVERDUE_S = 60;
+
+/** The open deliveries. */
+export interface Backlog {
+  /**
+   * Deliveries whose round has no recorded attempt yet, including those of events that are not fanned out yet. Exact up
+   * to 100,000.
+   */
+  pending: number;
+  /** Deliveries that wait for another attempt, or are having one. Exact up to 100,000. */
+  retrying: number;
+  /** Retries that have been due for more than a minute, among the 100,000 oldest deliveries that are retried. */
+  overdue: number;
+  /** Age of the oldest delivery that could be sent now, in seconds; 0 when there is none. See `readOldestSendable`. */
+  oldestSendableS: number;
+  /** The webhook with which the next reading of the oldest continues; null after the last webhook. */
+  next: bigint | null;
+  /** Time since the start of the latest dispatch run, in seconds; null before the first. */
+  lastRunS: number | null;
+}
+
+/**
+ * Reads what waits. What it costs is bounded, however much waits.
+ *
+ * @param options.after webhooks are looked at upwards from this id
+ * @param options.maxCounted for tests
+ */
+export async function readBacklog(
+  db: Db,
+  options: { after: bigint; maxWebhooks?: number; maxCounted?: number },
+): Promise<Backlog> {
+  const { after, maxWebhooks = MAX_WEBHOOKS, maxCounted = MAX_COUNTED } = options;
+  const counts = await readCounts(db, maxCounted);
+  const oldest = await readOldestSendable(db, after, maxWebhooks);
+  const [run] = await rows<{ age: number }>(
+    db,
+    "select extract(epoch from clock_timestamp() - started)::float8 as age from runs order by id desc limit 1",
+  );
+  return { ...counts, ...oldest, lastRunS: run?.age ?? null };
+}
+
+async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending" | "retrying" | "overdue">> {
+  const counted = (table: "queue" | "retries") => `
+    select case when n < :most::int then n else greatest(n, pg_stat_get_live_tuples('${table}'::regclass)) end::float8
+      from (select count(*) as n from (select from ${table} order by id limit :most::int) r) counted`;
+  const [found] = await rows<Pick<Backlog, "pending" | "retrying" | "overdue">>(
+    db,
+    `select (${counted("queue")}) + (
+        select coalesce(sum(remaining), 0)::float8
+        from (select remaining from fan_out order by event_id limit :most::int) f
+      ) as pending, (${counted("retries")}) as retrying, (
+        select count(*)::int
+        from (select webhook_id, due, claimed_by from retries order by id limit :most::int) t
+          join webhooks w on w.id = t.webhook_id
+        where t.due < now() - make_interval(secs => :overdue::float8) and ${isFree("t")}
+          and w.paused is null and w.deleted is null and w.rate_limit is null
+      ) as overdue`,
+    { most, overdue: OVERDUE_S },
+  );
+  return found as Pick<Backlog, "pending" | "retrying" | "overdue">;
+}
+
+/**
+ * The oldest delivery that nothing but the service itself holds back: nobody has claimed it, and its webhook is not paused,
+ * has no rate limit, and is not failing (none of its deliveries waits for a retry). Events that are not fanned out yet
+ * count too. The age is the time since publishing or, if the delivery was sent again or replayed, since then.
+ */
+async function readOldestSendable(
+  db: Db,
+  after: bigint,
+  most: number,
+): Promise<Pick<Backlog, "oldestSendableS" | "next">> {
+  const [found] = await rows<{ age: number | null; next: bigint | null }>(
+    db,
+    `with recursive ${distinctOf("waiting", "webhook_id", "queue", { where: "webhook_id > :after::bigint", most: ":most::int" })},
+    oldest(created) as (
+      select coalesce(free.queued, time_of_id(free.id)) from waiting s cross join lateral (
+        select from webhooks w where w.id = s.webhook_id and w.paused is null and w.deleted is null
+          and w.rate_limit is null and not exists (select from retries r where r.webhook_id = w.id)
+        offset 0
+      ) sendable cross join lateral (
+        select id, queued from queue q where ${ofWebhook("q", "s.webhook_id")} and ${isFree("q")}
+        order by q.webhook_id, q.id limit 1
+      ) free
+      union all
+      (select time_of_id(event_id) from fan_out order by event_id limit 1)
+    )
+    select (select extract(epoch from clock_timestamp() - min(created))::float8 from oldest) as age,
+      (select case when count(webhook_id) = :most::int then max(webhook_id) end from waiting) as next`,
+    { after, most },
+  );
+  return { oldestSendableS: Math.max(0, found?.age ?? 0), next: found?.next ?? null };
+}

@@ -1,0 +1,282 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import type {
+  DispatchRunSchema,
+  OverviewSchema,
+  StatsService,
+  WebhookHistorySchema,
+  WebhookIntervalSchema,
+  WebhookPeriodSchema,
+} from "../../../gen/webhook/v1/stats_pb.ts";
+import { auditedCall } from "../../audit/actor.ts";
+import { assertServiceWide, callerScope } from "../../calls/caller-scope.ts";
+import { invalidFields, stoppingError } from "../../calls/errors.ts";
+import { BY_ID, pageSize, readPage } from "../../calls/paging.ts";
+import { type Scope, scopeName } from "../../calls/scope.ts";
+import { noWebhook } from "../../calls/values.ts";
+import { DomainError } from "../../contract/errors.ts";
+import { BOTTLENECKS, CAUSES } from "../../contract/stats/bottlenecks.ts";
+import type { Gate } from "../../keys/gate/auth.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import type { WorkflowUrl } from "../../temporal/links.ts";
+import { listWebhookIds } from "../../webhooks/webhooks.ts";
+import { LATENCY_BOUNDS_MS, percentileMs } from "../rollups.ts";
+import {
+  HISTORY_INTERVALS,
+  listRuns,
+  type OverviewRow,
+  type RunRow,
+  readHistory,
+  readOverview,
+  readWebhookHistory,
+  readWebhookPeriods,
+  type WebhookIntervalRow,
+  type WebhookPeriodRow,
+  webhookStats,
+} from "../stats.ts";
+import { sharedReadings } from "./shared-reading.ts";
+
+/** The interval between reads of the overview while it is watched, in milliseconds. */
+const WATCH_INTERVAL_MS = 1_000;
+/**
+ * The maximum time between messages of WatchOverview, in milliseconds; an unchanged overview is sent again. Proxies close
+ * silent streams, many after one minute.
+ */
+const MAX_SILENCE_MS = 20_000;
+/** The maximum number of webhooks in a history. */
+const MAX_HISTORIES = 100;
+/** The maximum number of webhooks that a request for statistics names. */
+const MAX_WEBHOOKS = 1_000;
+/** The maximum number of intervals in a history. */
+const MAX_BUCKETS = 288;
+/** The default number of intervals in a history. */
+const DEFAULT_BUCKETS = 24;
+/** The maximum number of runs returned. */
+const MAX_RUNS = 100;
+/** The default number of runs returned. */
+const DEFAULT_RUNS = 20;
+
+/** What the statistics service uses. */
+export interface StatsParts {
+  db: Db;
+  /** A monotonic clock in milliseconds, by which cached statistics get old. Defaults to `performance.now`. */
+  now?: () => number;
+  /** Starts a dispatch of pending deliveries. Undefined if the process has no Temporal. Throws DomainError. */
+  dispatchNow?: () => Promise<void>;
+  workflowUrl?: WorkflowUrl | undefined;
+}
+
+/**
+ * The statistics service, which also starts dispatches.
+ *
+ * @param stopping ends WatchOverview
+ * @param maxSilenceMs the maximum time between messages of WatchOverview, in milliseconds
+ */
+export function statsService(
+  { db, dispatchNow, workflowUrl, now }: StatsParts,
+  gate: Gate,
+  stopping: AbortSignal,
+  maxSilenceMs = MAX_SILENCE_MS,
+): ServiceImpl<typeof StatsService> {
+  // Shared only by callers with the same scope.
+  const overview = sharedReadings(
+    async (scope: Scope) => overviewMessage(await readOverview(db, scope)),
+    scopeName,
+    WATCH_INTERVAL_MS,
+    now,
+  );
+  const history = sharedReadings(
+    ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
+    ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
+    0,
+    now,
+  );
+
+  function runMessage(run: RunRow): MessageInitShape<typeof DispatchRunSchema> {
+    const url = workflowUrl?.(run.workflowId, run.runId);
+    return {
+      workflowId: run.workflowId,
+      runId: run.runId,
+      started: timestampFromDate(run.started),
+      ...(run.closed ? { closed: timestampFromDate(run.closed) } : {}),
+      attempts: run.sent,
+      delivered: run.delivered,
+      failed: run.failed,
+      ...(url === undefined ? {} : { url }),
+    };
+  }
+
+  return {
+    async getOverview(_request, handler) {
+      return { overview: await overview(callerScope(handler)) };
+    },
+
+    async *watchOverview(_request, handler) {
+      const scope = callerScope(handler);
+      const end = AbortSignal.any([handler.signal, stopping]);
+      let told: OverviewMessage | undefined;
+      let toldAt = 0;
+      while (!handler.signal.aborted) {
+        if (stopping.aborted) throw stoppingError();
+        const now = await overview(scope);
+        // The next read would be too late.
+        const isDue = performance.now() + WATCH_INTERVAL_MS > toldAt + maxSilenceMs;
+        if (!told || isDue || differ(told, now)) {
+          told = now;
+          toldAt = performance.now();
+          yield { overview: now };
+        }
+        await delay(WATCH_INTERVAL_MS, undefined, { signal: end }).catch(() => {});
+        if (!end.aborted) await gate.stillAuthorised(handler);
+      }
+    },
+
+    async getHistory({ buckets }, handler) {
+      if (buckets < 0 || buckets > MAX_BUCKETS) {
+        throw invalidFields([{ field: "buckets", description: `must be from 1 to ${MAX_BUCKETS}` }]);
+      }
+      const found = await history({ scope: callerScope(handler), buckets: buckets || DEFAULT_BUCKETS });
+      return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
+    },
+
+    async listWebhookStats(request, handler) {
+      const { webhookIds } = request;
+      if (webhookIds.length > MAX_WEBHOOKS) {
+        throw invalidFields([
+          {
+            field: "webhook_ids",
+            description: `has ${webhookIds.length} ids; at most ${MAX_WEBHOOKS} are allowed`,
+          },
+        ]);
+      }
+      const scope = callerScope(handler);
+      const wanted = webhookIds.length === 0 ? null : webhookIds;
+      const page = await readPage(request, BY_ID, (each) => listWebhookIds(db, scope, wanted, each));
+      const { since, webhooks } = await webhookStats(
+        db,
+        page.rows.map(({ id }) => id),
+      );
+      return { since: timestampFromDate(since), webhooks, nextPageToken: page.nextPageToken };
+    },
+
+    async getWebhookStats(request, handler) {
+      const found = await readWebhookPeriods(db, callerScope(handler), request.webhookId);
+      if (!found) throw noWebhook(request.webhookId);
+      return { periods: found.map(periodMessage) };
+    },
+
+    async listWebhookHistory({ webhookIds, hours }, handler) {
+      if (webhookIds.length > MAX_HISTORIES) {
+        const description = `has ${webhookIds.length} ids; at most ${MAX_HISTORIES} are allowed`;
+        throw invalidFields([{ field: "webhook_ids", description }]);
+      }
+      const period = hours || 24;
+      if (period !== 1 && period !== 24 && period !== 168) {
+        throw invalidFields([{ field: "hours", description: `is ${hours}; allowed: 1, 24, 168` }]);
+      }
+      const found = await readWebhookHistory(db, callerScope(handler), webhookIds, period);
+      const seconds = HISTORY_INTERVALS[period];
+      const starts: number[] = [];
+      for (let at = found.start.getTime(); at < found.end.getTime(); at += seconds * 1_000) starts.push(at);
+      const ofWebhook = Map.groupBy(found.intervals, ({ webhookId }) => webhookId);
+      return {
+        intervalSeconds: seconds,
+        webhooks: [...new Set(webhookIds)]
+          .filter((id) => found.webhookIds.has(id))
+          .map((webhookId) => historyMessage(webhookId, starts, ofWebhook.get(webhookId) ?? [])),
+      };
+    },
+
+    async listDispatchRuns(request, handler) {
+      assertServiceWide(handler);
+      const limit = pageSize(request.pageSize, { most: MAX_RUNS, usual: DEFAULT_RUNS });
+      return { runs: (await listRuns(db, limit)).map(runMessage) };
+    },
+
+    async dispatchNow(_request, handler) {
+      assertServiceWide(handler);
+      if (!dispatchNow) {
+        throw new DomainError(
+          "FAILED_PRECONDITION",
+          "this process does not know where Temporal is; set TEMPORAL_ADDRESS for it, as for the workers",
+          { reason: "STATE_NOT_FIT" },
+        );
+      }
+      // Written first: after a crash, an entry about a dispatch that did not start is better than none about one that did.
+      await auditedCall(db, handler, (_trx, record) =>
+        record({
+          action: "dispatch_requested",
+          target: { id: null, name: null, appId: null, process: null },
+        }),
+      );
+      await dispatchNow();
+      return {};
+    },
+  };
+}
+
+function periodMessage({
+  latency,
+  ...period
+}: WebhookPeriodRow): MessageInitShape<typeof WebhookPeriodSchema> {
+  return { ...period, ...percentiles(latency) };
+}
+
+/** @param starts the starts of all intervals, in milliseconds */
+function historyMessage(
+  webhookId: bigint,
+  starts: readonly number[],
+  found: readonly WebhookIntervalRow[],
+): MessageInitShape<typeof WebhookHistorySchema> {
+  const byStart = new Map(found.map((each) => [each.start.getTime(), each]));
+  const latency = LATENCY_BOUNDS_MS.map(() => 0).concat(0);
+  let [attempts, failedAttempts] = [0n, 0n];
+  for (const each of found) {
+    attempts += each.attempts;
+    failedAttempts += each.failedAttempts;
+    for (const [index, n] of each.latency.entries()) latency[index] = (latency[index] ?? 0) + n;
+  }
+  return {
+    webhookId,
+    intervals: starts.map((at) => intervalMessage(at, byStart.get(at))),
+    attempts,
+    failedAttempts,
+    ...percentiles(latency),
+  };
+}
+
+/** @param row undefined for an interval without attempts */
+function intervalMessage(
+  at: number,
+  row: WebhookIntervalRow | undefined,
+): MessageInitShape<typeof WebhookIntervalSchema> {
+  const start = timestampFromDate(new Date(at));
+  if (!row) return { start };
+  const { attempts, failedAttempts, latency } = row;
+  return { start, attempts, failedAttempts, ...percentiles(latency) };
+}
+
+function percentiles(latency: readonly number[]): { latencyP50Ms?: number; latencyP95Ms?: number } {
+  const [p50, p95] = [percentileMs(latency, 0.5), percentileMs(latency, 0.95)];
+  return {
+    ...(p50 === null ? {} : { latencyP50Ms: p50 }),
+    ...(p95 === null ? {} : { latencyP95Ms: p95 }),
+  };
+}
+
+/** An overview with all of its fields. */
+type OverviewMessage = ReturnType<typeof overviewMessage>;
+
+function overviewMessage({ bottlenecks, ...counts }: OverviewRow) {
+  const held = CAUSES.filter((cause) => bottlenecks.includes(cause));
+  return {
+    ...counts,
+    bottlenecks: held.map((cause) => BOTTLENECKS[cause].number),
+  } satisfies MessageInitShape<typeof OverviewSchema>;
+}
+
+function differ(a: OverviewMessage, b: OverviewMessage): boolean {
+  return (Object.keys(a) as (keyof OverviewMessage)[]).some((name) => String(a[name]) !== String(b[name]));
+}

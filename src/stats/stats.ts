@@ -1,0 +1,300 @@
+import { type Scope, webhookIn } from "../calls/scope.ts";
+import type { Db } from "../lib/pg/database.ts";
+import { rows } from "../lib/pg/database.ts";
+import { WORKERS } from "../queue/workers.ts";
+import { countsSince } from "./rollups.ts";
+
+const DAY_MS = 24 * 3_600_000;
+
+/** Current counts by state, and outcomes in the last 24 hours. */
+export interface OverviewRow {
+  pending: bigint;
+  delivering: bigint;
+  retrying: bigint;
+  failed: bigint;
+  cancelled: bigint;
+  filtered: bigint;
+  attemptsLastDay: bigint;
+  deliveredLastDay: bigint;
+  failedLastDay: bigint;
+  failedAttemptsLastDay: bigint;
+  attemptsPreviousDay: bigint;
+  deliveredPreviousDay: bigint;
+  failedPreviousDay: bigint;
+  failedAttemptsPreviousDay: bigint;
+  healthyWebhooks: bigint;
+  degradedWebhooks: bigint;
+  failingWebhooks: bigint;
+  /** What holds up deliveries of live workers. Empty for an app. A newer version beside this one may name others. */
+  bottlenecks: string[];
+}
+
+/** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or the app's webhooks. */
+function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
+  if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
+  const { sql, bindings } = webhookIn(scope, "w");
+  return { webhooks: `webhook_id in (select w.id from webhooks w where ${sql})`, bindings };
+}
+
+/** The event types know how many live webhooks there are in all; those of an app are found by its index. */
+function liveWebhooks(scope: Scope): string {
+  if (scope === "everything") return "select coalesce(sum(live), 0)::bigint as webhooks from processes";
+  return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
+}
+
+/** What holds up workers concerns the whole service. */
+function bottlenecks(scope: Scope): string {
+  const isIn = scope === "everything" ? "lease_until > clock_timestamp()" : "false";
+  return `array(select distinct bottleneck from workers where bottleneck is not null and ${isIn})`;
+}
+
+/** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by app. */
+function toFanOut(scope: Scope): string {
+  return scope === "everything"
+    ? "select coalesce(sum(remaining), 0)::bigint as pending from fan_out"
+    : "select 0::bigint as pending";
+}
+
+/** Open deliveries are counted; all that has ended comes from the rollups, and no row of the log is read. */
+export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
+  const { webhooks, bindings } = counted(scope);
+  const own = scope === "everything" ? "true" : webhooks;
+  const inScope = webhookIn(scope, "w").sql;
+  const [row] = await rows<OverviewRow>(
+    db,
+    `select queued.pending + unqueued.pending as pending, queued.delivering, retries.retrying, ended.failed,
+        ended.cancelled, ended.filtered,
+        day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay",
+        day.failed_attempts as "failedAttemptsLastDay",
+        before.attempts as "attemptsPreviousDay", before.delivered as "deliveredPreviousDay",
+        before.failed as "failedPreviousDay", before.failed_attempts as "failedAttemptsPreviousDay",
+        greatest(0, live.webhooks - troubled.degraded - troubled.failing) as "healthyWebhooks",
+        troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks",
+        ${bottlenecks(scope)} as bottlenecks
+      from (
+        select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
+          count(*) filter (where claimed_by = any(live)) as delivering
+        from queue, (select ${WORKERS} as live) l where ${own}
+      ) queued, (${toFanOut(scope)}) unqueued, (
+        select count(*) as retrying from retries where ${own}
+      ) retries, (
+        select coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cancelled), 0)::bigint as cancelled,
+          coalesce(sum(filtered), 0)::bigint as filtered
+        from (${countsSince("hour", webhooks, "true")}) c
+      ) ended, (
+        select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
+          coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
+        from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
+      ) day, (
+        -- Minutes are not kept as long.
+        select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
+          coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
+        from (${countsSince("hour", webhooks, "start > now() - interval '48 hours' and start <= now() - interval '24 hours'")}) c
+      ) before, (${liveWebhooks(scope)}) live, (
+        select count(*) filter (where h.health = 'degraded') as degraded,
+          count(*) filter (where h.health = 'failing') as failing
+        from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
+        where h.health <> 'healthy' and ${inScope}
+      ) troubled`,
+    bindings,
+  );
+  return row as OverviewRow;
+}
+
+/** Counts in one time interval. */
+export interface HistoryRow {
+  start: Date;
+  attempts: bigint;
+  delivered: bigint;
+  failed: bigint;
+  failedAttempts: bigint;
+}
+
+/** The 24 hours up to `end` in the given number of equal intervals, oldest first, including empty ones. */
+export function readHistory(db: Db, scope: Scope, buckets: number, end: Date): Promise<HistoryRow[]> {
+  const { webhooks, bindings } = counted(scope);
+  return rows<HistoryRow>(
+    db,
+    `with span as (select interval '24 hours' / :buckets::int as length, :end::timestamptz - interval '24 hours' as start),
+      done as (
+        select width_bucket(extract(epoch from c.start), extract(epoch from span.start),
+            extract(epoch from :end::timestamptz), :buckets::int) as bucket,
+          sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
+          sum(failed_attempts)::bigint as failed_attempts
+        from (${countsSince("minute", webhooks, "start > :end::timestamptz - interval '24 hours' and start <= :end::timestamptz")}) c,
+          span group by 1
+      )
+      select span.start + (n - 1) * span.length as start, coalesce(attempts, 0) as attempts,
+        coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed,
+        coalesce(failed_attempts, 0) as "failedAttempts"
+      from span cross join generate_series(1, :buckets::int) n left join done on done.bucket = n order by n`,
+    { buckets, end, ...bindings },
+  );
+}
+
+/** Counts of a webhook's deliveries. */
+export interface WebhookStatsRow {
+  webhookId: bigint;
+  delivered: bigint;
+  failed: bigint;
+  attempts: bigint;
+  failedAttempts: bigint;
+  averageMs: number;
+  longestMs: number;
+}
+
+/**
+ * Counts of some webhooks' deliveries in the last 24 hours, rounded to the hour; of those only that had any.
+ *
+ * @returns the counts by id, and the start of the counted period
+ */
+export async function webhookStats(
+  db: Db,
+  webhookIds: readonly bigint[],
+): Promise<{ since: Date; webhooks: WebhookStatsRow[] }> {
+  const since = new Date(Math.floor((Date.now() - DAY_MS) / 3_600_000) * 3_600_000);
+  const webhooks = await rows<WebhookStatsRow>(
+    db,
+    `select webhook_id as "webhookId", sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
+        sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as "failedAttempts",
+        coalesce(sum(total_ms)::float8 / nullif(sum(attempts), 0), 0)::float8 as "averageMs",
+        greatest(0, max(longest_ms)) as "longestMs"
+      from (${countsSince("hour", "webhook_id = any(:webhookIds::bigint[])", "start >= :since::timestamptz")}) c
+      group by webhook_id order by webhook_id`,
+    { since, webhookIds: webhookIds.map(String) },
+  );
+  return { since, webhooks };
+}
+
+/** Counts of a webhook's deliveries in a period that ends now. */
+export interface WebhookPeriodRow {
+  hours: number;
+  attempts: bigint;
+  delivered: bigint;
+  failed: bigint;
+  filtered: bigint;
+  failedAttempts: bigint;
+  /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
+  latency: number[];
+}
+
+/** The periods of `readWebhookPeriods`, in hours. */
+const PERIODS = [1, 24, 168] as const;
+
+/** The last hour, day and week of a webhook, including deleted ones; null if the scope has none with this id. */
+export async function readWebhookPeriods(
+  db: Db,
+  scope: Scope,
+  webhookId: bigint,
+): Promise<WebhookPeriodRow[] | null> {
+  const inScope = webhookIn(scope, "w");
+  const known = await rows(
+    db,
+    `select 1 from webhooks w where w.id = :webhookId::bigint and ${inScope.sql}`,
+    {
+      webhookId,
+      ...inScope.bindings,
+    },
+  );
+  if (known.length === 0) return null;
+  return Promise.all(
+    PERIODS.map(async (hours) => {
+      const unit = hours === 1 ? "minute" : "hour";
+      const from = `start > now() - make_interval(hours => :hours::int)`;
+      const [row] = await rows<Omit<WebhookPeriodRow, "hours">>(
+        db,
+        `with counted as materialized (${countsSince(unit, "webhook_id = :webhookId::bigint", from)})
+          select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
+            coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(filtered), 0)::bigint as filtered,
+            coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
+            array(
+              select sum(n)::float8 from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
+            ) as latency
+          from counted`,
+        { webhookId, hours },
+      );
+      return { hours, ...(row as Omit<WebhookPeriodRow, "hours">) };
+    }),
+  );
+}
+
+/** A webhook's attempts within an interval. */
+export interface WebhookIntervalRow {
+  webhookId: bigint;
+  start: Date;
+  attempts: bigint;
+  failedAttempts: bigint;
+  /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
+  latency: number[];
+}
+
+/** The periods of `readWebhookHistory` in hours, with the lengths of their intervals in seconds. */
+export const HISTORY_INTERVALS = { 1: 120, 24: 3_600, 168: 21_600 } as const;
+
+/**
+ * The attempts of webhooks in the intervals of a period up to now.
+ *
+ * @returns the interval in which the period begins, the end of the last interval, the webhooks of the scope among those
+ *   given, and their intervals with attempts, oldest first
+ */
+export async function readWebhookHistory(
+  db: Db,
+  scope: Scope,
+  webhookIds: readonly bigint[],
+  hours: keyof typeof HISTORY_INTERVALS,
+): Promise<{ start: Date; end: Date; webhookIds: Set<bigint>; intervals: WebhookIntervalRow[] }> {
+  const intervalMs = HISTORY_INTERVALS[hours] * 1_000;
+  const end = new Date((Math.floor(Date.now() / intervalMs) + 1) * intervalMs);
+  const start = new Date(end.getTime() - hours * 3_600_000);
+  const inScope = webhookIn(scope, "w");
+  const own = `webhook_id = any(array(
+      select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}))`;
+  const bindings = { webhookIds: webhookIds.map(String), ...inScope.bindings };
+  const [known, intervals] = await Promise.all([
+    rows<{ id: bigint }>(
+      db,
+      `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
+      bindings,
+    ),
+    rows<WebhookIntervalRow>(
+      db,
+      `with counted as materialized (
+          select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
+          from (${countsSince(hours === 1 ? "minute" : "hour", own, "start >= :start::timestamptz")}) c
+        )
+        select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
+          sum(c.failed_attempts)::bigint as "failedAttempts", (
+            select coalesce(array_agg(l.n order by l.class), '{}') from (
+              select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
+              where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
+            ) l
+          ) as latency
+        from counted c group by c.webhook_id, c.interval order by c.webhook_id, c.interval`,
+      { ...bindings, start, seconds: HISTORY_INTERVALS[hours] },
+    ),
+  ]);
+  return { start, end, webhookIds: new Set(known.map(({ id }) => id)), intervals };
+}
+
+/** A dispatch run. */
+export interface RunRow {
+  workflowId: string;
+  /** The run id of its first execution. */
+  runId: string;
+  started: Date;
+  /** Null while the run is open. */
+  closed: Date | null;
+  sent: number;
+  delivered: number;
+  failed: number;
+}
+
+/** The latest runs, newest first. */
+export function listRuns(db: Db, limit: number): Promise<RunRow[]> {
+  return rows(
+    db,
+    `select workflow_id as "workflowId", first_run_id as "runId", started, closed, sent, delivered, failed
+      from runs order by id desc limit :limit::int`,
+    { limit },
+  );
+}

@@ -1,0 +1,356 @@
+import { isDeepStrictEqual } from "node:util";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
+import type {
+  MaskedOAuth2AuthenticationSchema,
+  MaskedRequestSettingsSchema,
+  OAuth2Authentication,
+  RequestSettings as SettingsMessage,
+} from "../../../gen/webhook/v1/request_settings_pb.ts";
+import type { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { auditedCall } from "../../audit/actor.ts";
+import type { Facts } from "../../audit/audit-log.ts";
+import { callerOf } from "../../calls/caller.ts";
+import { callerScope } from "../../calls/caller-scope.ts";
+import { invalidFields, stateNotFit } from "../../calls/errors.ts";
+import { FairQueue } from "../../calls/fair-queue.ts";
+import { noWebhook } from "../../calls/values.ts";
+import {
+  bearerTokenError,
+  headerNameError,
+  headerValueError,
+  MAX_HEADERS,
+  scopeError,
+  userNameError,
+} from "../../contract/delivery-headers.ts";
+import type { FieldViolation } from "../../contract/errors.ts";
+import {
+  InvalidTargetError,
+  MAX_TRIALS,
+  type OAuth2Client,
+  type TargetRules,
+} from "../../contract/target-rules.ts";
+import type { Db } from "../../lib/pg/database.ts";
+import {
+  type Authentication,
+  headersOfSettings,
+  NO_REQUEST_SETTINGS,
+  type RequestSettings,
+  readRequestSettings,
+  writeRequestSettings,
+} from "../request-settings.ts";
+import type { SecretBox } from "../secret-box.ts";
+import { lockShared } from "../shared-webhooks.ts";
+import { eachOf, webhookTarget } from "../webhook-changes.ts";
+import { type ChangedWebhook, expectRevision } from "../webhook-update.ts";
+import { getWebhook, idsOf } from "../webhooks.ts";
+import { describeEventTypes } from "./event-types.ts";
+import type { WebhookServiceParts } from "./service-parts.ts";
+import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
+
+/** The maximum number of test requests of a key in flight per process, so that hanging endpoints delay no other key's. */
+const MAX_TRIALS_PER_KEY = 2;
+
+type Methods = Pick<
+  ServiceImpl<typeof WebhookService>,
+  "getWebhookRequestSettings" | "setWebhookRequestSettings" | "tryWebhookRequest"
+>;
+
+/** The methods for custom headers and authentication of a webhook's requests. */
+export function requestSettingsMethods({
+  db,
+  secrets,
+  targets,
+  tryRequest,
+}: Pick<WebhookServiceParts, "db" | "secrets" | "targets" | "tryRequest">): Methods {
+  const processes = describeEventTypes();
+  const queue = new FairQueue("test requests", { atOnce: MAX_TRIALS, perKey: MAX_TRIALS_PER_KEY });
+  return {
+    async getWebhookRequestSettings({ webhookId }, handler) {
+      const webhook = await getWebhook(db, callerScope(handler), webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      // Read after the revision: if the settings change in between, a change with this revision is refused.
+      const settings = masked(await readRequestSettings(db, secrets, webhookId));
+      return { settings, revision: webhook.revision };
+    },
+
+    async setWebhookRequestSettings({ webhookId, settings, revision }, handler) {
+      return auditedCall(db, handler, async (trx, record) => {
+        const shared = await lockShared(trx, callerScope(handler), webhookId);
+        const [webhook] = shared;
+        if (!webhook) throw noWebhook(webhookId);
+        expectRevision(webhook, revision);
+        // Removing the settings also repairs those that cannot be decrypted.
+        if (settings === undefined) {
+          await writeRequestSettings(trx, secrets, idsOf(shared), NO_REQUEST_SETTINGS);
+          const after = facts(NO_REQUEST_SETTINGS);
+          await record(...eachOf(shared, { action: "webhook_updated", after }));
+          return { settings: masked(NO_REQUEST_SETTINGS) };
+        }
+        const before = await readRequestSettings(trx, secrets, webhookId);
+        const after = merged(settings, before, targets);
+        if (!isDeepStrictEqual(before, after)) {
+          await writeRequestSettings(trx, secrets, idsOf(shared), after);
+          await record(...eachOf(shared, { action: "webhook_updated", ...changedFacts(before, after) }));
+        }
+        return { settings: masked(after) };
+      });
+    },
+
+    async tryWebhookRequest({ webhookId, settings }, handler) {
+      if (!tryRequest) {
+        throw stateNotFit("this process sends no test requests; call a process with ROLE=api or ROLE=all");
+      }
+      const webhook = await getWebhook(db, callerScope(handler), webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      const payload = processes.find(({ number }) => number === webhook.process)?.sample;
+      if (payload === undefined) {
+        throw stateNotFit(
+          `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
+        );
+      }
+      // Read after the revision: if the settings or the URL change until the request starts, it is refused.
+      const stored = await readRequestSettings(db, secrets, webhookId);
+      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets);
+      const { authentication } = tried;
+      const outcome = await queue.run(callerOf(handler).id, handler.signal, async () => {
+        await auditedCall(db, handler, (_trx, record) =>
+          record({ action: "request_tried", target: webhookTarget(webhook), after: facts(tried) }),
+        );
+        return tryRequest({
+          webhookId,
+          revision: webhook.revision,
+          headers: headersOfSettings(tried),
+          oauth2: authentication?.kind === "oauth2" ? authentication.client : null,
+          tls: tried.tls,
+          payload,
+        });
+      });
+      if (!outcome) {
+        const now = await getWebhook(db, callerScope(handler), webhookId);
+        if (now) expectRevision(now, webhook.revision);
+        throw noWebhook(webhookId);
+      }
+      const { accepted, status, error, responseStart, durationMs } = outcome;
+      return {
+        accepted,
+        durationMs,
+        ...(status === null ? {} : { status }),
+        ...(error === null ? {} : { error }),
+        ...(responseStart === null ? {} : { responseStart }),
+      };
+    },
+  };
+}
+
+/**
+ * Checks a change of a webhook's URL. Stored credentials cannot be read, and another host must not get them either.
+ *
+ * @throws DomainError FAILED_PRECONDITION if the webhook has any and its URL another origin
+ */
+export async function keepCredentialsOnHost(
+  trx: Db,
+  secrets: SecretBox,
+  { before, webhook }: ChangedWebhook,
+): Promise<void> {
+  if (!isMoved({ before, webhook })) return;
+  const { headers, authentication } = await readRequestSettings(trx, secrets, webhook.id);
+  if (headers.length === 0 && authentication === null) return;
+  throw stateNotFit(
+    `webhook ${webhook.id} sends stored headers or credentials, which another host would get; send request_settings with the headers and credentials for that host, or empty to remove them`,
+  );
+}
+
+/** Whether a webhook's URL has another origin than before. */
+function isMoved({ before, webhook }: ChangedWebhook): boolean {
+  return new URL(before.targetUrl).origin !== new URL(webhook.targetUrl).origin;
+}
+
+/**
+ * Replaces the settings of a webhook, and of the others of its endpoint, as part of an update. Of headers and credentials, another
+ * host gets no stored values.
+ *
+ * @returns what changed, for the audit log; undefined if nothing did
+ * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
+ */
+export async function replaceSettings(
+  trx: Db,
+  secrets: SecretBox,
+  targets: TargetRules,
+  updated: ChangedWebhook & { others: ChangedWebhook[] },
+  asked: SettingsMessage,
+): Promise<{ before: Facts; after: Facts } | undefined> {
+  const shared = [updated, ...updated.others].map(({ webhook }) => webhook);
+  const before = await readRequestSettings(trx, secrets, updated.webhook.id);
+  const kept = isMoved(updated) ? { ...NO_REQUEST_SETTINGS, tls: before.tls } : before;
+  const after = merged(asked, kept, targets, "request_settings");
+  if (isDeepStrictEqual(before, after)) return undefined;
+  await writeRequestSettings(trx, secrets, idsOf(shared), after);
+  return changedFacts(before, after);
+}
+
+/**
+ * The settings of a request, with stored values where it leaves them out.
+ *
+ * @param fieldName the name of the request's field
+ * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
+ */
+function merged(
+  { headers, authentication, tls }: SettingsMessage,
+  stored: RequestSettings,
+  targets: TargetRules,
+  fieldName = "settings",
+): RequestSettings {
+  const wrong: FieldViolation[] = [];
+  const check: Check = (field, description) => {
+    if (description !== undefined) wrong.push({ field: `${fieldName}.${field}`, description });
+  };
+  if (headers.length > MAX_HEADERS) check("headers", `must be at most ${MAX_HEADERS}`);
+  const seen = new Set<string>();
+  const made = headers.map(({ name, value }, index) => {
+    const field = `headers[${index}]`;
+    const lower = name.toLowerCase();
+    const kept = stored.headers.find((each) => each.name.toLowerCase() === lower)?.value;
+    // Earlier versions stored names that are not allowed any more. They stay until they get another value.
+    const nameError = value === undefined && kept !== undefined ? undefined : headerNameError(name);
+    check(`${field}.name`, nameError);
+    if (seen.has(lower)) check(`${field}.name`, `is ${name}, as an earlier one; send each name once`);
+    seen.add(lower);
+    if (nameError === undefined && value === undefined && kept === undefined) {
+      check(`${field}.value`, "is required: no value is stored for this name");
+    }
+    if (value !== undefined) check(`${field}.value`, headerValueError(value));
+    return { name, value: value ?? kept ?? "" };
+  });
+  if (seen.has("authorization") && authentication.case !== undefined) {
+    check("headers", "must not contain Authorization, which the authentication sets; remove one of them");
+  }
+  const result = {
+    headers: made,
+    authentication: authenticationOf(authentication, stored, targets, check),
+    tls: checkedTls(tls, stored.tls, check),
+  };
+  if (wrong.length > 0) throw invalidFields(wrong);
+  return result;
+}
+
+function authenticationOf(
+  asked: SettingsMessage["authentication"],
+  { authentication: stored }: RequestSettings,
+  targets: TargetRules,
+  check: Check,
+): Authentication | null {
+  if (asked.case === "basic") {
+    const { username, password } = asked.value;
+    check("basic.username", userNameError(username));
+    const kept = stored?.kind === "basic" && stored.username === username ? stored.password : undefined;
+    if (password !== undefined) check("basic.password", headerValueError(password));
+    else if (kept === undefined) check("basic.password", "is required: none is stored for this user name");
+    return { kind: "basic", username, password: password ?? kept ?? "" };
+  }
+  if (asked.case === "bearer") {
+    const { token } = asked.value;
+    const kept = stored?.kind === "bearer" ? stored.token : undefined;
+    if (token !== undefined) check("bearer.token", bearerTokenError(token));
+    else if (kept === undefined) check("bearer.token", "is required: none is stored");
+    return { kind: "bearer", token: token ?? kept ?? "" };
+  }
+  if (asked.case === "oauth2") {
+    const was = stored?.kind === "oauth2" ? stored.client : null;
+    return { kind: "oauth2", client: oauth2Client(asked.value, was, targets, check) };
+  }
+  return null;
+}
+
+function oauth2Client(
+  { tokenUrl: url, clientId, clientSecret, scope, audience, secretInBody }: OAuth2Authentication,
+  stored: OAuth2Client | null,
+  targets: TargetRules,
+  check: Check,
+): OAuth2Client {
+  let tokenUrl = url;
+  try {
+    tokenUrl = targets.normalise(url);
+  } catch (error) {
+    if (!(error instanceof InvalidTargetError)) throw error;
+    check("oauth2.token_url", error.message.replace(/^url:? /, ""));
+  }
+  check("oauth2.client_id", headerValueError(clientId));
+  if (scope !== "") check("oauth2.scope", scopeError(scope));
+  if (audience !== "") check("oauth2.audience", headerValueError(audience));
+  // A secret goes only where it was meant for.
+  const isSame = stored?.tokenUrl === tokenUrl && stored.clientId === clientId;
+  const kept = isSame ? stored.clientSecret : undefined;
+  if (clientSecret !== undefined) check("oauth2.client_secret", headerValueError(clientSecret));
+  else if (kept === undefined)
+    check("oauth2.client_secret", "is required: none is stored for this token URL and client id");
+  return {
+    tokenUrl,
+    clientId,
+    clientSecret: clientSecret ?? kept ?? "",
+    scope: scope || null,
+    audience: audience || null,
+    secretInBody,
+  };
+}
+
+function masked({
+  headers,
+  authentication,
+  tls,
+}: RequestSettings): MessageInitShape<typeof MaskedRequestSettingsSchema> {
+  return {
+    headerNames: headers.map(({ name }) => name),
+    ...(authentication?.kind === "basic" ? { basicUsername: authentication.username } : {}),
+    hasBearerToken: authentication?.kind === "bearer",
+    ...(authentication?.kind === "oauth2" ? { oauth2: maskedClient(authentication.client) } : {}),
+    ...maskedTls(tls),
+  };
+}
+
+function maskedClient({
+  tokenUrl,
+  clientId,
+  scope,
+  audience,
+  secretInBody,
+}: OAuth2Client): MessageInitShape<typeof MaskedOAuth2AuthenticationSchema> {
+  return { tokenUrl, clientId, scope: scope ?? "", audience: audience ?? "", secretInBody };
+}
+
+/** The facts of request settings for the audit log, without values. */
+function facts({ headers, authentication, tls }: RequestSettings): Facts {
+  return {
+    ...tlsFacts(tls),
+    header_names: headers.map(({ name }) => name),
+    authentication: authentication?.kind ?? null,
+    basic_username: authentication?.kind === "basic" ? authentication.username : null,
+    ...(authentication?.kind === "oauth2"
+      ? {
+          oauth2_token_url: authentication.client.tokenUrl,
+          oauth2_client_id: authentication.client.clientId,
+          oauth2_scope: authentication.client.scope,
+          oauth2_audience: authentication.client.audience,
+        }
+      : {}),
+  };
+}
+
+/** The facts of a change for the audit log. */
+function changedFacts(before: RequestSettings, after: RequestSettings): { before: Facts; after: Facts } {
+  return { before: facts(before), after: { ...facts(after), ...changedSecrets(before, after) } };
+}
+
+/** The names of settings whose value is another than before. */
+function changedSecrets(before: RequestSettings, after: RequestSettings): Facts {
+  const changed = after.headers
+    .filter(({ name, value }) => before.headers.some((was) => was.name === name && was.value !== value))
+    .map(({ name }) => name);
+  const credentials =
+    before.authentication?.kind === after.authentication?.kind &&
+    !isDeepStrictEqual(before.authentication, after.authentication);
+  return {
+    ...(changed.length > 0 ? { changed_values: changed } : {}),
+    ...(credentials ? { credentials_changed: true } : {}),
+  };
+}

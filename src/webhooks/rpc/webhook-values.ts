@@ -1,0 +1,130 @@
+import type { CircuitBreakerSettings } from "../../../gen/webhook/v1/webhook_pb.ts";
+import type { ApiKeyRow } from "../../calls/caller-key.ts";
+import { invalidFields } from "../../calls/errors.ts";
+import { assertText, isProcess, unknownProcess } from "../../calls/values.ts";
+import { processName } from "../../contract/catalogue.ts";
+import { DomainError, type FieldViolation } from "../../contract/errors.ts";
+import { invisibleCharacter } from "../../contract/invisible-characters.ts";
+import type { TargetRules } from "../../contract/target-rules.ts";
+import { BREAKER_BOUNDS } from "../../contract/webhooks/circuit-breaker.ts";
+import {
+  boundsOf,
+  NUMBER_NAMES,
+  type NumberName,
+  numberSetting,
+  type SettingName,
+  type Settings,
+} from "../../contract/webhooks/settings.ts";
+import type { BreakerSettings } from "../breakers.ts";
+
+/** The maximum length of a webhook's name, in characters. */
+const MAX_NAME_CHARACTERS = 100;
+/** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
+const MAX_TEST_PAYLOAD_BYTES = 32_768;
+
+/** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
+export function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
+  // URL parsing drops some of these, but the URL is stored as given.
+  if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
+    throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
+  }
+  return { url, targetUrl: targets.normalise(url) };
+}
+
+/** Null for an empty name. @throws DomainError INVALID_ARGUMENT */
+export function checkedName(name: string): string | null {
+  assertText("name", name, MAX_NAME_CHARACTERS);
+  const invisible = invisibleCharacter(name);
+  if (invisible) {
+    throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
+  }
+  return name.trim() || null;
+}
+
+/** The body of a test event. @throws DomainError INVALID_ARGUMENT unless it is a JSON object of an allowed size */
+export function checkedPayload(payload: string): string {
+  const refuse = (description: string) => invalidFields([{ field: "payload", description }]);
+  const bytes = Buffer.byteLength(payload);
+  if (bytes > MAX_TEST_PAYLOAD_BYTES) {
+    throw refuse(`is ${bytes} bytes, more than the ${MAX_TEST_PAYLOAD_BYTES} allowed`);
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(payload);
+  } catch (error) {
+    throw refuse(`is not valid JSON: ${(error as Error).message}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw refuse('must be a JSON object, such as {"OrderId": 1}');
+  }
+  if (!payload.isWellFormed()) throw refuse("must be valid Unicode text");
+  return payload;
+}
+
+/**
+ * The settings of a request that it sets. Null for an empty text and for 0.
+ *
+ * @param deliveryTimeoutMs DELIVERY_TIMEOUT, in milliseconds
+ * @throws DomainError INVALID_ARGUMENT
+ */
+export function checkedSettings(
+  { name, ...numbers }: { [Name in SettingName]?: NonNullable<Settings[Name]> | undefined },
+  deliveryTimeoutMs: number,
+): Partial<Settings> {
+  const given = NUMBER_NAMES.flatMap((each) => {
+    const value = numbers[each];
+    if (value === undefined) return [];
+    return [[each, value === 0 ? null : checkedNumber(each, value, deliveryTimeoutMs)]];
+  });
+  return { ...(name === undefined ? {} : { name: checkedName(name) }), ...Object.fromEntries(given) };
+}
+
+/** @throws DomainError INVALID_ARGUMENT */
+export function checkedNumber(name: NumberName, value: number, deliveryTimeoutMs: number): number {
+  const { min, max } = boundsOf(name, deliveryTimeoutMs);
+  if (value >= min && value <= max) return value;
+  const { column, unit } = numberSetting(name);
+  throw invalidFields([{ field: column, description: `must be ${min} to ${max} ${unit}, or unset` }]);
+}
+
+/** Null for no breaker. @throws DomainError INVALID_ARGUMENT that names every wrong number */
+export function checkedBreaker(asked: CircuitBreakerSettings): BreakerSettings | null {
+  const wrong: FieldViolation[] = [];
+  const numbers = { failures: 0, failingSeconds: 0, probeSeconds: 0, disableSeconds: 0 };
+  for (const name of Object.keys(numbers) as (keyof typeof numbers)[]) {
+    const { min, max, default: usual } = BREAKER_BOUNDS[name];
+    const value = asked[name] === 0 ? usual : asked[name];
+    numbers[name] = value;
+    if (value >= min && value <= max) continue;
+    const field = `circuit_breaker.${name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`;
+    wrong.push({ field, description: `must be ${min} to ${max}, or 0 for ${usual}` });
+  }
+  if (wrong.length > 0) throw invalidFields(wrong);
+  if (!asked.enabled) return null;
+  return { ...numbers, disableOnGone: asked.disableOnGone, resendFailed: asked.resendFailed };
+}
+
+/**
+ * Event types that a caller subscribes to or removes.
+ *
+ * @throws DomainError INVALID_ARGUMENT if one of them is none
+ */
+export function checkedProcesses(field: string, processes: readonly number[]): readonly number[] {
+  const unknown = processes.find((process) => !isProcess(process));
+  if (unknown === undefined) return [...new Set(processes)];
+  throw invalidFields([{ field, description: unknownProcess(unknown) }]);
+}
+
+/**
+ * The key determines which event types may be subscribed to (contract, section 5, rule 4).
+ *
+ * @throws DomainError PERMISSION_DENIED
+ */
+export function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
+  if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
+    { reason: "PROCESS_NOT_ALLOWED" },
+  );
+}

@@ -1,0 +1,290 @@
+import { isDeepStrictEqual } from "node:util";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { RequestSettings } from "../../../gen/webhook/v1/request_settings_pb.ts";
+import type {
+  GetWebhookSecretResponseSchema,
+  RotateWebhookSecretResponseSchema,
+  WebhookService,
+} from "../../../gen/webhook/v1/webhook_pb.ts";
+import { auditedCall } from "../../audit/actor.ts";
+import type { AuditAction } from "../../audit/audit-log.ts";
+import { callerOf } from "../../calls/caller.ts";
+import { callerScope } from "../../calls/caller-scope.ts";
+import { invalidFields, stateNotFit } from "../../calls/errors.ts";
+import { BY_ID, readPage } from "../../calls/paging.ts";
+import { reachesWebhook, type Scope } from "../../calls/scope.ts";
+import { isProcess, noWebhook, unknownProcess } from "../../calls/values.ts";
+import { withPartitions } from "../../schema/partitions.ts";
+import { lockShared, readShared } from "../shared-webhooks.ts";
+import { eachOf, webhookFacts, webhookTarget } from "../webhook-changes.ts";
+import { deleteWebhook } from "../webhook-deletion.ts";
+import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../webhook-secrets.ts";
+import { updateWebhook, type WebhookChanges } from "../webhook-update.ts";
+import { createWebhook, getWebhook, idsOf, listWebhooks, type WebhookRow } from "../webhooks.ts";
+import { describeEventTypes } from "./event-types.ts";
+import { checkedFilter, filterMethods } from "./filters.ts";
+import { keyPairMethods } from "./key-pairs.ts";
+import { keepCredentialsOnHost, replaceSettings, requestSettingsMethods } from "./request-settings.ts";
+import type { WebhookServiceParts } from "./service-parts.ts";
+import { healthNames, webhookMessage } from "./webhook-message.ts";
+import {
+  assertMaySubscribe,
+  checkedAddress,
+  checkedBreaker,
+  checkedNumber,
+  checkedPayload,
+  checkedSettings,
+} from "./webhook-values.ts";
+
+/** Manages webhooks (contract, section 4). */
+export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof WebhookService> {
+  const { db, secrets, targets, limits, filters, deliveryTimeoutMs, onQueued = () => {} } = context;
+  const { onDeleted, readOverdueRetries, queueTestEvent } = context;
+  const processes = describeEventTypes();
+
+  /**
+   * Changes a webhook of the caller's scope, and records what changed, if anything did.
+   *
+   * @throws DomainError NOT_FOUND if there is none with this id
+   */
+  async function change(
+    handler: HandlerContext,
+    webhookId: bigint,
+    changes: WebhookChanges,
+    { revision, settings }: { revision?: bigint; settings?: RequestSettings } = {},
+  ) {
+    const scope = callerScope(handler);
+    const options = { isShared: settings !== undefined, ...(revision === undefined ? {} : { revision }) };
+    const changed = await auditedCall(db, handler, async (trx, record) => {
+      const updated = await updateWebhook(trx, scope, webhookId, changes, options);
+      if (!updated) throw noWebhook(webhookId);
+      if (changes.address && !settings) await keepCredentialsOnHost(trx, secrets, updated);
+      const replaced = settings && (await replaceSettings(trx, secrets, targets, updated, settings));
+      for (const { before, webhook } of [updated, ...updated.others]) {
+        const was = { ...webhookFacts(before), ...replaced?.before };
+        const is = { ...webhookFacts(webhook), ...replaced?.after };
+        if (isDeepStrictEqual(was, is)) continue;
+        await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
+      }
+      // Settings have raised the revision once more.
+      return (replaced && (await getWebhook(trx, scope, webhookId))) ?? updated.webhook;
+    });
+    // Its pending deliveries can be sent now.
+    if (changes.paused === false || changes.breaker === null) onQueued();
+    return { webhook: webhookMessage(changed, scope) };
+  }
+
+  /** The event type of a webhook, which never changes. @throws DomainError NOT_FOUND */
+  async function processOf(webhookId: bigint, scope: Scope): Promise<number> {
+    const webhook = await getWebhook(db, scope, webhookId);
+    if (!webhook) throw noWebhook(webhookId);
+    return webhook.process;
+  }
+
+  return {
+    ...keyPairMethods(context),
+    ...requestSettingsMethods(context),
+    ...filterMethods(context),
+
+    async listWebhooks(request, handler) {
+      const scope = callerScope(handler);
+      const { health } = request;
+      const wanted = health.length === 0 ? undefined : { scope, health: healthNames(health) };
+      const { rows, nextPageToken } = await readPage(request, BY_ID, (page) =>
+        listWebhooks(db, page, wanted),
+      );
+      return { webhooks: rows.map((webhook) => webhookMessage(webhook, scope)), nextPageToken };
+    },
+
+    async getWebhook(request, handler) {
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, request.webhookId);
+      if (!webhook) throw noWebhook(request.webhookId);
+      const overdue = await readOverdueRetries(db, request.webhookId);
+      return {
+        webhook: webhookMessage(webhook, scope),
+        ...(overdue === null
+          ? {}
+          : { overdueRetries: { count: overdue.count, oldestDue: timestampFromDate(overdue.oldestDue) } }),
+      };
+    },
+
+    async createWebhook(request, handler) {
+      const { process, url } = request;
+      if (!isProcess(process)) {
+        throw invalidFields([{ field: "process", description: unknownProcess(process) }]);
+      }
+      const caller = callerOf(handler);
+      assertMaySubscribe(caller, process);
+      const registration = { process, ...checkedAddress(targets, url), apiKeyId: caller.id };
+      const made = await auditedCall(db, handler, async (trx, record) => {
+        const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
+        const { webhook, created } = result;
+        if (created) {
+          await record({
+            action: "webhook_created",
+            target: webhookTarget(webhook),
+            after: webhookFacts(webhook),
+          });
+        }
+        return result;
+      });
+      const scope = callerScope(handler);
+      return {
+        webhook: webhookMessage(made.webhook, scope),
+        created: made.created,
+        warnings: made.webhook.apiKeyId === caller.id ? [] : [ownedByAnother(made.webhook, scope)],
+      };
+    },
+
+    async deleteWebhook(request, handler) {
+      const deleted = await auditedCall(db, handler, async (trx, record) => {
+        const webhook = await deleteWebhook(trx, request.webhookId, onDeleted);
+        if (!webhook) throw noWebhook(request.webhookId);
+        await record({
+          action: "webhook_deleted",
+          target: webhookTarget(webhook),
+          before: webhookFacts(webhook),
+        });
+        return webhook;
+      });
+      return { webhook: webhookMessage(deleted, callerScope(handler)) };
+    },
+
+    async listProcesses() {
+      return { processes };
+    },
+
+    async updateWebhook(request, handler) {
+      const { webhookId, revision, url, paused, circuitBreaker, filter } = request;
+      const { requestSettings: settings } = request;
+      const changes: WebhookChanges = {
+        ...checkedSettings(request, deliveryTimeoutMs),
+        ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
+        ...(paused === undefined ? {} : { paused }),
+        ...(filter === undefined
+          ? {}
+          : {
+              filter: await checkedFilter(
+                filters,
+                callerOf(handler).id,
+                await processOf(webhookId, callerScope(handler)),
+                filter,
+              ),
+            }),
+        ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
+      };
+      return change(handler, webhookId, changes, {
+        ...(revision === undefined ? {} : { revision }),
+        ...(settings === undefined ? {} : { settings }),
+      });
+    },
+
+    setWebhookRateLimit: ({ webhookId, rateLimit }, handler) =>
+      change(
+        handler,
+        webhookId,
+        rateLimit === undefined
+          ? { rateLimit: null }
+          : { rateLimit: checkedNumber("rateLimit", rateLimit, deliveryTimeoutMs) },
+      ),
+
+    pauseWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: true }),
+
+    resumeWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: false }),
+
+    async sendTestEvent({ webhookId, process: chosen, payload }, handler) {
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      const process = chosen || webhook.process;
+      if (chosen && !isProcess(chosen)) {
+        throw invalidFields([{ field: "process", description: unknownProcess(chosen) }]);
+      }
+      const caller = callerOf(handler);
+      if (process !== webhook.process) assertMaySubscribe(caller, process);
+      const sample = processes.find(({ number }) => number === process)?.sample;
+      if (sample === undefined) {
+        throw stateNotFit(
+          `webhook ${webhookId} is for event type ${process}, which this version does not know`,
+        );
+      }
+      const event = {
+        apiKeyId: caller.id,
+        webhookId,
+        process,
+        payload: payload === undefined ? sample : checkedPayload(payload),
+      };
+      const queued = await withPartitions(db, () =>
+        auditedCall(db, handler, async (trx, record) => {
+          const made = await queueTestEvent(trx, scope, event);
+          if (made) {
+            await record({
+              action: "test_event_sent",
+              target: webhookTarget(webhook),
+              after: { event_id: made.eventId, delivery_id: made.deliveryId },
+            });
+          }
+          return made;
+        }),
+      );
+      if (!queued) throw noWebhook(webhookId);
+      onQueued();
+      return queued;
+    },
+
+    async getWebhookSecret(request, handler) {
+      const { webhookId } = request;
+      const scope = callerScope(handler);
+      return auditedCall(db, handler, async (trx, record) => {
+        // The secret also signs deliveries of the endpoint's other event types.
+        const [webhook] = await readShared(trx, scope, webhookId);
+        const found = webhook ? await readWebhookSecrets(trx, secrets, scope, webhookId) : null;
+        if (webhook && found) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
+        return secretsMessage(found, webhookId);
+      });
+    },
+
+    async rotateWebhookSecret(request, handler) {
+      const { webhookId, revokeOldSecrets } = request;
+      const scope = callerScope(handler);
+      return auditedCall(db, handler, async (trx, record) => {
+        const shared = await lockShared(trx, scope, webhookId);
+        if (shared.length === 0) throw noWebhook(webhookId);
+        await rotateWebhookSecret(trx, secrets, idsOf(shared), revokeOldSecrets);
+        const after = { old_secrets_revoked: revokeOldSecrets };
+        await record(...eachOf(shared, { action: "webhook_secret_rotated", after }));
+        return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
+      });
+    },
+  };
+}
+
+/** All valid secrets, newest first, and the newest one separately. */
+function secretsMessage(
+  found: WebhookSecret[] | null,
+  webhookId: bigint,
+): MessageInitShape<typeof GetWebhookSecretResponseSchema> &
+  MessageInitShape<typeof RotateWebhookSecretResponseSchema> {
+  if (!found) throw noWebhook(webhookId);
+  const told = found.map(({ secret, expires }) => ({
+    secret: `whsec_${secret.toString("base64")}`,
+    ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
+  }));
+  return { secret: told[0]?.secret ?? "", secrets: told };
+}
+
+/** The action of a change in the audit log. */
+function actionOf({ paused, ...others }: WebhookChanges): AuditAction {
+  if (paused === undefined || Object.keys(others).length > 0) return "webhook_updated";
+  return paused ? "webhook_paused" : "webhook_resumed";
+}
+
+/** The note about a webhook that already existed. Its owner is hidden from other apps. */
+function ownedByAnother(webhook: WebhookRow, scope: Scope): string {
+  const found = `webhook ${webhook.id} was registered for this event type and URL before, with another API key; nothing was changed`;
+  if (reachesWebhook(scope, webhook)) return found;
+  return `${found}, and your key cannot read its signing secret or its deliveries: register another URL for a webhook of your own`;
+}

@@ -1,0 +1,89 @@
+import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
+import { processName } from "../contract/catalogue.ts";
+import { SETTING_NAMES, SETTINGS } from "../contract/webhooks/settings.ts";
+import type { Breaker } from "./breakers.ts";
+import type { WebhookRow } from "./webhooks.ts";
+
+/** A webhook as the target of a change. */
+export function webhookTarget(webhook: {
+  id: bigint;
+  url: string;
+  installedAppId: string | null;
+  process: number;
+}): AuditTarget {
+  const { id, url, installedAppId, process } = webhook;
+  return { id: String(id), name: url, appId: installedAppId, process };
+}
+
+/** The values of a webhook that entries contain. */
+export function webhookFacts(webhook: Omit<WebhookRow, "id" | "created" | "modified">): Facts {
+  return {
+    ...Object.fromEntries(SETTING_NAMES.map((name) => [SETTINGS[name].column, webhook[name]])),
+    url: webhook.url,
+    webhook_process: processName(webhook.process),
+    api_key_id: webhook.apiKeyId,
+    paused: webhook.paused?.toISOString() ?? null,
+    ...(webhook.filter === null ? {} : { filter: webhook.filter }),
+    ...(webhook.filterStopped === null ? {} : { filter_stopped: webhook.filterStopped.toISOString() }),
+    ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
+    ...breakerFacts(webhook.breaker),
+  };
+}
+
+function breakerFacts(breaker: Breaker | null): Facts {
+  if (breaker === null) return {};
+  const { settings, state } = breaker;
+  return {
+    circuit_breaker: Object.entries(settings).map(([name, value]) => `${name} ${value}`),
+    ...(state === "closed" ? {} : { circuit_breaker_state: state }),
+  };
+}
+
+/** The entries about one change of several webhooks, such as those of an endpoint. */
+export function eachOf(
+  webhooks: readonly Parameters<typeof webhookTarget>[0][],
+  change: Omit<AuditRecord, "target">,
+): AuditRecord[] {
+  return webhooks.map((webhook) => ({ ...change, target: webhookTarget(webhook) }));
+}
+
+/** The entries about webhooks that were created or deleted. */
+export function webhookEntries(
+  action: "webhook_created" | "webhook_deleted",
+  webhooks: readonly WebhookRow[],
+): AuditRecord[] {
+  return webhooks.map((webhook) => ({
+    action,
+    target: webhookTarget(webhook),
+    [action === "webhook_created" ? "after" : "before"]: webhookFacts(webhook),
+  }));
+}
+
+/**
+ * The entry about an endpoint.
+ *
+ * @param before its webhooks before the change; none if it was made
+ * @param after its webhooks after the change; none if it was deleted
+ */
+export function endpointEntry(
+  action: Extract<AuditRecord["action"], `endpoint_${string}`>,
+  id: string,
+  before: readonly WebhookRow[],
+  after: readonly WebhookRow[],
+): AuditRecord {
+  const all = [...before, ...after];
+  const [first] = all;
+  if (!first) throw new Error(`endpoint ${id} had and has no webhook`);
+  const isOne = all.every(({ process }) => process === first.process);
+  const target = { ...webhookTarget({ ...first, process: isOne ? first.process : 0 }), id };
+  const facts = (webhooks: readonly WebhookRow[]) => ({
+    ...(webhooks.length === 0 ? {} : { webhook_processes: namesOf(webhooks) }),
+  });
+  return { action, target, before: facts(before), after: facts(after) };
+}
+
+const namesOf = (webhooks: readonly WebhookRow[]) =>
+  webhooks
+    .map(({ process }) => process)
+    .sort((a, b) => a - b)
+    .map(processName);

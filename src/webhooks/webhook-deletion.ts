@@ -1,0 +1,35 @@
+import type { Db } from "../lib/pg/database.ts";
+import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { idsOf, markDeleted, type WebhookRow } from "./webhooks.ts";
+
+/** Cancels open deliveries of webhooks, in the transaction that deletes them. */
+export type OnDeleted = (trx: Db, ids: readonly bigint[]) => Promise<void>;
+
+/**
+ * Deletes a live webhook. The contract (4.3) lets each key delete any webhook.
+ *
+ * @returns the deleted webhook; null if there is no live one with this id
+ */
+export function deleteWebhook(db: Db, id: bigint, onDeleted: OnDeleted): Promise<WebhookRow | null> {
+  return transactionWithRetry(db, async (trx) => {
+    const [webhook] = await markDeleted(trx, "w.id = :id::bigint", { id });
+    if (!webhook) return null;
+    await onDeleted(trx, [id]);
+    return webhook;
+  });
+}
+
+/**
+ * Deletes some live webhooks, or all of a key, as `deleteWebhook` does. Returns them. Requires a transaction.
+ */
+export async function deleteWebhooks(
+  trx: Db,
+  which: { ids: readonly bigint[] } | { apiKeyId: string },
+  onDeleted: OnDeleted,
+): Promise<WebhookRow[]> {
+  const deleted = await ("ids" in which
+    ? markDeleted(trx, "w.id = any(:ids::bigint[])", which)
+    : markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", which));
+  await onDeleted(trx, idsOf(deleted));
+  return deleted;
+}

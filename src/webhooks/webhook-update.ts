@@ -1,0 +1,186 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Scope } from "../calls/scope.ts";
+import { processName } from "../contract/catalogue.ts";
+import { DomainError } from "../contract/errors.ts";
+import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
+import { type Db, rows, run } from "../lib/pg/database.ts";
+import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import {
+  type BreakerSettings,
+  closeBreakerForUser,
+  forgetGone,
+  holdsBack,
+  removeBreakers,
+  setBreaker,
+} from "./breakers.ts";
+import { raiseRevisions } from "./revisions.ts";
+import { lockShared } from "./shared-webhooks.ts";
+import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
+
+/** The changes of one update. A property that is left out keeps its value. */
+export interface WebhookChanges extends Partial<Settings> {
+  /** The URL as given, and as normalized by TargetRules.normalise. */
+  address?: { url: string; targetUrl: string };
+  paused?: boolean;
+  /** Null removes the filter. */
+  filter?: string | null;
+  /** Null removes the circuit breaker. */
+  breaker?: BreakerSettings | null;
+}
+
+/** A webhook before and after a change, which may have changed nothing. */
+export interface ChangedWebhook {
+  before: WebhookRow;
+  webhook: WebhookRow;
+}
+
+/**
+ * Changes a live webhook. Its endpoint's other webhooks change with it; the filter alone is its own. Workers learn within a
+ * second that they are paused, resumed or have another target. Values equal to the current ones change nothing, not even the
+ * revision.
+ *
+ * @param options.revision the revision that the webhook must have; any when left out
+ * @param options.isShared whether the caller changes the endpoint's other webhooks too. Then they are locked
+ * @returns the webhook, and the others of its endpoint; null if the scope has no live webhook with this id
+ * @throws DomainError ABORTED if the webhook has another revision; ALREADY_EXISTS if another one has its event type and
+ *   the new target; PERMISSION_DENIED if others of its endpoint would change, and are outside the scope
+ */
+export function updateWebhook(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  changes: WebhookChanges,
+  { revision, isShared = false }: { revision?: bigint; isShared?: boolean } = {},
+): Promise<(ChangedWebhook & { others: ChangedWebhook[] }) | null> {
+  return transactionWithRetry(db, async (trx) => {
+    // Serialized with registrations, and taken first as they do: both could take the same address.
+    if (changes.address)
+      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
+    const { filter: _, ...shared } = changes;
+    const [first, ...rest] =
+      isShared || Object.keys(shared).length > 0
+        ? await lockShared(trx, scope, id)
+        : [await lockWebhook(trx, scope, id)].filter((webhook) => webhook !== null);
+    if (!first) return null;
+    expectRevision(first, revision);
+    const asked = await change(trx, first, changes);
+    const others: Changed[] = [];
+    for (const each of rest) others.push(await change(trx, each, shared));
+    const told = [asked, ...others].filter(({ isTold }) => isTold);
+    await raiseRevisions(
+      trx,
+      told.map(({ webhook }) => webhook.process),
+    );
+    if (first.endpointId && asked.webhook.rateLimit !== first.rateLimit)
+      await emptyBucket(trx, first.endpointId);
+    return { ...asked, others };
+  });
+}
+
+/** A changed limit starts without tokens, as a new one. */
+async function emptyBucket(trx: Db, endpointId: string): Promise<void> {
+  const rate_at = trx.fn.now();
+  await run(trx, trx("endpoints").where({ id: endpointId }).update({ rate_tokens: 0, rate_at }));
+}
+
+interface Changed extends ChangedWebhook {
+  /** Whether the workers must learn of it. */
+  isTold: boolean;
+}
+
+/** Changes one webhook, which is locked. */
+async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Promise<Changed> {
+  const { id } = before;
+  const after = changed(before, changes);
+  const moves = after.targetUrl !== before.targetUrl;
+  if (moves && (await findWebhook(trx, after))) throw addressTaken(after);
+  // A user who pauses or resumes the webhook takes over from its breaker.
+  const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
+  if (moves) await forgetGone(trx, id);
+  // A filter that was switched off is switched on by setting the same one again.
+  const newFilter =
+    after.filter !== before.filter || (changes.filter !== undefined && before.filterStopped !== null);
+  const newBreaker = await changeBreaker(trx, before, changes, takesOver);
+  const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
+  const [webhook] = await rows<WebhookRow>(
+    trx,
+    `update webhooks w set ${SETTING_NAMES.map((name) => `${SETTINGS[name].column} = ${given(name)}`).join(", ")}, url = :url::text, target_url = :targetUrl::text,
+        paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
+        filter = :filter::text,
+        filter_slow = case when not :newFilter::bool then w.filter_slow end,
+        filter_stopped = case when not :newFilter::bool then w.filter_stopped end,
+        test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
+        probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
+        rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
+        rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
+        modified = now(), revision = w.revision + 1
+      where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
+        or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null)
+          is distinct from (${SETTING_NAMES.map(given).join(", ")}, :url::text, :filter::text, :held::bool))
+      returning ${webhookColumns("w")}`,
+    { id, ...after, held, takesOver, newBreaker, newFilter },
+  );
+  if (!webhook) return { before, webhook: before, isTold: false };
+  if (webhook.url !== before.url) {
+    const until = trx.raw("clock_timestamp()");
+    await run(trx, trx("webhook_old_urls").insert({ webhook_id: id, until, url: before.url }));
+  }
+  const isTold = moves || takesOver || newFilter || after.paused !== (before.paused !== null);
+  return { before, webhook, isTold };
+}
+
+/** @returns whether the settings of the breaker have changed */
+async function changeBreaker(
+  trx: Db,
+  { id, breaker: before, paused: wasPaused }: WebhookRow,
+  { breaker, paused }: WebhookChanges,
+  takesOver: boolean,
+): Promise<boolean> {
+  const isNew = breaker !== undefined && !isDeepStrictEqual(breaker, before?.settings ?? null);
+  if (isNew && breaker) await setBreaker(trx, id, breaker);
+  if (isNew && !breaker) await removeBreakers(trx, [id]);
+  else if (before && (takesOver || (wasPaused && paused === false))) await closeBreakerForUser(trx, id);
+  return isNew;
+}
+
+/** The new value of a setting, in SQL. */
+const given = (name: SettingName) => `:${name}::${SETTINGS[name].type}`;
+
+function changed(before: WebhookRow, changes: WebhookChanges) {
+  const { address, filter, paused } = changes;
+  const settings = SETTING_NAMES.map((name) => [
+    name,
+    changes[name] === undefined ? before[name] : changes[name],
+  ]);
+  return {
+    ...(Object.fromEntries(settings) as Settings),
+    process: before.process,
+    url: address?.url ?? before.url,
+    targetUrl: address?.targetUrl ?? before.targetUrl,
+    filter: filter === undefined ? before.filter : filter,
+    paused: paused ?? before.paused !== null,
+  };
+}
+
+/**
+ * @param webhook is locked by the transaction
+ * @param given the revision that the caller has read; any when undefined
+ * @throws DomainError ABORTED if the webhook has another revision
+ */
+export function expectRevision({ id, revision }: WebhookRow, given: bigint | undefined): void {
+  if (given === undefined || given === revision) return;
+  throw new DomainError(
+    "ABORTED",
+    `webhook ${id} has revision ${revision}, not ${given}: it was changed meanwhile; get the webhook and decide again`,
+    { reason: "REVISION_CHANGED", metadata: { revision: String(revision) } },
+  );
+}
+
+function addressTaken({ process, url }: { process: number; url: string }): DomainError {
+  return new DomainError(
+    "ALREADY_EXISTS",
+    `another webhook has the event type ${processName(process)} and the URL ${url}; choose another URL, or delete one of the two webhooks`,
+    { reason: "WEBHOOK_EXISTS" },
+  );
+}

@@ -1,0 +1,173 @@
+import { randomUUID } from "node:crypto";
+import { expect } from "vitest";
+import type { Db } from "../../../src/lib/pg/database.ts";
+import { cancelFirst, cancelOfDeleted } from "../../../src/queue/deleted-webhooks.ts";
+import { deleteWebhook } from "../../../src/webhooks/webhook-deletion.ts";
+import { updateWebhook, type WebhookChanges } from "../../../src/webhooks/webhook-update.ts";
+import { createWebhook } from "../../../src/webhooks/webhooks.ts";
+import type { Fault } from "./faults.ts";
+import {
+  BREAKER,
+  type Effect,
+  ends,
+  FILTERS,
+  type ModelWebhook,
+  NO_EFFECT,
+  type StorageModel,
+} from "./model.ts";
+import { always, type Chance, pick, steps } from "./step.ts";
+
+const MAX_LIVE = 8;
+
+const liveOne = (model: StorageModel, { n }: Chance) => pick(model.liveWebhooks, n);
+
+/** Updates a webhook, and notes what has changed; a call that fails changes nothing. */
+async function update(
+  model: StorageModel,
+  webhook: ModelWebhook,
+  fault: Fault,
+  changes: WebhookChanges,
+  noted: Partial<ModelWebhook>,
+): Promise<Effect> {
+  const { done } = await model.call(fault, (db) => updateWebhook(db, "everything", webhook.id, changes));
+  if (done) Object.assign(webhook, noted);
+  return NO_EFFECT;
+}
+
+/** Open deliveries of some webhooks that nobody holds. */
+const openOf = (model: StorageModel, isOne: (webhook: ModelWebhook) => boolean) =>
+  model.open.filter((place) => isOne(model.webhook(place.webhookId)) && !model.isHeld(place));
+
+const create = steps(
+  2,
+  ({ n }) => `create a webhook of type ${1 + (n % 2)}`,
+  (model) => (model.liveWebhooks.length < MAX_LIVE ? true : undefined),
+  async (model, _chosen, { n, fault }) => {
+    const process = 1 + (n % 2);
+    const url = `https://receiver.example/${randomUUID()}`;
+    const registration = { process, url, targetUrl: url, apiKeyId: model.apiKeyId };
+    const register = (db: Db) => createWebhook(db, model.secrets, registration, 1_000);
+    const { done, answer } = await model.call(fault, register);
+    // Who hears no answer registers it again, and gets the same one.
+    const made = answer ?? (done ? await register(model.db) : undefined);
+    if (made)
+      model.webhooks.push({ id: made.webhook.id, process, url, live: true, paused: false, filter: null });
+    return NO_EFFECT;
+  },
+);
+
+const remove = steps(
+  1,
+  ({ n }) => `delete webhook ${n}`,
+  liveOne,
+  async (model, webhook, { fault }) => {
+    const free = openOf(model, ({ id }) => id === webhook.id);
+    const { done } = await model.call(fault, (db) => deleteWebhook(db, webhook.id, cancelFirst));
+    if (!done) return NO_EFFECT;
+    expect(await deleteWebhook(model.db, webhook.id, cancelFirst)).toBeNull();
+    webhook.live = false;
+    return ends(free, "webhook deleted");
+  },
+);
+
+const cancelLeft = steps(
+  1,
+  "cancel what is left of deleted webhooks",
+  always,
+  async (model, _chosen, { fault }) => {
+    const left = openOf(model, ({ live }) => !live);
+    const { heard, done, answer } = await model.call(fault, cancelOfDeleted);
+    if (heard) expect(answer).toBe(left.length);
+    // Its first statement only finds webhooks.
+    return done ? ends(left, "webhook deleted") : NO_EFFECT;
+  },
+);
+
+const age = steps(
+  1,
+  "ten minutes pass since webhooks were deleted",
+  (model) => (model.webhooks.some(({ live }) => !live) ? true : undefined),
+  async ({ db }) => {
+    await db.raw("update webhooks set deleted = deleted - interval '10 minutes' where deleted is not null");
+    return NO_EFFECT;
+  },
+);
+
+const pause = steps(
+  1,
+  ({ n, m }) => `${m % 2 === 0 ? "pause" : "resume"} webhook ${n}`,
+  liveOne,
+  (model, webhook, { m, fault }) => {
+    const paused = m % 2 === 0;
+    return update(model, webhook, fault, { paused }, { paused });
+  },
+);
+
+const resume = steps(
+  2,
+  ({ n }) => `resume paused webhook ${n}`,
+  (model, { n }) => pick(model.liveWebhooks, n, ({ paused }) => paused),
+  (model, webhook) => update(model, webhook, null, { paused: false }, { paused: false }),
+);
+
+const move = steps(
+  1,
+  ({ n }) => `move webhook ${n}`,
+  liveOne,
+  async (model, webhook, { m, fault }) => {
+    const others = model.webhooks.filter((other) => other !== webhook && other.process === webhook.process);
+    // Sometimes to the URL of another one, which is refused while that one is live.
+    const other = m % 4 === 0 ? pick(others, m) : undefined;
+    const url = other?.url ?? `https://moved.example/${randomUUID()}`;
+    const changes = { address: { url, targetUrl: url } };
+    if (!others.some(({ live, url: taken }) => live && taken === url))
+      return update(model, webhook, fault, changes, { url });
+    const moved = updateWebhook(model.db, "everything", webhook.id, changes);
+    await expect(moved).rejects.toThrow("another webhook");
+    return NO_EFFECT;
+  },
+);
+
+const chosenFilter = ({ m }: Chance) => pick([null, ...FILTERS], m) ?? null;
+
+const filter = (times: number) =>
+  steps(
+    times,
+    (chance) => `set the filter ${chosenFilter(chance)?.expression ?? "none"} of webhook ${chance.n}`,
+    liveOne,
+    (model, webhook, chance) => {
+      const filter = chosenFilter(chance);
+      return update(model, webhook, chance.fault, { filter: filter?.expression ?? null }, { filter });
+    },
+  );
+
+const breaker = (times: number) =>
+  steps(
+    times,
+    ({ n, m }) => `${m % 7 === 0 ? "remove" : "set"} the circuit breaker of webhook ${n}`,
+    liveOne,
+    (model, webhook, { m, fault }) => {
+      const disableSeconds = m % 3 === 0 ? 60 : BREAKER.disableSeconds;
+      const settings = { ...BREAKER, failures: 1 + (m % 2), disableSeconds, resendFailed: m % 2 === 0 };
+      return update(model, webhook, fault, { breaker: m % 7 === 0 ? null : settings }, {});
+    },
+  );
+
+/** Webhooks are created, changed and deleted. */
+export const webhookSteps = [
+  ...create,
+  ...remove,
+  ...cancelLeft,
+  ...age,
+  ...pause,
+  ...resume,
+  ...move,
+  ...filter(1),
+  ...breaker(1),
+];
+
+/** Filters are set, changed and removed. */
+export const filterSteps = filter(4);
+
+/** Webhooks have circuit breakers. */
+export const breakerSettingSteps = breaker(2);

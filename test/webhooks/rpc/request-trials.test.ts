@@ -1,0 +1,55 @@
+import { Code } from "@connectrpc/connect";
+import pino from "pino";
+import { afterAll, expect, test } from "vitest";
+import type { RequestTrial } from "../../../src/contract/target-rules.ts";
+import { createRequestTrial } from "../../../src/delivery/request/trial.ts";
+import { createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
+import { expectRefused } from "../../support/refusals.ts";
+import { startTestApi } from "../../support/test-api.ts";
+
+const ACCEPTED = { accepted: true, status: 200, error: null, responseStart: null, durationMs: 1 };
+
+/** What sends the next test requests. */
+let send: RequestTrial = async () => ACCEPTED;
+const api = await startTestApi({ tryRequest: (request) => send(request) });
+afterAll(() => api.stop());
+const { webhooks } = api;
+
+test("of one key, two test requests are in flight: endpoints that hang delay no other key's", async () => {
+  const { secret } = await api.key();
+  const [webhookId, of] = [await api.register(), await api.register({ key: secret })];
+  const answers = Promise.withResolvers<void>();
+  let inFlight = 0;
+  send = async (request) => {
+    if (request.webhookId !== webhookId) return ACCEPTED;
+    inFlight += 1;
+    await answers.promise;
+    return ACCEPTED;
+  };
+  const tried = Array.from({ length: 8 }, () => webhooks.tryWebhookRequest({ webhookId }));
+  await expect.poll(() => inFlight).toBe(2);
+  const other = api.as(secret).webhooks;
+  for (let n = 0; n < 3; n += 1)
+    expect(await other.tryWebhookRequest({ webhookId: of })).toMatchObject({ accepted: true });
+  expect(inFlight).toBe(2);
+  answers.resolve();
+  await Promise.all(tried);
+});
+
+test("a test request with stored credentials is refused if the webhook was moved since they were read", async () => {
+  const { db, secrets } = api.context;
+  const guard = createAddressGuard([]);
+  const log = pino({ level: "silent" });
+  const trial = createRequestTrial({ db, secrets, log, guard, proxy: undefined, timeoutMs: 1 });
+  const webhookId = await api.register();
+  const settings = { authentication: { case: "bearer" as const, value: { token: "secret" } } };
+  await webhooks.setWebhookRequestSettings({ webhookId, settings });
+  send = async (request) => {
+    await webhooks.updateWebhook({ webhookId, url: "https://other.example/", requestSettings: {} });
+    return trial.send(request);
+  };
+  const kept = { authentication: { case: "bearer" as const, value: {} } };
+  const call = webhooks.tryWebhookRequest({ webhookId, settings: kept });
+  await expectRefused(call, Code.Aborted, "was changed");
+  await trial.close();
+});
