@@ -13,7 +13,7 @@ import { choosePort } from "../src/lib/dev-servers/process/ports.ts";
 import { readSecretFile } from "../src/lib/dev-servers/process/state-file.ts";
 import { createLogger } from "../src/lib/process/logger.ts";
 import { untilToldToStop } from "../src/lib/process/shutdown.ts";
-import { installRuntime } from "../src/temporal/runtime.ts";
+import { installRuntime } from "../src/temporal/native/runtime.ts";
 import { heading, line, shortId, showStarted, showStarting, table } from "./output.ts";
 import { startDemoReceivers } from "./receivers.ts";
 import { createDemoKeys, forgetEarlierWebhooks, publishEvents, registerWebhooks } from "./steps.ts";

@@ -40,7 +40,7 @@ async function main(): Promise<void> {
   const progress: Progress = (line) => console.log(`  ${line}`);
   let temporalMetrics: MetricsBuffer | undefined;
   if (config.role !== "api" && deliversInItself(config)) {
-    const { installRuntime } = await import("./temporal/runtime.ts");
+    const { installRuntime } = await import("./temporal/native/runtime.ts");
     temporalMetrics = installRuntime(createLogger(config.logLevel), exportsMetrics(config));
   }
   console.log("Webhook service");

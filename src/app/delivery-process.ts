@@ -11,7 +11,7 @@ import { observePool } from "../metrics/process-gauges.ts";
 import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
 import { startTracing } from "../metrics/tracing.ts";
 import { temporalNames } from "../temporal/names.ts";
-import { installRuntime } from "../temporal/runtime.ts";
+import { installRuntime } from "../temporal/native/runtime.ts";
 import { temporalTarget } from "../temporal/target.ts";
 import { createSecretBox } from "../webhooks/secret-box.ts";
 import { startDelivery } from "./delivery.ts";

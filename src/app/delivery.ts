@@ -1,5 +1,5 @@
 import { createDeliveryEngine } from "../delivery/engine.ts";
-import { startDeliveryWorker } from "../dispatch/worker.ts";
+import { startDeliveryWorker } from "../dispatch/worker/worker.ts";
 import { builtWorkflows } from "../dispatch/workflow-bundle.ts";
 import { startMaintenance } from "../maintenance/maintenance.ts";
 

@@ -8,7 +8,7 @@ import { createSigner } from "../delivery/request/signature.ts";
 import { createTargetRules } from "../delivery/request/target-url.ts";
 import { createRequestTrial } from "../delivery/request/trial.ts";
 import { createDispatchTrigger, type DispatchTrigger } from "../dispatch/dispatch-now.ts";
-import type { WorkerOptions } from "../dispatch/worker.ts";
+import type { WorkerOptions } from "../dispatch/worker/worker.ts";
 import { builtWorkflows } from "../dispatch/workflow-bundle.ts";
 import { type Announcer, createAnnouncer } from "../events/announce.ts";
 import { FilterThreads } from "../filters/filter-threads.ts";

@@ -1,4 +1,4 @@
-import { readMemoryLimit } from "../delivery/limits/process-limits.ts";
+import { readMemoryLimit } from "../lib/process/memory-limit.ts";
 
 const MIB = 2 ** 20;
 /** The memory per process from which the arguments of `npm start` are suitable, in bytes. */

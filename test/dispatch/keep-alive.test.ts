@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { MockActivityEnvironment } from "@temporalio/testing";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
-import { createKeepAlive, type RunWork } from "../../src/dispatch/keep-alive.ts";
+import { createKeepAlive, type RunWork } from "../../src/dispatch/worker/keep-alive.ts";
 import { rows } from "../../src/lib/pg/database.ts";
 import { observed, startEngine } from "../delivery/engine-parts.ts";
 

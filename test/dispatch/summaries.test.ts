@@ -1,6 +1,6 @@
 import { defaultPayloadConverter } from "@temporalio/common";
 import { expect, test } from "vitest";
-import { MAX_HELD_BACK, summariseGroups, summariseHeldBack } from "../../src/dispatch/summaries.ts";
+import { MAX_HELD_BACK, summariseGroups, summariseHeldBack } from "../../src/dispatch/worker/summaries.ts";
 import type { FailingWebhook } from "../../src/queue/retry-groups.ts";
 import { countsInWords } from "../../workflows/counts-in-words.ts";
 

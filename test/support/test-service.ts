@@ -21,7 +21,7 @@ import { openDatabase } from "../../src/lib/pg/database.ts";
 import { createLogger } from "../../src/lib/process/logger.ts";
 import { FINAL_STATES } from "../../src/log/deliveries.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/names.ts";
-import { installRuntime } from "../../src/temporal/runtime.ts";
+import { installRuntime } from "../../src/temporal/native/runtime.ts";
 import type { DispatchReport } from "../../workflows/dispatch-input.ts";
 import { sendKey } from "./clients.ts";
 import { createTestDatabase } from "./database.ts";

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { DeliveryConfig } from "../../config/config.ts";
+import { readMemoryLimit } from "../../lib/process/memory-limit.ts";
 
 /** Memory that a process needs besides deliveries, in bytes: code, the Temporal SDK, the database pool. */
 export const BASE_MEMORY = 170 * 2 ** 20;
@@ -26,13 +27,6 @@ type DeliveryLimits = Pick<DeliveryConfig, "maxInFlight" | "memoryBytes">;
 export function readGranted(sharedBy: number) {
   const memory = readMemoryLimit();
   return { files: readFileLimit(), memory: memory && Math.floor(memory / sharedBy) };
-}
-
-/** The memory limit of the container, in bytes; undefined without a limit. */
-export function readMemoryLimit(): number | undefined {
-  const memory = process.constrainedMemory();
-  // Without a limit Node returns 0 or a number larger than any memory.
-  return memory > 0 && memory < 2 ** 50 ? memory : undefined;
 }
 
 function readFileLimit(): number | undefined {

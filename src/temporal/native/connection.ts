@@ -1,8 +1,8 @@
 import { Client, Connection, isGrpcServiceError, ServiceError } from "@temporalio/client";
 import { NativeConnection, TransportError } from "@temporalio/worker";
-import { ConfigError } from "../config/config-error.ts";
-import { STATUS_CODES, type StatusName } from "../contract/errors.ts";
-import { clientOptions, currentApiKey, type TemporalTarget } from "./target.ts";
+import { ConfigError } from "../../config/config-error.ts";
+import { STATUS_CODES, type StatusName } from "../../contract/errors.ts";
+import { clientOptions, currentApiKey, type TemporalTarget } from "../target.ts";
 
 /** The reason while nothing answers at Temporal's address. */
 export const NO_TEMPORAL = "Temporal cannot be reached";

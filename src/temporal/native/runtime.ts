@@ -1,7 +1,7 @@
 import { ApplicationFailure } from "@temporalio/common";
 import { DefaultLogger, MetricsBuffer, makeTelemetryFilterString, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
+import { DELIVERIES_FAILED, UNDELIVERED } from "../../../workflows/dispatch-input.ts";
 
 const LEVELS = { TRACE: "trace", DEBUG: "debug", INFO: "debug", WARN: "warn", ERROR: "error" } as const;
 const EXPECTED_FAILURE_TYPES: ReadonlySet<string> = new Set([DELIVERIES_FAILED, UNDELIVERED]);
