@@ -2,11 +2,10 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { startEmbeddedParts } from "./app/embedded-parts.ts";
 import { createAdminKey } from "./app/first-admin.ts";
-import { readConfig } from "./config/config.ts";
-import { explain } from "./config/explain.ts";
-import { findRunningPostgres, hasPostgres } from "./lib/dev-servers/postgres/embedded-postgres.ts";
-import { openDatabase } from "./lib/pg/database.ts";
-import { migrate } from "./schema/migrate.ts";
+import { explain, readConfig } from "./config/index.ts";
+import { findRunningPostgres, hasPostgres } from "./lib/dev-servers/index.ts";
+import { openDatabase } from "./lib/pg/index.ts";
+import { migrate } from "./schema/index.ts";
 
 const HELP = `npm run admin-key
 

@@ -1,9 +1,7 @@
-import { readConfig } from "./config/config.ts";
-import { explain } from "./config/explain.ts";
-import { untilAnswered } from "./lib/pg/faults.ts";
-import { createLogger } from "./lib/process/logger.ts";
-import { untilToldToStop } from "./lib/process/shutdown.ts";
-import { MIGRATION_BLOCKED, migrate } from "./schema/migrate.ts";
+import { explain, readConfig } from "./config/index.ts";
+import { untilAnswered } from "./lib/pg/index.ts";
+import { createLogger, untilToldToStop } from "./lib/process/index.ts";
+import { MIGRATION_BLOCKED, migrate } from "./schema/index.ts";
 
 /**
  * `npm run migrate`: migrates the schema of DATABASE_URL and ends, before new processes start. Waits for the database; SIGTERM

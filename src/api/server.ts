@@ -1,14 +1,9 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
-import {
-  addressValues,
-  createAddressReader,
-  createProxyTrust,
-  createTlsReader,
-} from "../calls/client-address.ts";
-import { type OnRefused, reasonOf, refusal, stoppingError } from "../calls/errors.ts";
-import { clientAddress } from "../config/address.ts";
-import { Admissions } from "../keys/gate/admissions.ts";
-import { admittedGate, createGate, requestGate } from "../keys/gate/auth.ts";
+import { type OnRefused, reasonOf, refusal, stoppingError } from "../calls/errors/index.ts";
+import { addressValues } from "../calls/index.ts";
+import { clientAddress } from "../config/index.ts";
+import { Admissions, admittedGate, createGate, requestGate } from "../keys/gate/index.ts";
+import { createAddressReader, createProxyTrust, createTlsReader } from "./context/client-address.ts";
 import type { ApiContext } from "./context/context.ts";
 import { createReadiness } from "./context/readiness.ts";
 import { watchForSilence } from "./context/silent-database.ts";

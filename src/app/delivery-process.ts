@@ -1,19 +1,20 @@
 import { setTimeout as wait } from "node:timers/promises";
 import packageJson from "../../package.json" with { type: "json" };
-import { readConfig } from "../config/config.ts";
-import { explain } from "../config/explain.ts";
-import { openDatabases } from "../lib/pg/database.ts";
-import { watchBlockedThread } from "../lib/process/blocked-thread.ts";
-import { createLogger } from "../lib/process/logger.ts";
-import { createDeliveryInstruments, createOperationDuration } from "../metrics/instruments.ts";
-import { type Metrics, startMetrics } from "../metrics/metrics.ts";
-import { observePool } from "../metrics/process-gauges.ts";
-import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
-import { startTracing } from "../metrics/tracing.ts";
-import { temporalNames } from "../temporal/names.ts";
-import { installRuntime } from "../temporal/native/runtime.ts";
-import { temporalTarget } from "../temporal/target.ts";
-import { createSecretBox } from "../webhooks/secret-box.ts";
+import { explain, readConfig } from "../config/index.ts";
+import { openDatabases } from "../lib/pg/index.ts";
+import { createLogger, watchBlockedThread } from "../lib/process/index.ts";
+import {
+  createDeliveryInstruments,
+  createOperationDuration,
+  drainTemporalMetrics,
+  type Metrics,
+  observePool,
+  startMetrics,
+  startTracing,
+} from "../metrics/index.ts";
+import { temporalNames, temporalTarget } from "../temporal/index.ts";
+import { installRuntime } from "../temporal/native/index.ts";
+import { createSecretBox } from "../webhooks/index.ts";
 import { startDelivery } from "./delivery.ts";
 import { type FromDelivery, MEASURED, REPORT_INTERVAL_MS } from "./delivery-processes.ts";
 import { Instance } from "./instance.ts";

@@ -3,8 +3,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ScopeMetrics } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
-import type { Snapshot } from "../metrics/render.ts";
-import { EMBEDDED_ADDRESS } from "../temporal/target.ts";
+import type { Snapshot } from "../metrics/index.ts";
+import { EMBEDDED_ADDRESS } from "../temporal/index.ts";
 import type { Delivery } from "./delivery.ts";
 import { fitting } from "./small-memory.ts";
 

@@ -1,7 +1,7 @@
-import { createDeliveryEngine } from "../delivery/engine.ts";
-import { startDeliveryWorker } from "../dispatch/worker/worker.ts";
-import { builtWorkflows } from "../dispatch/workflow-bundle.ts";
-import { startMaintenance } from "../maintenance/maintenance.ts";
+import { createDeliveryEngine } from "../delivery/index.ts";
+import { builtWorkflows } from "../dispatch/index.ts";
+import { startDeliveryWorker } from "../dispatch/worker/index.ts";
+import { startMaintenance } from "../maintenance/index.ts";
 
 /** The delivery engine, in this process or in child processes. */
 export interface Delivery {

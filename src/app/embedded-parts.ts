@@ -1,10 +1,8 @@
 import path from "node:path";
-import type { Config } from "../config/config.ts";
-import { startEmbeddedPostgres } from "../lib/dev-servers/postgres/embedded-postgres.ts";
-import { lockDataDir } from "../lib/dev-servers/service-lock.ts";
-import { startEmbeddedTemporal } from "../lib/dev-servers/temporal/embedded-temporal.ts";
-import type { Progress } from "../lib/process/progress.ts";
-import { SEARCH_ATTRIBUTES } from "../temporal/search-attributes.ts";
+import type { Config } from "../config/index.ts";
+import { lockDataDir, startEmbeddedPostgres, startEmbeddedTemporal } from "../lib/dev-servers/index.ts";
+import type { Progress } from "../lib/process/index.ts";
+import { SEARCH_ATTRIBUTES } from "../temporal/index.ts";
 
 /** The embedded servers that this process started. */
 export interface EmbeddedParts {

@@ -1,11 +1,17 @@
 import path from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { audited, OPERATOR } from "../audit/audit-log.ts";
-import type { Config } from "../config/config.ts";
-import { ALL_PERMISSIONS, createApiKey, ensureAdminKey, hasApiKeys } from "../keys/api-keys.ts";
-import { keyCreated, keyRestored } from "../keys/key-changes.ts";
-import { keepSecret } from "../lib/dev-servers/process/state-file.ts";
-import type { Db } from "../lib/pg/database.ts";
+import { audited, OPERATOR } from "../audit/index.ts";
+import type { Config } from "../config/index.ts";
+import {
+  ALL_PERMISSIONS,
+  createApiKey,
+  ensureAdminKey,
+  hasApiKeys,
+  keyCreated,
+  keyRestored,
+} from "../keys/index.ts";
+import { keepSecret } from "../lib/dev-servers/index.ts";
+import type { Db } from "../lib/pg/index.ts";
 import { ADMIN_KEY_FILE } from "./instance-secrets.ts";
 
 /**

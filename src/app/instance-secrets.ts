@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { keepSecret } from "../lib/dev-servers/process/state-file.ts";
+import { keepSecret } from "../lib/dev-servers/index.ts";
 
 /** The file in DATA_DIR with the key that encrypts signing secrets, if the environment sets none. */
 const SECRET_KEY_FILE = "secret-key";

@@ -1,10 +1,8 @@
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
 import { FEATURES } from "../contract/features.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { isTransient, untilAnswered } from "../lib/pg/faults.ts";
-import { type Clock, currentMoment, LONG_AGO, systemClock } from "../lib/process/clock.ts";
-import { instanceName } from "../lib/process/instance-name.ts";
+import { type Db, isTransient, untilAnswered } from "../lib/pg/index.ts";
+import { type Clock, currentMoment, instanceName, LONG_AGO, systemClock } from "../lib/process/index.ts";
 import { addInstance, removeInstance, renewInstance } from "./instances.ts";
 
 /** The duration of an instance's lease, in milliseconds. It is renewed four times in that time. */

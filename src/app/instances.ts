@@ -1,6 +1,6 @@
 import { DomainError } from "../contract/errors.ts";
-import { count, type Db, rows, run } from "../lib/pg/database.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { count, type Db, rows, run } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS } from "../schema/index.ts";
 
 /** A process that publishes or delivers. */
 export interface NewInstance {

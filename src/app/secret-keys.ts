@@ -1,8 +1,7 @@
 import type { Logger } from "pino";
-import type { Db } from "../lib/pg/database.ts";
-import { replaceSetting, settingOrNew } from "../schema/settings.ts";
-import type { SecretBox } from "../webhooks/secret-box.ts";
-import { type Resealing, resealSecrets } from "../webhooks/secret-resealing.ts";
+import type { Db } from "../lib/pg/index.ts";
+import { replaceSetting, settingOrNew } from "../schema/index.ts";
+import { type Resealing, resealSecrets, type SecretBox } from "../webhooks/index.ts";
 
 /** The setting that contains a sealed value, used to check that a key belongs to this database. */
 const CHECK = "secret-key-check";

@@ -1,43 +1,43 @@
 import type { MetricsBuffer } from "@temporalio/worker";
 import packageJson from "../../package.json" with { type: "json" };
-import { assertFreePort } from "../api/listeners/listening.ts";
-import { findSettingsPage } from "../api/listeners/settings-page.ts";
-import { startApi } from "../api/server.ts";
-import { type Config, deliversInItself, exportsMetrics } from "../config/config.ts";
-import { createSigner } from "../delivery/request/signature.ts";
-import { createTargetRules } from "../delivery/request/target-url.ts";
-import { createRequestTrial } from "../delivery/request/trial.ts";
-import { createDispatchTrigger, type DispatchTrigger } from "../dispatch/dispatch-now.ts";
-import type { WorkerOptions } from "../dispatch/worker/worker.ts";
-import { builtWorkflows } from "../dispatch/workflow-bundle.ts";
-import { type Announcer, createAnnouncer } from "../events/announce.ts";
-import { FilterThreads } from "../filters/filter-threads.ts";
+import { assertFreePort, findSettingsPage, startApi } from "../api/index.ts";
+import { type Config, deliversInItself, exportsMetrics } from "../config/index.ts";
+import { createRequestTrial, createSigner, createTargetRules } from "../delivery/request/index.ts";
+import { builtWorkflows, createDispatchTrigger, type DispatchTrigger } from "../dispatch/index.ts";
+import type { WorkerOptions } from "../dispatch/worker/index.ts";
+import { type Announcer, createAnnouncer } from "../events/index.ts";
+import { FilterThreads } from "../filters/index.ts";
 import { createAddressGuard } from "../lib/egress/index.ts";
-import { budgetWarning, readConnectionBudget } from "../lib/pg/connection-budget.ts";
-import { openDatabases } from "../lib/pg/database.ts";
-import { untilAnswered } from "../lib/pg/faults.ts";
-import { checkPooler } from "../lib/pg/pooler.ts";
-import { readReplica } from "../lib/pg/read-replica.ts";
-import { watchBlockedThread } from "../lib/process/blocked-thread.ts";
-import { systemClock } from "../lib/process/clock.ts";
-import { createLogger } from "../lib/process/logger.ts";
-import type { Progress } from "../lib/process/progress.ts";
-import { watchFiles } from "../lib/process/watched-files.ts";
+import {
+  budgetWarning,
+  checkPooler,
+  openDatabases,
+  readConnectionBudget,
+  readReplica,
+  untilAnswered,
+} from "../lib/pg/index.ts";
+import {
+  createLogger,
+  type Progress,
+  systemClock,
+  watchBlockedThread,
+  watchFiles,
+} from "../lib/process/index.ts";
 import {
   createApiInstruments,
   createDeliveryInstruments,
   createOperationDuration,
-} from "../metrics/instruments.ts";
-import { observeCertificate, observePool, observeReplicaLag } from "../metrics/process-gauges.ts";
-import { exportMetrics } from "../metrics/service-metrics.ts";
-import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
-import { startTracing } from "../metrics/tracing.ts";
-import { MIGRATION_BLOCKED, migrate } from "../schema/migrate.ts";
-import { readBacklog } from "../stats/backlog.ts";
-import { workflowLinks } from "../temporal/links.ts";
-import { type TemporalNames, temporalNames } from "../temporal/names.ts";
-import { temporalTarget } from "../temporal/target.ts";
-import { createSecretBox } from "../webhooks/secret-box.ts";
+  drainTemporalMetrics,
+  exportMetrics,
+  observeCertificate,
+  observePool,
+  observeReplicaLag,
+  startTracing,
+} from "../metrics/index.ts";
+import { MIGRATION_BLOCKED, migrate } from "../schema/index.ts";
+import { readBacklog } from "../stats/index.ts";
+import { type TemporalNames, temporalNames, temporalTarget, workflowLinks } from "../temporal/index.ts";
+import { createSecretBox } from "../webhooks/index.ts";
 import type { Delivery } from "./delivery.ts";
 import { type DeliveryProcesses, deliveryEnvironment, startDeliveryProcesses } from "./delivery-processes.ts";
 import { startEmbeddedParts } from "./embedded-parts.ts";

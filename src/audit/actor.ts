@@ -1,7 +1,6 @@
 import type { HandlerContext } from "@connectrpc/connect";
-import { identityOf } from "../calls/caller.ts";
-import { addressOf, plainAddress } from "../calls/client-address.ts";
-import type { Db } from "../lib/pg/database.ts";
+import { addressOf, identityOf, plainAddress } from "../calls/index.ts";
+import type { Db } from "../lib/pg/index.ts";
 import { type Actor, audited, type Recorder } from "./audit-log.ts";
 
 /** The caller of a method, for the audit log. */

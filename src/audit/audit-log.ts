@@ -1,7 +1,6 @@
-import type { Scope } from "../calls/scope.ts";
-import { type Bindings, count, type Db, rows } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { firstIdOf } from "../schema/partitions.ts";
+import type { Scope } from "../calls/index.ts";
+import { type Bindings, count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
+import { firstIdOf } from "../schema/index.ts";
 
 /** An audited action, by the names of AuditAction. */
 export type AuditAction =

@@ -1,14 +1,10 @@
-import { type AuditRecord, OPERATOR, recordChanges } from "../audit/audit-log.ts";
+import { type AuditRecord, OPERATOR, recordChanges } from "../audit/index.ts";
 import { MAX_PROBE_INTERVAL_S } from "../contract/webhooks/circuit-breaker.ts";
-import { count, type Db, rows, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { noticeDisabled } from "../notices/notices.ts";
-import { announceQueued } from "../queue/changes.ts";
-import { isFree, ofWebhook } from "../queue/workers.ts";
-import { withPartitions } from "../schema/partitions.ts";
-import { type BreakerState, removeBreakers } from "../webhooks/breakers.ts";
-import { raiseRevisions } from "../webhooks/revisions.ts";
-import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { noticeDisabled } from "../notices/index.ts";
+import { announceQueued, isFree, ofWebhook } from "../queue/index.ts";
+import { withPartitions } from "../schema/index.ts";
+import { type BreakerState, raiseRevisions, removeBreakers, webhookTarget } from "../webhooks/index.ts";
 import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 
 /** The maximum number of breakers decided on by one transaction, which locks their webhooks. */

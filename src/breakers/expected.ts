@@ -1,5 +1,5 @@
-import { type Db, rows } from "../lib/pg/database.ts";
-import { isFree } from "../queue/workers.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { isFree } from "../queue/index.ts";
 import { RESEND_AGAIN_S } from "./resend.ts";
 
 /**

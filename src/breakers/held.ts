@@ -1,4 +1,4 @@
-import { type Db, rows } from "../lib/pg/database.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
 
 /** A webhook whose deliveries its circuit breaker holds back. */
 export interface HeldBack {

@@ -1,4 +1,4 @@
-import { count, type Db } from "../lib/pg/database.ts";
+import { count, type Db } from "../lib/pg/index.ts";
 
 /**
  * Parts of the statement that folds: count the failed attempts of webhooks with a breaker, from its part `tried`. Set `due`

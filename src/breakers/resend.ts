@@ -1,10 +1,8 @@
-import type { AuditRecord } from "../audit/audit-log.ts";
-import { count, type Db, rows } from "../lib/pg/database.ts";
-import { sentManyAgain } from "../log/delivery-changes.ts";
-import { MAX_ROWS_PER_STATEMENT, startRound } from "../log/send-again.ts";
-import { ATTEMPTS_PER_ROUND } from "../queue/results.ts";
-import { ofWebhook, pendingUpTo } from "../queue/workers.ts";
-import { NIL_ID } from "../schema/partitions.ts";
+import type { AuditRecord } from "../audit/index.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
+import { MAX_ROWS_PER_STATEMENT, sentManyAgain, startRound } from "../log/index.ts";
+import { ATTEMPTS_PER_ROUND, ofWebhook, pendingUpTo } from "../queue/index.ts";
+import { NIL_ID } from "../schema/index.ts";
 
 /** The maximum number of rounds of a delivery that is sent again without a user's request. */
 const MAX_ROUNDS = 3;

@@ -1,5 +1,5 @@
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
-import { cleanTraceparent } from "../metrics/traceparent.ts";
+import { cleanTraceparent } from "../metrics/index.ts";
 
 /** The trace context of a traced call. */
 export const callTrace = createContextKey<string | null>(null);

@@ -1,4 +1,4 @@
-import { invalidFields } from "./errors.ts";
+import { invalidFields } from "./errors/errors.ts";
 import { isUuid } from "./values.ts";
 
 /** Where a page of a list by UUIDv7 is: the id before which it ends, or after which it begins. Neither for the first page. */

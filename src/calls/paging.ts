@@ -1,4 +1,4 @@
-import { invalidFields } from "./errors.ts";
+import { invalidFields } from "./errors/errors.ts";
 
 /** The maximum size of a page of webhooks, keys, apps or statistics, and the size if a request names none. */
 const MAX_PAGE_SIZE = 1_000;

@@ -1,6 +1,4 @@
-import { DomainError } from "../contract/errors.ts";
-import { permissionName } from "../contract/permissions.ts";
-import type { Bindings } from "../lib/pg/database.ts";
+import type { Bindings } from "../lib/pg/index.ts";
 
 /** The data that a key of an installed app can access, and the rights that it can grant. */
 export interface AppScope {
@@ -77,40 +75,4 @@ export function keyIn(scope: Scope, key: string): Condition {
     sql: `${key}.installed_app_id = :scopeApp::uuid`,
     bindings: { scopeApp: scope.installedAppId },
   };
-}
-
-/**
- * Rejects a key of an installed app that would create, rotate, revoke or remove a key with more rights than its own:
- * the new secret would grant them.
- *
- * @param what names the other key in the error
- * @throws DomainError PERMISSION_DENIED
- */
-export function assertNoMoreRights(
-  scope: Scope,
-  rights: { permissions: readonly number[]; allowedProcesses: readonly number[] },
-  what: string,
-): void {
-  if (scope === "everything") return;
-  const permissions = rights.permissions.filter((each) => !scope.permissions.includes(each));
-  if (permissions.length > 0) {
-    throw moreRights(
-      `${what} has ${permissions.map(permissionName).join(", ")}, which your key lacks`,
-      scope.permissions.map(permissionName).join(", "),
-    );
-  }
-  if (scope.processes.length === 0) return;
-  const { allowedProcesses: processes } = rights;
-  if (processes.length > 0 && processes.every((process) => scope.processes.includes(process))) return;
-  throw moreRights(
-    `${what} may subscribe to more event types than your key`,
-    `allowed_processes of ${scope.processes.join(", ")}`,
-  );
-}
-
-function moreRights(problem: string, allowed: string): DomainError {
-  return new DomainError(
-    "PERMISSION_DENIED",
-    `${problem}; a key of an installed app manages keys with at most its own rights (${allowed}): use a key without an app`,
-  );
 }

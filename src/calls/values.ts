@@ -1,7 +1,7 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { catalogue } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
-import { invalidFields } from "./errors.ts";
+import { invalidFields } from "./errors/errors.ts";
 import { findFieldViolations } from "./required-fields.ts";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { ProxyUnavailableError } from "../lib/egress/index.ts";
-import type { ClaimedDelivery } from "../queue/claims.ts";
+import type { ClaimedDelivery } from "../queue/index.ts";
 import type { EventContents } from "./event-contents.ts";
 import { TokenError } from "./oauth2/token-request.ts";
 import { type Additions, NO_ADDITIONS, type ReadAdditions } from "./request/additions.ts";

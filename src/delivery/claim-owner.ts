@@ -1,6 +1,5 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
-import type { ClaimedDelivery } from "../queue/claims.ts";
-import type { RecordedState } from "../queue/results.ts";
+import type { ClaimedDelivery, RecordedState } from "../queue/index.ts";
 import type { Outcome } from "./request/outcome.ts";
 
 /** The counts before the first attempt. */

@@ -1,9 +1,8 @@
 import type { Logger } from "pino";
-import { areDeliveriesExpected } from "../breakers/expected.ts";
-import { noteGone } from "../breakers/note-attempts.ts";
-import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
-import { fanOutStep } from "../events/fan-out.ts";
-import { FilterThreads } from "../filters/filter-threads.ts";
+import { areDeliveriesExpected, noteGone } from "../breakers/index.ts";
+import type { DeliveryConfig, DispatchConfig } from "../config/index.ts";
+import { fanOutStep } from "../events/index.ts";
+import { FilterThreads } from "../filters/index.ts";
 import {
   createAddressGuard,
   createHttpClient,
@@ -13,25 +12,34 @@ import {
   Pacer,
   type Resolver,
 } from "../lib/egress/index.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { untilAnswered } from "../lib/pg/faults.ts";
-import { type Clock, systemClock as clock } from "../lib/process/clock.ts";
+import { type Db, untilAnswered } from "../lib/pg/index.ts";
+import { type Clock, systemClock as clock } from "../lib/process/index.ts";
 import {
   countAttempts,
   countFailed,
   type DeliveryInstruments,
+  endAttempt,
   recordRequest,
-} from "../metrics/instruments.ts";
-import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
-import { loadStopped, openChangeFeed } from "../queue/changes.ts";
-import { claimDue, release } from "../queue/claims.ts";
-import { endFiltered } from "../queue/endings.ts";
-import { createPendingClaims } from "../queue/pending-claims.ts";
-import { settleGroups } from "../queue/retry-groups.ts";
-import { type ClaimedWebhook, ClaimedWebhooks } from "../queue/webhooks.ts";
-import { addWorker, removeWorker, renewWorker } from "../queue/workers.ts";
-import { isReplaying } from "../replays/running.ts";
-import type { SecretBox } from "../webhooks/secret-box.ts";
+  startAttempt,
+  type Tracing,
+  traceparentOf,
+} from "../metrics/index.ts";
+import {
+  addWorker,
+  type ClaimedWebhook,
+  ClaimedWebhooks,
+  claimDue,
+  createPendingClaims,
+  endFiltered,
+  loadStopped,
+  openChangeFeed,
+  release,
+  removeWorker,
+  renewWorker,
+  settleGroups,
+} from "../queue/index.ts";
+import { isReplaying } from "../replays/index.ts";
+import type { SecretBox } from "../webhooks/index.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { createEventContents } from "./event-contents.ts";

@@ -1,10 +1,7 @@
 import { LRUCache } from "lru-cache";
-import type { Db } from "../lib/pg/database.ts";
-import { isDamage, untilAnswered } from "../lib/pg/faults.ts";
-import { gathering } from "../lib/pg/gathering.ts";
-import { type Clock, systemClock } from "../lib/process/clock.ts";
-import type { ClaimedDelivery } from "../queue/claims.ts";
-import { type EventContent, loadContents } from "../queue/event-contents.ts";
+import { type Db, gathering, isDamage, untilAnswered } from "../lib/pg/index.ts";
+import { type Clock, systemClock } from "../lib/process/index.ts";
+import { type ClaimedDelivery, type EventContent, loadContents } from "../queue/index.ts";
 
 /**
  * Batch limits. One load at a time, because each may use all of the free space. Claims that need events meanwhile share

@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
 import type { AttemptCounts, PumpOptions, PumpResult } from "../../workflows/activities.ts";
-import type { fanOutStep } from "../events/fan-out.ts";
-import { isTransient } from "../lib/pg/faults.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { Claimant, claimPending, PendingClaim } from "../queue/claims.ts";
+import type { fanOutStep } from "../events/index.ts";
+import { isTransient } from "../lib/pg/index.ts";
+import type { Clock } from "../lib/process/index.ts";
+import type { Claimant, claimPending, PendingClaim } from "../queue/index.ts";
 import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { ClaimRoom, Sender } from "./sender.ts";

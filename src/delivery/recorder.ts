@@ -1,13 +1,6 @@
 import type { Logger } from "pino";
-import type { Db } from "../lib/pg/database.ts";
-import { untilAnswered } from "../lib/pg/faults.ts";
-import { gathering } from "../lib/pg/gathering.ts";
-import {
-  type AttemptResult,
-  type RecordedState,
-  type RetrySpacing,
-  recordAttempts,
-} from "../queue/results.ts";
+import { type Db, gathering, untilAnswered } from "../lib/pg/index.ts";
+import { type AttemptResult, type RecordedState, type RetrySpacing, recordAttempts } from "../queue/index.ts";
 
 /**
  * Batch limits. While one statement waits for the disk, another can run. With fewer results, it is more efficient to write them with

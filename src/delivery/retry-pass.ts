@@ -1,8 +1,7 @@
 import type { AttemptCounts } from "../../workflows/activities.ts";
-import { untilAnswered } from "../lib/pg/faults.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { claimDue, RetryClaim } from "../queue/claims.ts";
-import type { GroupKey, GroupStatus } from "../queue/retry-groups.ts";
+import { untilAnswered } from "../lib/pg/index.ts";
+import type { Clock } from "../lib/process/index.ts";
+import type { claimDue, GroupKey, GroupStatus, RetryClaim } from "../queue/index.ts";
 import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { Sender } from "./sender.ts";

@@ -1,9 +1,8 @@
 import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
 import type { OutboundProxy, Pacer } from "../lib/egress/index.ts";
-import { isTransient } from "../lib/pg/faults.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { HeldWebhook } from "../queue/changes.ts";
-import type { ClaimedDelivery } from "../queue/claims.ts";
+import { isTransient } from "../lib/pg/index.ts";
+import type { Clock } from "../lib/process/index.ts";
+import type { ClaimedDelivery, HeldWebhook } from "../queue/index.ts";
 import { type AttemptParts, makeAttempt } from "./attempt.ts";
 import type { ClaimOwner } from "./claim-owner.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";

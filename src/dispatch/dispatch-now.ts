@@ -2,8 +2,7 @@ import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
 import pLimit from "p-limit";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
-import type { TemporalNames } from "../temporal/names.ts";
-import { clientOptions, type TemporalTarget } from "../temporal/target.ts";
+import { clientOptions, type TemporalNames, type TemporalTarget } from "../temporal/index.ts";
 import { triggerDispatch } from "./schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */

@@ -5,8 +5,8 @@ import {
   ScheduleOverlapPolicy,
 } from "@temporalio/client";
 import type { DispatchInput } from "../../workflows/dispatch-input.ts";
-import type { DispatchConfig } from "../config/config.ts";
-import type { TemporalNames } from "../temporal/names.ts";
+import type { DispatchConfig } from "../config/index.ts";
+import type { TemporalNames } from "../temporal/index.ts";
 
 /**
  * The time that pumps work beyond the interval, in milliseconds, so that the next run's pumps take over before they

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import { openDatabase } from "../lib/pg/database.ts";
-import { announceQueued } from "../queue/changes.ts";
+import { openDatabase } from "../lib/pg/index.ts";
+import { announceQueued } from "../queue/index.ts";
 
 /**
  * The minimum interval between announcements of a process, in milliseconds. One announcement covers everything queued

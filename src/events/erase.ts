@@ -1,8 +1,6 @@
-import type { Db } from "../lib/pg/database.ts";
-import { count, rows } from "../lib/pg/database.ts";
-import { cancelOfErased } from "../queue/endings.ts";
-import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, timeOfId } from "../schema/partitions.ts";
-import { storeSetting } from "../schema/settings.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
+import { cancelOfErased } from "../queue/index.ts";
+import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, storeSetting, timeOfId } from "../schema/index.ts";
 
 /** The result of one erasure step. */
 export interface ErasedStep {

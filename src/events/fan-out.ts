@@ -1,5 +1,4 @@
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
 import { MAX_INLINE_RECIPIENTS } from "./publish.ts";
 
 /** The result of one fan-out step. */

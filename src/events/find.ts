@@ -1,8 +1,7 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { WORKERS } from "../queue/workers.ts";
-import { isInRangeOf } from "../schema/partitions.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { WORKERS } from "../queue/index.ts";
+import { isInRangeOf } from "../schema/index.ts";
 
 /** A published event. */
 export interface StoredEvent {

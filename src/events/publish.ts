@@ -1,7 +1,5 @@
-import { plainArray, textArray } from "../lib/pg/array-literal.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { withPartitions } from "../schema/partitions.ts";
+import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
+import { withPartitions } from "../schema/index.ts";
 import { termOf } from "./search.ts";
 
 /** An event to publish. */

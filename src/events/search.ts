@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
-import type { Bindings, Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { firstIdOf, type IdRange, idRangeOf, NIL_ID } from "../schema/partitions.ts";
+import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
+import { firstIdOf, type IdRange, idRangeOf, NIL_ID } from "../schema/index.ts";
 
 /** The maximum number of events that one search reads. */
 const MAX_EVENTS = 1_000;

@@ -1,6 +1,6 @@
-import { slices } from "../calls/thread-turns.ts";
+import { slices } from "../calls/index.ts";
 import { subjectOf } from "../contract/subject.ts";
-import type { Db } from "../lib/pg/database.ts";
+import type { Db } from "../lib/pg/index.ts";
 import { readSmallPayloads } from "./find.ts";
 
 /** The subject of each event that has one, by the event's id. */

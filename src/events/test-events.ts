@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { type Scope, webhookIn } from "../calls/scope.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { withPartitions } from "../schema/partitions.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { withPartitions } from "../schema/index.ts";
 
 /** The value of X-Service-UserId for test events, if the webhook gets that header. */
 const USER_ID = "test";

@@ -1,8 +1,6 @@
-import type { Db } from "../lib/pg/database.ts";
-import { count, rows } from "../lib/pg/database.ts";
-import { CHANGE } from "../queue/rollup-deltas.ts";
-import { ofWebhook } from "../queue/workers.ts";
-import type { Health } from "../webhooks/webhooks.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
+import { CHANGE, ofWebhook } from "../queue/index.ts";
+import type { Health } from "../webhooks/index.ts";
 
 /** Failing: the latest attempt failed, and no attempt has succeeded within this time before it, in seconds. */
 export const FAILING_AFTER_S = 30;

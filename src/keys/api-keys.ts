@@ -1,12 +1,9 @@
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts";
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import { keyIn, type Scope } from "../calls/scope.ts";
+import { type ApiKeyRow, keyIn, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows, run } from "../lib/pg/database.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
-import { aliased } from "../schema/tables.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS, aliased } from "../schema/index.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** A key in a list. */

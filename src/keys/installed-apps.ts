@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
-import type { Scope } from "../calls/scope.ts";
+import type { Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows, run } from "../lib/pg/database.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS } from "../schema/index.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** An application that integrators install. `id` is its InstalledApplicationId. */

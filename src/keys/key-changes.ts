@@ -1,5 +1,5 @@
-import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
-import type { ApiKeyRow } from "../calls/caller-key.ts";
+import type { AuditRecord, AuditTarget, Facts } from "../audit/index.ts";
+import type { ApiKeyRow } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { permissionName } from "../contract/permissions.ts";
 import type { Quotas } from "./api-keys.ts";

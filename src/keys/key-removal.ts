@@ -1,9 +1,8 @@
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import { assertNoMoreRights, type Scope } from "../calls/scope.ts";
+import type { ApiKeyRow, Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { type Db, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { type Db, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { lockApiKey } from "./api-keys.ts";
+import { assertNoMoreRights } from "./more-rights.ts";
 
 /**
  * Removes a revoked key permanently, with its sessions and old secrets. Deleted webhooks and events published with it

@@ -1,8 +1,6 @@
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import { assertNoMoreRights, type Scope } from "../calls/scope.ts";
+import type { ApiKeyRow, Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { count, type Db, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { count, type Db, run, transactionWithRetry } from "../lib/pg/index.ts";
 import {
   API_KEY_SELECTION,
   generateApiKeySecret,
@@ -11,6 +9,7 @@ import {
   secretPrefix,
   secretSha256,
 } from "./api-keys.ts";
+import { assertNoMoreRights } from "./more-rights.ts";
 
 /** The maximum number of valid secrets of a key, including the current one. */
 const MAX_SECRETS = 5;

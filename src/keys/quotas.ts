@@ -1,9 +1,6 @@
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import { reachesKey, type Scope } from "../calls/scope.ts";
+import { type ApiKeyRow, reachesKey, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { type Db, rows, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { gathering } from "../lib/pg/gathering.ts";
+import { type Db, gathering, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { API_KEY_SELECTION, lockApiKey, type Quotas } from "./api-keys.ts";
 
 /**

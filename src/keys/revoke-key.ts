@@ -1,7 +1,6 @@
-import type { AuditRecord } from "../audit/audit-log.ts";
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import type { Scope } from "../calls/scope.ts";
-import type { Db } from "../lib/pg/database.ts";
+import type { AuditRecord } from "../audit/index.ts";
+import type { ApiKeyRow, Scope } from "../calls/index.ts";
+import type { Db } from "../lib/pg/index.ts";
 
 /** The fate of a revoked key's webhooks: transferred to another key, or deleted. */
 export type WebhooksFate = { transferTo: string } | "delete";

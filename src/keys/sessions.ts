@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import { type Db, rows, run } from "../lib/pg/database.ts";
+import type { ApiKeyRow } from "../calls/index.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
 import { API_KEY_COLUMNS, secretSha256 } from "./api-keys.ts";
 
 /** The inactivity timeout of a session, in hours. */

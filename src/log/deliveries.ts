@@ -1,16 +1,10 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
 import type { DeliveryFacts } from "../contract/delivery-headers.ts";
-import type { EventFacts } from "../events/find.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { WORKERS } from "../queue/workers.ts";
-import { isInRangeOf, timeOfId } from "../schema/partitions.ts";
-import {
-  SECRET_COLUMNS,
-  type SealedSecret,
-  type SecretsRow,
-  sealedSecretsOf,
-} from "../webhooks/webhook-secrets.ts";
+import type { EventFacts } from "../events/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { WORKERS } from "../queue/index.ts";
+import { isInRangeOf, timeOfId } from "../schema/index.ts";
+import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "../webhooks/index.ts";
 
 /** The state of a delivery. */
 export type DeliveryStateName =

@@ -1,6 +1,6 @@
-import type { AuditAction, AuditRecord, Facts } from "../audit/audit-log.ts";
-import { type Db, rows } from "../lib/pg/database.ts";
-import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import type { AuditAction, AuditRecord, Facts } from "../audit/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { webhookTarget } from "../webhooks/index.ts";
 import type { DeliveryRow } from "./deliveries.ts";
 import type { DeliveryFilter } from "./list.ts";
 

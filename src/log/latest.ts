@@ -1,4 +1,4 @@
-import { type Db, rows } from "../lib/pg/database.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
 import { hasDelivery, TABLES } from "./deliveries.ts";
 
 /** An event with its payload. */

@@ -1,9 +1,8 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
-import type { MatchingEvents } from "../events/search.ts";
-import type { Bindings, Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { WORKERS } from "../queue/workers.ts";
-import { firstIdOf, idRangeOf } from "../schema/partitions.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
+import type { MatchingEvents } from "../events/index.ts";
+import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
+import { WORKERS } from "../queue/index.ts";
+import { firstIdOf, idRangeOf } from "../schema/index.ts";
 import {
   COLUMNS,
   type DeliveryRow,

@@ -1,6 +1,6 @@
-import type { Scope } from "../calls/scope.ts";
-import { findMatchingEvents } from "../events/search.ts";
-import type { Db } from "../lib/pg/database.ts";
+import type { Scope } from "../calls/index.ts";
+import { findMatchingEvents } from "../events/index.ts";
+import type { Db } from "../lib/pg/index.ts";
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "./list.ts";
 
 /** The values that a search compares, besides user ids, idempotency keys and searchable values. */

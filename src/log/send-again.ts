@@ -1,9 +1,8 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { CHANGE } from "../queue/rollup-deltas.ts";
-import { idRangeOf } from "../schema/partitions.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { CHANGE } from "../queue/index.ts";
+import { idRangeOf } from "../schema/index.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import type { DeliveryFilter } from "./list.ts";
 import { type SearchText, searchDeliveries } from "./search.ts";

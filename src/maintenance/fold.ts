@@ -1,10 +1,9 @@
-import { NOTE_FOR_BREAKERS } from "../breakers/note-attempts.ts";
-import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/webhook-health.ts";
-import { type Db, rows } from "../lib/pg/database.ts";
-import { noticeFailed, noticeHealth } from "../notices/notices.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
-import { withPartitions } from "../schema/partitions.ts";
-import { foldInto, LATENCY_BOUNDS_MS } from "../stats/rollups.ts";
+import { NOTE_FOR_BREAKERS } from "../breakers/index.ts";
+import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { noticeFailed, noticeHealth } from "../notices/index.ts";
+import { ADVISORY_LOCKS, withPartitions } from "../schema/index.ts";
+import { foldInto, LATENCY_BOUNDS_MS } from "../stats/index.ts";
 
 /** The maximum number of rows of `rollup_deltas` folded in one step. */
 export const FOLD_STEP = 500;

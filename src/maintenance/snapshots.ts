@@ -1,5 +1,4 @@
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
 
 /**
  * The age of a snapshot, in seconds, from which it counts as long. It prevents the removal of dead rows, which claims

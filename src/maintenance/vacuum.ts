@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/database.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
 
 /** The tables of open deliveries. Each delivery leaves dead rows in them, which claims must skip until they are removed. */
 const TABLES = ["queue", "retries"] as const;

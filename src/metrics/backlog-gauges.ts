@@ -9,9 +9,8 @@ import {
   type ResourceMetrics,
 } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
-import { type Db, openDatabase, rows } from "../lib/pg/database.ts";
-import { isTransient } from "../lib/pg/faults.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { type Db, isTransient, openDatabase, rows } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS } from "../schema/index.ts";
 
 /** Times of the readings, in milliseconds. */
 export interface BacklogTimes {

@@ -7,7 +7,7 @@ import type {
   ObservableUpDownCounter,
 } from "@opentelemetry/api";
 import { CAUSES } from "../contract/stats/bottlenecks.ts";
-import { timeOfId } from "../schema/partitions.ts";
+import { timeOfId } from "../schema/index.ts";
 
 /** Upper bounds of the classes of requests' durations, in seconds: those of OpenTelemetry's conventions for HTTP. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];

@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import type { Meter } from "@opentelemetry/api";
-import type { Db } from "../lib/pg/database.ts";
+import type { Db } from "../lib/pg/index.ts";
 
 /** Measures the memory and the processor time of this process. */
 export function observeProcess(meter: Meter): void {

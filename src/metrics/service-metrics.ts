@@ -1,8 +1,6 @@
 import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
-import { clientAddress } from "../config/address.ts";
-import type { Config } from "../config/config.ts";
-import { exportsMetrics } from "../config/config.ts";
+import { type Config, clientAddress, exportsMetrics } from "../config/index.ts";
 import type { ReadBacklog } from "./backlog-gauges.ts";
 import { listenForMetrics, METRICS_PATH } from "./listener.ts";
 import { startMetrics } from "./metrics.ts";

@@ -1,5 +1,5 @@
-import { type Db, rows, run } from "../lib/pg/database.ts";
-import { failedAttempts, MINUTE_RETENTION_HOURS } from "../stats/rollups.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
+import { failedAttempts, MINUTE_RETENTION_HOURS } from "../stats/index.ts";
 
 /** The setting that holds what the latest digest reported. */
 const STATE = "notice digest";

@@ -1,10 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { createTransport } from "nodemailer";
 import type { Logger } from "pino";
-import type { NoticeMailConfig } from "../config/config.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { isTransient, untilAnswered } from "../lib/pg/faults.ts";
-import { setNextTurn, takeTurn } from "../schema/settings.ts";
+import type { NoticeMailConfig } from "../config/index.ts";
+import { type Db, isTransient, untilAnswered } from "../lib/pg/index.ts";
+import { setNextTurn, takeTurn } from "../schema/index.ts";
 import { digestMail } from "./digest-mail.ts";
 import { keepNoticeDigest, readNoticeDigest } from "./notice-digest.ts";
 

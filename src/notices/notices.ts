@@ -12,13 +12,11 @@ import {
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
 import { FIRST_NOTICE, processName } from "../contract/catalogue.ts";
 import { jsonWriter } from "../contract/json/writer.ts";
-import type { HealthChange } from "../health/webhook-health.ts";
-import { plainArray, textArray } from "../lib/pg/array-literal.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { announceQueued } from "../queue/changes.ts";
-import { NIL_ID } from "../schema/partitions.ts";
-import type { Health } from "../webhooks/webhooks.ts";
+import type { HealthChange } from "../health/index.ts";
+import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
+import { announceQueued } from "../queue/index.ts";
+import { NIL_ID } from "../schema/index.ts";
+import type { Health } from "../webhooks/index.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
 const NO_KEY = NIL_ID;

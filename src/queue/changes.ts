@@ -1,6 +1,5 @@
 import pg from "pg";
-import { plainArray } from "../lib/pg/array-literal.ts";
-import { type Db, rows } from "../lib/pg/database.ts";
+import { type Db, plainArray, rows } from "../lib/pg/index.ts";
 
 /** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";

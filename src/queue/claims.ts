@@ -1,10 +1,9 @@
-import { plainArray } from "../lib/pg/array-literal.ts";
-import { type Bindings, count, type Db, rows } from "../lib/pg/database.ts";
-import { NIL_ID } from "../schema/partitions.ts";
+import { type Bindings, count, type Db, plainArray, rows } from "../lib/pg/index.ts";
+import { NIL_ID } from "../schema/index.ts";
+import { distinctOf, isFree, MAX_ID, ofWebhook, retriesOf, WORKERS } from "./conditions.ts";
 import { endInterrupted } from "./endings.ts";
 import { GROUP_WEBHOOKS, type GroupKey, HAS_RETRIES, MAY_RETRY, webhookOf } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
-import { distinctOf, isFree, MAX_ID, ofWebhook, retriesOf, WORKERS } from "./workers.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;

@@ -1,5 +1,5 @@
-import { count, type Db, rows } from "../lib/pg/database.ts";
-import { idsOf } from "../webhooks/webhooks.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
+import { idsOf } from "../webhooks/index.ts";
 import { cancelOfWebhooks } from "./endings.ts";
 
 /**

@@ -1,7 +1,7 @@
-import { type Bindings, count, type Db, rows } from "../lib/pg/database.ts";
-import { isInRangeOf } from "../schema/partitions.ts";
+import { type Bindings, count, type Db, rows } from "../lib/pg/index.ts";
+import { isInRangeOf } from "../schema/index.ts";
+import { distinctOf, isFree, ofWebhook } from "./conditions.ts";
 import { CHANGE, deltaOf } from "./rollup-deltas.ts";
-import { distinctOf, isFree, ofWebhook } from "./workers.ts";
 
 /**
  * Moves deliveries to the log without another attempt.

@@ -1,5 +1,4 @@
-import { plainArray } from "../lib/pg/array-literal.ts";
-import { type Db, rows } from "../lib/pg/database.ts";
+import { type Db, plainArray, rows } from "../lib/pg/index.ts";
 
 /** The part of a request that all deliveries of an event share. Of an event that is not stored, every value is null. */
 export interface EventContent {

@@ -1,6 +1,5 @@
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { NIL_ID } from "../schema/partitions.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { NIL_ID } from "../schema/index.ts";
 
 /** Counts, in one snapshot, of all deliveries ever accepted and not dropped by retention. */
 export interface Ledger {

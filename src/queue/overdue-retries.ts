@@ -1,6 +1,5 @@
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { ofWebhook } from "./workers.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { ofWebhook } from "./conditions.ts";
 
 /** A retry is overdue when it was due longer ago than this, in seconds: an attempt under way takes most of it. */
 export const OVERDUE_AFTER_S = 20;

@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/database.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
 import { type Claimant, claimPending, type PendingClaim } from "./claims.ts";
 import type { ClaimedWebhooks } from "./webhooks.ts";
 

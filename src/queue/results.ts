@@ -1,6 +1,5 @@
-import { plainArray, textArray } from "../lib/pg/array-literal.ts";
-import { type Db, rows } from "../lib/pg/database.ts";
-import { timeOfId, withPartitions } from "../schema/partitions.ts";
+import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
+import { timeOfId, withPartitions } from "../schema/index.ts";
 import type { ClaimToken } from "./claims.ts";
 import { CHANGE, deltaOf } from "./rollup-deltas.ts";
 

@@ -1,6 +1,5 @@
-import { plainArray } from "../lib/pg/array-literal.ts";
-import { count, type Db, rows } from "../lib/pg/database.ts";
-import { distinctOf, retriesOf } from "./workers.ts";
+import { count, type Db, plainArray, rows } from "../lib/pg/index.ts";
+import { distinctOf, retriesOf } from "./conditions.ts";
 
 /**
  * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most

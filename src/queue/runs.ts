@@ -1,5 +1,4 @@
-import type { Db } from "../lib/pg/database.ts";
-import { count, rows } from "../lib/pg/database.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
 
 /** A request for a run's row. Its key in Temporal is unchanged by continue-as-new. */
 export interface RunWish {

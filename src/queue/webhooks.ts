@@ -1,14 +1,13 @@
 import { LRUCache } from "lru-cache";
 import { CLAIMED_NAMES, type ClaimedSettings } from "../contract/webhooks/settings.ts";
-import { plainArray } from "../lib/pg/array-literal.ts";
-import { type Db, rows } from "../lib/pg/database.ts";
+import { type Db, plainArray, rows } from "../lib/pg/index.ts";
 import {
   SECRET_COLUMNS,
   type SealedSecret,
   type SecretsRow,
   sealedSecretsOf,
-} from "../webhooks/webhook-secrets.ts";
-import { settingColumns } from "../webhooks/webhooks.ts";
+  settingColumns,
+} from "../webhooks/index.ts";
 
 /**
  * A parsed target URL: as stored, its origin, its path with the query, and its host with the port, which is the key of the connection

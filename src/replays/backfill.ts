@@ -1,6 +1,6 @@
-import { type Db, databaseTime, rows } from "../lib/pg/database.ts";
-import { hasDelivery, TABLES } from "../log/deliveries.ts";
-import { firstIdOf } from "../schema/partitions.ts";
+import { type Db, databaseTime, rows } from "../lib/pg/index.ts";
+import { hasDelivery, TABLES } from "../log/index.ts";
+import { firstIdOf } from "../schema/index.ts";
 import type { RunningReplay, Taken } from "./running.ts";
 
 /** The maximum number of events that one step reads, of all types. */

@@ -1,10 +1,8 @@
-import { type Scope, scopeOf } from "../calls/scope.ts";
+import { type Scope, scopeOf } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { type Bindings, count, type Db, databaseTime, rows, run } from "../lib/pg/database.ts";
-import type { DeliveryStateName } from "../log/deliveries.ts";
-import type { SearchText } from "../log/search.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
-import { firstIdOf } from "../schema/partitions.ts";
+import { type Bindings, count, type Db, databaseTime, rows, run } from "../lib/pg/index.ts";
+import type { DeliveryStateName, SearchText } from "../log/index.ts";
+import { ADVISORY_LOCKS, firstIdOf } from "../schema/index.ts";
 
 /** The deliveries or events that a replay was requested for. Omitted fields do not restrict. */
 export interface ReplayFilter {

@@ -1,6 +1,5 @@
-import type { Scope } from "../calls/scope.ts";
-import { count, type Db, rows, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import type { Scope } from "../calls/index.ts";
+import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { type ReplayRow, replayScope, sumUp, toFilter } from "./replays.ts";
 
 /** A replay that an activity works on. */

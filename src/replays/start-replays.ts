@@ -1,7 +1,7 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { Db } from "../lib/pg/database.ts";
-import type { TemporalNames } from "../temporal/names.ts";
+import type { Db } from "../lib/pg/index.ts";
+import type { TemporalNames } from "../temporal/index.ts";
 import { claimIdleReplays, giveBackReplay, noteReplayStarted } from "./running.ts";
 
 /**

@@ -1,10 +1,8 @@
-import { webhookIn } from "../calls/scope.ts";
-import { count, type Db, rows } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { searchDeliveries } from "../log/search.ts";
-import { startRound } from "../log/send-again.ts";
-import { ofWebhook, pendingUpTo } from "../queue/workers.ts";
-import { lastIdOf, timeOfId } from "../schema/partitions.ts";
+import { webhookIn } from "../calls/index.ts";
+import { count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
+import { searchDeliveries, startRound } from "../log/index.ts";
+import { ofWebhook, pendingUpTo } from "../queue/index.ts";
+import { lastIdOf, timeOfId } from "../schema/index.ts";
 import { queueMissed } from "./backfill.ts";
 import type { RunningReplay, Taken } from "./running.ts";
 

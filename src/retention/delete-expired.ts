@@ -1,12 +1,11 @@
 import { Context } from "@temporalio/activity";
-import { deleteOldAuditEntries } from "../audit/audit-log.ts";
-import type { DispatchConfig } from "../config/config.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { untilAnswered } from "../lib/pg/faults.ts";
-import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
-import { deleteOldReplays } from "../replays/replays.ts";
-import { ensurePartitions } from "../schema/partitions.ts";
-import { forgetExpiredSecrets } from "../webhooks/webhook-secrets.ts";
+import { deleteOldAuditEntries } from "../audit/index.ts";
+import type { DispatchConfig } from "../config/index.ts";
+import { type Db, untilAnswered } from "../lib/pg/index.ts";
+import { countFailed, type DeliveryInstruments } from "../metrics/index.ts";
+import { deleteOldReplays } from "../replays/index.ts";
+import { ensurePartitions } from "../schema/index.ts";
+import { forgetExpiredSecrets } from "../webhooks/index.ts";
 import { retentionStep } from "./retention.ts";
 
 /**

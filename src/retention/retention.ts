@@ -1,7 +1,6 @@
-import { eraseOldPayloads } from "../events/erase.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { count, databaseTime, rows } from "../lib/pg/database.ts";
-import { endExpired } from "../queue/endings.ts";
+import { eraseOldPayloads } from "../events/index.ts";
+import { count, type Db, databaseTime, rows } from "../lib/pg/index.ts";
+import { endExpired } from "../queue/index.ts";
 import {
   firstIdOf,
   listPartitions,
@@ -9,8 +8,8 @@ import {
   PARTITIONED,
   type Partition,
   type Partitioned,
-} from "../schema/partitions.ts";
-import { deleteOldRollups, takeOut } from "../stats/rollups.ts";
+} from "../schema/index.ts";
+import { deleteOldRollups, takeOut } from "../stats/index.ts";
 
 const DAY_MS = 86_400_000;
 /** The number of days between the expiry of a partition's last delivery and its drop. */

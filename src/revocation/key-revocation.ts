@@ -1,16 +1,24 @@
-import type { ApiKeyRow } from "../calls/caller-key.ts";
-import { assertNoMoreRights, type Scope, scopeOf } from "../calls/scope.ts";
+import { type ApiKeyRow, type Scope, scopeOf } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
-import { lockApiKeys, markRevoked, noSuchKey } from "../keys/api-keys.ts";
-import { assertWebhookQuota } from "../keys/quotas.ts";
-import type { WebhooksFate } from "../keys/revoke-key.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { cancelFirst } from "../queue/deleted-webhooks.ts";
-import { cancelReplaysOfKey } from "../replays/replays.ts";
-import { deleteWebhooks } from "../webhooks/webhook-deletion.ts";
-import { ownsOutside, processesOfKey, transferWebhooks, type WebhookRow } from "../webhooks/webhooks.ts";
+import {
+  assertNoMoreRights,
+  assertWebhookQuota,
+  lockApiKeys,
+  markRevoked,
+  noSuchKey,
+  type WebhooksFate,
+} from "../keys/index.ts";
+import { type Db, transactionWithRetry } from "../lib/pg/index.ts";
+import { cancelFirst } from "../queue/index.ts";
+import { cancelReplaysOfKey } from "../replays/index.ts";
+import {
+  deleteWebhooks,
+  ownsOutside,
+  processesOfKey,
+  transferWebhooks,
+  type WebhookRow,
+} from "../webhooks/index.ts";
 /** The result of a revocation. */
 export interface Revocation {
   key: ApiKeyRow;

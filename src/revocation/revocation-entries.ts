@@ -1,7 +1,6 @@
-import type { AuditRecord } from "../audit/audit-log.ts";
-import { keyTarget } from "../keys/key-changes.ts";
-import type { RevokeKey, WebhooksFate } from "../keys/revoke-key.ts";
-import { webhookTarget } from "../webhooks/webhook-changes.ts";
+import type { AuditRecord } from "../audit/index.ts";
+import { keyTarget, type RevokeKey, type WebhooksFate } from "../keys/index.ts";
+import { webhookTarget } from "../webhooks/index.ts";
 import { type Revocation, revokeApiKey } from "./key-revocation.ts";
 
 /** Revokes a key for a caller of the API. */

@@ -2,7 +2,7 @@ import { readdirSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
 import pRetry from "p-retry";
-import { type Db, openDatabase, rows } from "../lib/pg/database.ts";
+import { type Db, openDatabase, rows } from "../lib/pg/index.ts";
 import { ADVISORY_LOCKS } from "./advisory-locks.ts";
 import { ensurePartitions } from "./partitions.ts";
 

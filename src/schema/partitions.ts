@@ -1,5 +1,4 @@
-import type { Db } from "../lib/pg/database.ts";
-import { count, databaseTime, rows } from "../lib/pg/database.ts";
+import { count, type Db, databaseTime, rows } from "../lib/pg/index.ts";
 import { ADVISORY_LOCKS } from "./advisory-locks.ts";
 
 /** The tables partitioned by the time in their ids, in the order in which retention drops their partitions. */

@@ -1,4 +1,4 @@
-import { count, type Db, run } from "../lib/pg/database.ts";
+import { count, type Db, run } from "../lib/pg/index.ts";
 
 /** Stores a setting of this instance unless it exists. Returns its current value. */
 export async function settingOrNew(db: Db, name: string, value: string): Promise<string> {

@@ -1,6 +1,5 @@
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { distinctOf, isFree, ofWebhook } from "../queue/workers.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { distinctOf, isFree, ofWebhook } from "../queue/index.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;

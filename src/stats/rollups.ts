@@ -1,7 +1,6 @@
-import type { Db } from "../lib/pg/database.ts";
-import { count, rows } from "../lib/pg/database.ts";
-import { CHANGE } from "../queue/rollup-deltas.ts";
-import { NIL_ID, type Partition } from "../schema/partitions.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
+import { CHANGE } from "../queue/index.ts";
+import { NIL_ID, type Partition } from "../schema/index.ts";
 
 /** The number of hours for which minute rollups are kept. Hour rollups are kept as long as deliveries. */
 export const MINUTE_RETENTION_HOURS = 26;

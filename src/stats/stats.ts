@@ -1,7 +1,6 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
-import type { Db } from "../lib/pg/database.ts";
-import { rows } from "../lib/pg/database.ts";
-import { WORKERS } from "../queue/workers.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { WORKERS } from "../queue/index.ts";
 import { countsSince } from "./rollups.ts";
 
 const DAY_MS = 24 * 3_600_000;

@@ -1,7 +1,6 @@
 import type { ConnectionOptions } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
-import { ConfigError } from "../config/config-error.ts";
-import { readSecret, withSecretFiles } from "../config/secret-files.ts";
+import { ConfigError, readSecret, withSecretFiles } from "../config/index.ts";
 
 /** The address of Temporal with TLS, API key and namespace. */
 export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {

@@ -1,4 +1,4 @@
-import { count, type Db, run } from "../lib/pg/database.ts";
+import { count, type Db, run } from "../lib/pg/index.ts";
 
 /** The state of a breaker. It lets through everything; single probes; nothing until a user resumes the webhook. */
 export type BreakerState = "closed" | "open" | "disabled";

@@ -1,6 +1,6 @@
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS } from "../contract/webhooks/settings.ts";
-import { count, type Db, rows, run } from "../lib/pg/database.ts";
+import { count, type Db, rows, run } from "../lib/pg/index.ts";
 import { requestSettingsContext } from "./request-settings.ts";
 import {
   keyPairContext,

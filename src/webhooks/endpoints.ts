@@ -1,10 +1,9 @@
-import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../calls/scope.ts";
+import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
-import { assertWebhookQuota } from "../keys/quotas.ts";
-import { type Db, rows, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { assertWebhookQuota } from "../keys/index.ts";
+import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS } from "../schema/index.ts";
 import { copyWebhook } from "./copied-webhook.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { lockShared } from "./shared-webhooks.ts";

@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { DomainError } from "../contract/errors.ts";
-import { type Db, rows, run } from "../lib/pg/database.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
 import { raiseRevisions } from "./revisions.ts";
 import { keyPairContext, type SecretBox, UnopenableError } from "./secret-box.ts";
 import { GRACE_PERIOD_HOURS, keptBesideNew } from "./webhook-secrets.ts";

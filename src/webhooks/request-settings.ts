@@ -1,6 +1,6 @@
 import { DomainError } from "../contract/errors.ts";
 import type { OAuth2Client, TlsSettings } from "../contract/target-rules.ts";
-import { type Db, run } from "../lib/pg/database.ts";
+import { type Db, run } from "../lib/pg/index.ts";
 import { raiseRevisions } from "./revisions.ts";
 import type { SecretBox, SecretContext } from "./secret-box.ts";
 import { UnopenableError } from "./secret-box.ts";

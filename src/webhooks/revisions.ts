@@ -1,4 +1,4 @@
-import { count, type Db } from "../lib/pg/database.ts";
+import { count, type Db } from "../lib/pg/index.ts";
 
 /** Tells the workers that webhooks of these event types have changed. Locks the types by number. */
 export async function raiseRevisions(trx: Db, processes: Iterable<number>): Promise<void> {

@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/database.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
 import { requestSettingsContext } from "./request-settings.ts";
 import { keyPairContext, type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 

@@ -1,6 +1,6 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { type Db, rows, run } from "../lib/pg/database.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
 import { lockBreakers } from "./breakers.ts";
 import { idsOf, type WebhookRow, webhookColumns } from "./webhooks.ts";
 

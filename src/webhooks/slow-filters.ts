@@ -1,6 +1,5 @@
-import { OPERATOR, recordChanges } from "../audit/audit-log.ts";
-import { count, type Db, rows } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { OPERATOR, recordChanges } from "../audit/index.ts";
+import { count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { webhookFacts, webhookTarget } from "./webhook-changes.ts";
 import { type WebhookRow, webhookColumns } from "./webhooks.ts";
 

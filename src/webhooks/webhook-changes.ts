@@ -1,4 +1,4 @@
-import type { AuditRecord, AuditTarget, Facts } from "../audit/audit-log.ts";
+import type { AuditRecord, AuditTarget, Facts } from "../audit/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { SETTING_NAMES, SETTINGS } from "../contract/webhooks/settings.ts";
 import type { Breaker } from "./breakers.ts";

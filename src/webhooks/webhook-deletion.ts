@@ -1,5 +1,4 @@
-import type { Db } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
+import { type Db, transactionWithRetry } from "../lib/pg/index.ts";
 import { idsOf, markDeleted, type WebhookRow } from "./webhooks.ts";
 
 /** Cancels open deliveries of webhooks, in the transaction that deletes them. */

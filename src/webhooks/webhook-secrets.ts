@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { type Scope, webhookIn } from "../calls/scope.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { count, type Db, rows, run } from "../lib/pg/database.ts";
+import { count, type Db, rows, run } from "../lib/pg/index.ts";
 import { raiseRevisions } from "./revisions.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 

@@ -1,11 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Scope } from "../calls/scope.ts";
+import type { Scope } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
-import { type Db, rows, run } from "../lib/pg/database.ts";
-import { transactionWithRetry } from "../lib/pg/deadlock.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS } from "../schema/index.ts";
 import {
   type BreakerSettings,
   closeBreakerForUser,

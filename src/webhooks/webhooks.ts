@@ -1,9 +1,9 @@
-import { type Scope, webhookIn } from "../calls/scope.ts";
+import { type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
-import { assertWebhookQuota } from "../keys/quotas.ts";
-import { type Bindings, type Db, rows, run } from "../lib/pg/database.ts";
-import { ADVISORY_LOCKS } from "../schema/advisory-locks.ts";
+import { assertWebhookQuota } from "../keys/index.ts";
+import { type Bindings, type Db, rows, run } from "../lib/pg/index.ts";
+import { ADVISORY_LOCKS } from "../schema/index.ts";
 import { type Breaker, breakerColumns, removeBreakers } from "./breakers.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";

@@ -8,7 +8,7 @@ import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookProcessSchema } from "../../gen/webhook/v1/event_pb.ts";
 import { SetWebhookRequestSettingsRequestSchema } from "../../gen/webhook/v1/request_settings_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { toConnectError } from "../../src/calls/errors.ts";
+import { toConnectError } from "../../src/calls/errors/errors.ts";
 import { DomainError, ERROR_DOMAIN } from "../../src/contract/errors.ts";
 import { PROTOCOLS } from "../support/clients.ts";
 import { foreignClient, grpcTrailers, reasonOf, refused } from "../support/grpc-calls.ts";

@@ -1,14 +1,12 @@
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
-import type { LimitsConfig } from "../../config/config.ts";
+import type { LimitsConfig } from "../../config/index.ts";
 import type { RequestTrial, TargetRules } from "../../contract/target-rules.ts";
-import type { FilterRunner } from "../../filters/filter-runner.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import type { StaleReads } from "../../lib/pg/read-replica.ts";
-import type { ApiInstruments } from "../../metrics/instruments.ts";
-import type { WorkflowUrl } from "../../temporal/links.ts";
-import type { SecretBox } from "../../webhooks/secret-box.ts";
-import type { Sign } from "../../webhooks/webhook-secrets.ts";
+import type { FilterRunner } from "../../filters/index.ts";
+import type { Db, StaleReads } from "../../lib/pg/index.ts";
+import type { ApiInstruments } from "../../metrics/index.ts";
+import type { WorkflowUrl } from "../../temporal/index.ts";
+import type { SecretBox, Sign } from "../../webhooks/index.ts";
 
 /** Dependencies of the API. */
 export interface ApiContext {

@@ -1,4 +1,4 @@
-import { LivenessProbe } from "../../lib/pg/liveness.ts";
+import { LivenessProbe } from "../../lib/pg/index.ts";
 import type { ApiContext } from "./context.ts";
 
 /** The reasons why the process is not ready; empty if ready. */

@@ -1,8 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import { databaseAway, startingError } from "../../calls/errors.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import { LivenessProbe } from "../../lib/pg/liveness.ts";
+import { databaseAway, startingError } from "../../calls/errors/index.ts";
+import { type Db, LivenessProbe } from "../../lib/pg/index.ts";
 
 /** The duration of a call after which the database is checked, in milliseconds. */
 const CHECK_AFTER_MS = 1_000;

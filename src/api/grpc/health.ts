@@ -5,7 +5,7 @@ import {
   type Health,
   HealthCheckResponse_ServingStatus as Status,
 } from "../../../gen/health/v1/health_pb.ts";
-import { stoppingError } from "../../calls/errors.ts";
+import { stoppingError } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Readiness } from "../context/readiness.ts";
 

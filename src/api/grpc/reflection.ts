@@ -7,7 +7,7 @@ import type {
   ServerReflectionRequest,
   ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
-import { untilAborted } from "../../calls/ending.ts";
+import { untilAborted } from "../context/ending.ts";
 import { type DescriptorIndex, indexDescriptors, withImports } from "./descriptor-index.ts";
 
 type Answer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;

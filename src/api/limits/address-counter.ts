@@ -1,4 +1,5 @@
-import { type ProxyTrust, siteOf } from "../../calls/client-address.ts";
+import { siteOf } from "../../calls/index.ts";
+import type { ProxyTrust } from "../context/client-address.ts";
 
 /**
  * Counts open connections or streams per client address. IPv6 addresses count by /64. Trusted proxies are not limited.

@@ -1,7 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { isPublic } from "../../keys/gate/public-services.ts";
+import { isPublic } from "../../keys/gate/index.ts";
 
 const KIB = 1_024;
 

@@ -6,10 +6,10 @@ import {
   readAllBytes,
   type UniversalServerRequest,
 } from "@connectrpc/connect/protocol";
-import { refusal } from "../../calls/errors.ts";
-import { LONG_WORK_BYTES } from "../../calls/thread-turns.ts";
+import { refusal } from "../../calls/errors/index.ts";
+import { LONG_WORK_BYTES } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { isPublic } from "../../keys/gate/public-services.ts";
+import { isPublic } from "../../keys/gate/index.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
 import { checkBinaryElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";

@@ -1,4 +1,4 @@
-import { withoutExcerpt } from "../../calls/json-messages.ts";
+import { withoutExcerpt } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { checkJsonElements } from "./element-limit.ts";
 

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { refusal } from "../../calls/errors.ts";
+import { refusal } from "../../calls/errors/index.ts";
 import { messageTooLarge } from "./message-limits.ts";
 
 /** The head of an envelope: a byte of flags, and the message's length as 4 bytes. */

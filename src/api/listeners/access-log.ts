@@ -2,8 +2,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import type { Logger } from "pino";
-import { hideSecrets } from "../../calls/hidden-secrets.ts";
-import { KEY_HEADER } from "../../keys/gate/key-refusals.ts";
+import { hideSecrets } from "../../calls/errors/index.ts";
+import { KEY_HEADER } from "../../keys/gate/index.ts";
 
 /** Characters of a path that are logged. */
 const MAX_PATH = 200;

@@ -5,7 +5,7 @@ import type { Compression } from "@connectrpc/connect/protocol";
 import { compressionGzip } from "@connectrpc/connect-node";
 import compress from "@fastify/compress";
 import type { FastifyInstance } from "fastify";
-import { refusal } from "../../calls/errors.ts";
+import { refusal } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { decompress } from "../limits/decompress.ts";
 

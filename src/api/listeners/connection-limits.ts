@@ -2,7 +2,8 @@ import type { Http2Server } from "node:http2";
 import type { Server, Socket } from "node:net";
 import { LRUCache } from "lru-cache";
 import type { Logger } from "pino";
-import { type ProxyTrust, plainAddress, siteOf } from "../../calls/client-address.ts";
+import { plainAddress, siteOf } from "../../calls/index.ts";
+import type { ProxyTrust } from "../context/client-address.ts";
 import { AddressCounter } from "../limits/address-counter.ts";
 import { IdleSessions } from "./http2-sessions.ts";
 

@@ -5,7 +5,7 @@ import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import document from "../../../gen/openapi.json" with { type: "json" };
-import { readConfig } from "../../config/config.ts";
+import { readConfig } from "../../config/index.ts";
 import { withinTimeout } from "../../contract/time-in-words.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";

@@ -8,7 +8,8 @@ import {
 } from "node:http2";
 import { getHeapStatistics } from "node:v8";
 import { LRUCache } from "lru-cache";
-import { type ProxyTrust, siteOf } from "../../calls/client-address.ts";
+import { siteOf } from "../../calls/index.ts";
+import type { ProxyTrust } from "../context/client-address.ts";
 import { AddressCounter } from "../limits/address-counter.ts";
 
 /** The interval between PING frames, in milliseconds: below the idle timeout of common gateways, one minute. */

@@ -2,7 +2,7 @@ import type { Http2ServerRequest } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { parse as parseForm } from "fast-querystring";
 import type { FastifyBodyParser, FastifyInstance, FastifyRequest } from "fastify";
-import { withoutExcerpt } from "../../calls/json-messages.ts";
+import { withoutExcerpt } from "../../calls/errors/index.ts";
 import { parseExactJson, repeatedName } from "../../contract/json/exact-json.ts";
 
 /** The maximum size of a REST body, in bytes. */

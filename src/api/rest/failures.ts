@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { reasonOf, toConnectError, withReason } from "../../calls/errors.ts";
+import { reasonOf, toConnectError, withReason } from "../../calls/errors/index.ts";
 import type { ApiContext } from "../context/context.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../rpc/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";

@@ -2,11 +2,15 @@ import { Readable } from "node:stream";
 import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AddressReader } from "../../calls/client-address.ts";
 import { jsonWriter } from "../../contract/json/writer.ts";
-import { ADMISSION_HEADER, type Admissions } from "../../keys/gate/admissions.ts";
-import type { Caller, Gate } from "../../keys/gate/auth.ts";
-import { KEY_HEADER } from "../../keys/gate/key-refusals.ts";
+import {
+  ADMISSION_HEADER,
+  type Admissions,
+  type Caller,
+  type Gate,
+  KEY_HEADER,
+} from "../../keys/gate/index.ts";
+import type { AddressReader } from "../context/client-address.ts";
 import type { SilentDatabase } from "../context/silent-database.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers, isForm } from "./bodies.ts";

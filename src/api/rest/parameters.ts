@@ -1,7 +1,7 @@
 import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { create, getOption, hasOption } from "@bufbuild/protobuf";
 import { required, rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { invalidFields } from "../../calls/errors.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
 

@@ -12,7 +12,7 @@ import {
 import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
-import { type OnRefused, refusal, withReason } from "../../calls/errors.ts";
+import { type OnRefused, refusal, withReason } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
 import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";

@@ -16,12 +16,10 @@ import type {
 } from "@connectrpc/connect/protocol";
 import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
-import { callerIn } from "../../calls/caller.ts";
-import type { AddressValues } from "../../calls/client-address.ts";
-import type { OnRefused } from "../../calls/errors.ts";
-import { longTurn } from "../../calls/thread-turns.ts";
+import type { OnRefused } from "../../calls/errors/index.ts";
+import { type AddressValues, callerIn, longTurn } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { isPublic } from "../../keys/gate/public-services.ts";
+import { isPublic } from "../../keys/gate/index.ts";
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";

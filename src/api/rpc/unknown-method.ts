@@ -2,8 +2,7 @@ import { constants } from "node:http2";
 import type { ConnectError } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
-import { refusal } from "../../calls/errors.ts";
-import { hideSecrets } from "../../calls/hidden-secrets.ts";
+import { hideSecrets, refusal } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { grpcSpelling } from "./early-refusals.ts";
 

@@ -1,8 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { FairQueue } from "../../calls/fair-queue.ts";
-import { longTurn, shortTurn } from "../../calls/thread-turns.ts";
+import { FairQueue, longTurn, shortTurn } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
-import type { Turns } from "../../lib/pg/call-signal.ts";
+import type { Turns } from "../../lib/pg/index.ts";
 import { readsMuch } from "./heavy-methods.ts";
 
 /** The part of the pool's connections for calls that read much, as a divisor, and the number of a key's such calls that may wait. */

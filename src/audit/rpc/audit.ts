@@ -9,14 +9,18 @@ import {
   type AuditService,
 } from "../../../gen/webhook/v1/audit_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { pageToken, readOlderPageToken } from "../../calls/page-tokens.ts";
-import { pageSize } from "../../calls/paging.ts";
-import type { Scope } from "../../calls/scope.ts";
-import { assertText, optionalUuid } from "../../calls/values.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import { timeOfId } from "../../schema/partitions.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import {
+  assertText,
+  callerScope,
+  optionalUuid,
+  pageSize,
+  pageToken,
+  readOlderPageToken,
+  type Scope,
+} from "../../calls/index.ts";
+import type { Db } from "../../lib/pg/index.ts";
+import { timeOfId } from "../../schema/index.ts";
 import { type AuditAction as ActionName, type AuditRow, type Facts, listAuditEntries } from "../audit-log.ts";
 
 /** The default number of items per page. */

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
-import { isTransient, untilAnswered } from "../../lib/pg/faults.ts";
-import { type Clock, currentMoment, LONG_AGO } from "../../lib/process/clock.ts";
-import type { ChangeFeed, HeldWebhook } from "../../queue/changes.ts";
+import { isTransient, untilAnswered } from "../../lib/pg/index.ts";
+import { type Clock, currentMoment, LONG_AGO } from "../../lib/process/index.ts";
+import type { ChangeFeed, HeldWebhook } from "../../queue/index.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
 const READ_INTERVAL_MS = 250;

@@ -1,10 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import { untilAnswered } from "../../lib/pg/faults.ts";
-import { type Clock, currentMoment, LONG_AGO, type Moment } from "../../lib/process/clock.ts";
-import { instanceName } from "../../lib/process/instance-name.ts";
-import type { ClaimResult } from "../../queue/claims.ts";
-import type { addWorker } from "../../queue/workers.ts";
+import { untilAnswered } from "../../lib/pg/index.ts";
+import { type Clock, currentMoment, instanceName, LONG_AGO, type Moment } from "../../lib/process/index.ts";
+import type { addWorker, ClaimResult } from "../../queue/index.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;

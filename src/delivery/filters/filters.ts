@@ -1,9 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "pino";
-import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../filters/filter-runner.ts";
-import type { ClaimedDelivery } from "../../queue/claims.ts";
-import type { EventContent } from "../../queue/event-contents.ts";
-import type { ClaimedWebhook } from "../../queue/webhooks.ts";
+import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../filters/index.ts";
+import type { ClaimedDelivery, ClaimedWebhook, EventContent } from "../../queue/index.ts";
 
 /**
  * The estimated time of waiting evaluations from which a webhook, and the webhooks of an app, are excluded from claims, in

@@ -1,11 +1,10 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "pino";
-import type { Db } from "../../lib/pg/database.ts";
-import { untilAnswered } from "../../lib/pg/faults.ts";
-import type { DeliveryInstruments } from "../../metrics/instruments.ts";
-import { noticeFilterStopped } from "../../notices/notices.ts";
-import type { ClaimedWebhook } from "../../queue/webhooks.ts";
-import { noteSlowFilter, stopFilter } from "../../webhooks/slow-filters.ts";
+import { type Db, untilAnswered } from "../../lib/pg/index.ts";
+import type { DeliveryInstruments } from "../../metrics/index.ts";
+import { noticeFilterStopped } from "../../notices/index.ts";
+import type { ClaimedWebhook } from "../../queue/index.ts";
+import { noteSlowFilter, stopFilter } from "../../webhooks/index.ts";
 import type { FiltersParts } from "./filters.ts";
 
 /** The interval in which slow evaluations of a webhook's filter are logged and stored once, in milliseconds. */

@@ -1,7 +1,7 @@
 import type { Counter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { BOTTLENECKS, type BottleneckCause } from "../../contract/stats/bottlenecks.ts";
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock } from "../../lib/process/index.ts";
 import { SAMPLE_MS } from "./failing-share.ts";
 
 /** The thread utilization, 0 to 1, above which queued deliveries wait for the thread. */

@@ -1,4 +1,4 @@
-import { systemClock } from "../../lib/process/clock.ts";
+import { systemClock } from "../../lib/process/index.ts";
 
 /** The interval between samples of the thread's utilization, in milliseconds. */
 export const SAMPLE_MS = 100;

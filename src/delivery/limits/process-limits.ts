@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
-import type { DeliveryConfig } from "../../config/config.ts";
-import { readMemoryLimit } from "../../lib/process/memory-limit.ts";
+import type { DeliveryConfig } from "../../config/index.ts";
+import { readMemoryLimit } from "../../lib/process/index.ts";
 
 /** Memory that a process needs besides deliveries, in bytes: code, the Temporal SDK, the database pool. */
 export const BASE_MEMORY = 170 * 2 ** 20;

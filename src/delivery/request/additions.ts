@@ -1,7 +1,11 @@
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import { type TlsIdentity, tlsIdentity } from "../../lib/egress/index.ts";
-import { headersOfSettings, openRequestSettings } from "../../webhooks/request-settings.ts";
-import { type SecretBox, UnopenableError } from "../../webhooks/secret-box.ts";
+import {
+  headersOfSettings,
+  openRequestSettings,
+  type SecretBox,
+  UnopenableError,
+} from "../../webhooks/index.ts";
 import type { AccessTokens } from "../oauth2/access-tokens.ts";
 import { NotBuiltError } from "./not-built.ts";
 

@@ -1,5 +1,5 @@
 import { ProxyUnavailableError } from "../../lib/egress/index.ts";
-import { UnopenableError } from "../../webhooks/secret-box.ts";
+import { UnopenableError } from "../../webhooks/index.ts";
 import { TokenError } from "../oauth2/token-request.ts";
 import { NO_RESPONSE, type Outcome } from "./outcome.ts";
 

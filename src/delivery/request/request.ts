@@ -1,6 +1,5 @@
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
-import type { ClaimedDelivery } from "../../queue/claims.ts";
-import type { EventContent } from "../../queue/event-contents.ts";
+import type { ClaimedDelivery, EventContent } from "../../queue/index.ts";
 import type { Additions } from "./additions.ts";
 import { NotBuiltError } from "./not-built.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";

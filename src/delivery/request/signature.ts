@@ -1,8 +1,11 @@
 import { createHmac, createSecretKey, type KeyObject, sign as signWith } from "node:crypto";
-import { privateKeyOf } from "../../webhooks/key-pairs.ts";
-import type { SecretBox } from "../../webhooks/secret-box.ts";
-import { keyPairContext, webhookSecretContext } from "../../webhooks/secret-box.ts";
-import type { SealedSecret } from "../../webhooks/webhook-secrets.ts";
+import {
+  keyPairContext,
+  privateKeyOf,
+  type SealedSecret,
+  type SecretBox,
+  webhookSecretContext,
+} from "../../webhooks/index.ts";
 
 /** The headers of Standard Webhooks. */
 export const SIGNATURE_HEADERS = ["webhook-id", "webhook-timestamp", "webhook-signature"] as const;

@@ -2,13 +2,19 @@ import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { Activities } from "../../../workflows/activities.ts";
 import { countsInWords } from "../../../workflows/counts-in-words.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../../workflows/dispatch-input.ts";
-import { listHeldBack } from "../../breakers/held.ts";
-import type { DispatchConfig } from "../../config/config.ts";
-import type { DeliveryEngine } from "../../delivery/engine.ts";
-import { untilAnswered } from "../../lib/pg/faults.ts";
-import { adoptRetries, assignGroups, leavePaused, MAX_ADOPTED_PER_STEP } from "../../queue/retry-groups.ts";
-import { closeExpiredRuns, closeRun } from "../../queue/runs.ts";
-import { listLiveWorkers } from "../../queue/workers.ts";
+import { listHeldBack } from "../../breakers/index.ts";
+import type { DispatchConfig } from "../../config/index.ts";
+import type { DeliveryEngine } from "../../delivery/index.ts";
+import { untilAnswered } from "../../lib/pg/index.ts";
+import {
+  adoptRetries,
+  assignGroups,
+  closeExpiredRuns,
+  closeRun,
+  leavePaused,
+  listLiveWorkers,
+  MAX_ADOPTED_PER_STEP,
+} from "../../queue/index.ts";
 import { pumpMsOf } from "../schedule.ts";
 import type { KeepAlive, RunWork } from "./keep-alive.ts";
 import { MAX_HELD_BACK, summariseGroups, summariseHeldBack, summarisePass } from "./summaries.ts";

@@ -1,6 +1,6 @@
 import { type Client, isGrpcServiceError } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { DeploymentConfig } from "../../config/config.ts";
+import type { DeploymentConfig } from "../../config/index.ts";
 import { STATUS_CODES } from "../../contract/errors.ts";
 
 /** The statuses with which Temporal says that it has no worker deployments, or that this client may not use them. */

@@ -1,11 +1,9 @@
 import { Context } from "@temporalio/activity";
 import type { AttemptCounts } from "../../../workflows/activities.ts";
 import type { RunKey, RunTotals } from "../../../workflows/dispatch-input.ts";
-import { noAttempts } from "../../delivery/claim-owner.ts";
-import type { DeliveryEngine } from "../../delivery/engine.ts";
-import { untilAnswered } from "../../lib/pg/faults.ts";
-import { gathering } from "../../lib/pg/gathering.ts";
-import { openRuns, type Renewal, type RunWish, renewLeases } from "../../queue/runs.ts";
+import { type DeliveryEngine, noAttempts } from "../../delivery/index.ts";
+import { gathering, untilAnswered } from "../../lib/pg/index.ts";
+import { openRuns, type Renewal, type RunWish, renewLeases } from "../../queue/index.ts";
 
 /** Batch limits. One statement of each kind runs at a time: statements of one run lock the same row. */
 const BATCH = { most: 500, atOnce: 1 };

@@ -1,9 +1,8 @@
 import type { RetryGroup, UndeliveredList } from "../../../workflows/dispatch-input.ts";
-import type { HeldBack } from "../../breakers/held.ts";
+import type { HeldBack } from "../../breakers/index.ts";
 import { inUtc } from "../../contract/time-in-words.ts";
-import type { PassResult } from "../../delivery/retry-pass.ts";
-import { ATTEMPTS_PER_ROUND } from "../../queue/results.ts";
-import type { FailingWebhook } from "../../queue/retry-groups.ts";
+import type { PassResult } from "../../delivery/index.ts";
+import { ATTEMPTS_PER_ROUND, type FailingWebhook } from "../../queue/index.ts";
 
 const number = new Intl.NumberFormat("en-US");
 

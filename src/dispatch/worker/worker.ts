@@ -2,20 +2,21 @@ import { type Client, isGrpcServiceError } from "@temporalio/client";
 import { type WorkerOptions as SdkOptions, Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import type { Logger } from "pino";
 import type { Activities } from "../../../workflows/activities.ts";
-import type { DispatchConfig } from "../../config/config.ts";
-import { ConfigError } from "../../config/config-error.ts";
+import { ConfigError, type DispatchConfig } from "../../config/index.ts";
 import { STATUS_CODES } from "../../contract/errors.ts";
-import type { DeliveryEngine } from "../../delivery/engine.ts";
-import { untilAnswered } from "../../lib/pg/faults.ts";
-import { LivenessProbe } from "../../lib/pg/liveness.ts";
-import { systemClock } from "../../lib/process/clock.ts";
-import { createReplayActivities } from "../../replays/run-replay.ts";
-import { startReplays } from "../../replays/start-replays.ts";
-import { createDeleteExpired } from "../../retention/delete-expired.ts";
-import type { TemporalNames } from "../../temporal/names.ts";
-import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "../../temporal/native/connection.ts";
-import { ensureSearchAttributes, readSearchable } from "../../temporal/search-attributes.ts";
-import { currentApiKey, type TemporalTarget } from "../../temporal/target.ts";
+import type { DeliveryEngine } from "../../delivery/index.ts";
+import { LivenessProbe, untilAnswered } from "../../lib/pg/index.ts";
+import { systemClock } from "../../lib/process/index.ts";
+import { createReplayActivities, startReplays } from "../../replays/index.ts";
+import { createDeleteExpired } from "../../retention/index.ts";
+import {
+  currentApiKey,
+  ensureSearchAttributes,
+  readSearchable,
+  type TemporalNames,
+  type TemporalTarget,
+} from "../../temporal/index.ts";
+import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "../../temporal/native/index.ts";
 import { ensureSchedules, triggerDispatch } from "../schedule.ts";
 import { createActivities } from "./activities.ts";
 import { unknownDeployment, whyNotCurrent } from "./deployment.ts";

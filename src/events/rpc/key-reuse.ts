@@ -1,12 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
 import type { DescMessage } from "@bufbuild/protobuf";
-import { LONG_WORK_BYTES, longTurn } from "../../calls/thread-turns.ts";
+import { LONG_WORK_BYTES, longTurn } from "../../calls/index.ts";
 import { catalogue } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { type ExactJson, parseExactJson } from "../../contract/json/exact-json.ts";
 import { propertyName } from "../../contract/json/names.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import { gathering } from "../../lib/pg/gathering.ts";
+import { type Db, gathering } from "../../lib/pg/index.ts";
 import { findEvents, type StoredEvent } from "../find.ts";
 import type { NewEvent } from "../publish.ts";
 

@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import { type DescField, type DescMessage, isFieldSet, type Message, toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { assertFields, assertText } from "../../calls/values.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { assertFields, assertText } from "../../calls/index.ts";
 import { payloadFields, processOfField } from "../../contract/catalogue.ts";
 import { sortableTime } from "../../contract/json/timestamp.ts";
 import { jsonWriter } from "../../contract/json/writer.ts";

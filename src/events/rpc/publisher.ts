@@ -1,9 +1,7 @@
 import type { Counter, Tracer } from "@opentelemetry/api";
 import type { DomainError } from "../../contract/errors.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import { isTransient } from "../../lib/pg/faults.ts";
-import { gathering } from "../../lib/pg/gathering.ts";
-import { inBatch } from "../../metrics/tracing.ts";
+import { type Db, gathering, isTransient } from "../../lib/pg/index.ts";
+import { inBatch } from "../../metrics/index.ts";
 import { type KeyReused, type NewEvent, type Published, publishEvents } from "../publish.ts";
 import { createKeyReuse } from "./key-reuse.ts";
 

@@ -1,4 +1,4 @@
-import type { Identity } from "../../calls/caller.ts";
+import type { Identity } from "../../calls/index.ts";
 
 /** The header with the admission of a call from REST to the in-memory services. External calls never reach these. */
 export const ADMISSION_HEADER = "X-Admission";

@@ -1,6 +1,5 @@
 import type { Logger } from "pino";
-import { onBehalfOfAll } from "../../lib/pg/call-signal.ts";
-import type { Db } from "../../lib/pg/database.ts";
+import { type Db, onBehalfOfAll } from "../../lib/pg/index.ts";
 import { recordKeyUse } from "../api-keys.ts";
 
 /** Records when each key was last used, without delaying requests. */

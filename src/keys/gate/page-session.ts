@@ -1,5 +1,5 @@
 import type { HandlerContext } from "@connectrpc/connect";
-import { isByTls } from "../../calls/client-address.ts";
+import { isByTls } from "../../calls/index.ts";
 import { MAX_SESSION_SECONDS } from "../sessions.ts";
 
 /**

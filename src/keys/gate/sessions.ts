@@ -1,4 +1,4 @@
-import type { Db } from "../../lib/pg/database.ts";
+import type { Db } from "../../lib/pg/index.ts";
 import { endSession, findSession, type SessionRow, startSession } from "../sessions.ts";
 import { tooManyUnknownSessions } from "./key-refusals.ts";
 import { createWrongKeys } from "./wrong-keys.ts";

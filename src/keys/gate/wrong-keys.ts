@@ -1,5 +1,5 @@
 import { RateLimiterMemory } from "rate-limiter-flexible";
-import { siteOf } from "../../calls/client-address.ts";
+import { siteOf } from "../../calls/index.ts";
 import { secretHash } from "../api-keys.ts";
 
 /** The time window in which invalid keys are counted, in seconds. */

@@ -2,24 +2,32 @@ import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { ApiKeyQuotas, ApiKeyService, RevokeApiKeyRequest } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { assertServiceWide, callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { BY_CREATED, readPage } from "../../calls/paging.ts";
-import { assertNoMoreRights, type Scope } from "../../calls/scope.ts";
-import { assertText, isProcess, isUuid, unknownProcess } from "../../calls/values.ts";
-import type { LimitsConfig } from "../../config/config.ts";
+import { auditedCall } from "../../audit/index.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import {
+  assertServiceWide,
+  assertText,
+  BY_CREATED,
+  callerOf,
+  callerScope,
+  isProcess,
+  isUuid,
+  readPage,
+  type Scope,
+  unknownProcess,
+} from "../../calls/index.ts";
+import type { LimitsConfig } from "../../config/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 import { isPermission } from "../../contract/permissions.ts";
-import type { Db } from "../../lib/pg/database.ts";
+import type { Db } from "../../lib/pg/index.ts";
 import { createBoundedApiKey, listApiKeys, type Quotas } from "../api-keys.ts";
 import { createBoundedInstalledApp, listInstalledApps, removeInstalledApp } from "../installed-apps.ts";
 import { appTarget, keyCreated, keyFacts, keyRotated, keyTarget, quotasChanged } from "../key-changes.ts";
 import { removeApiKey } from "../key-removal.ts";
 import { rotateApiKey } from "../key-rotation.ts";
+import { assertNoMoreRights } from "../more-rights.ts";
 import { setQuotas } from "../quotas.ts";
 import type { RevokeKey, WebhooksFate } from "../revoke-key.ts";
 import { apiKeyMessage, installedAppMessage } from "./key-messages.ts";

@@ -3,7 +3,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
-import type { ApiKeyRow } from "../../calls/caller-key.ts";
+import type { ApiKeyRow } from "../../calls/index.ts";
 import type { ListedApiKey } from "../api-keys.ts";
 import type { InstalledAppRow } from "../installed-apps.ts";
 

@@ -2,10 +2,10 @@ import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
-import { addressOf } from "../../calls/client-address.ts";
+import { addressOf } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { permissionName } from "../../contract/permissions.ts";
-import type { Db } from "../../lib/pg/database.ts";
+import type { Db } from "../../lib/pg/index.ts";
 import type { Gate } from "../gate/auth.ts";
 import { sessionEnded, unknownKey } from "../gate/key-refusals.ts";
 import {

@@ -3,7 +3,7 @@ import { isIP, type Socket } from "node:net";
 import { LRUCache } from "lru-cache";
 import pTimeout from "p-timeout";
 import { type buildConnector, Client, errors } from "undici";
-import { systemClock } from "../process/clock.ts";
+import { systemClock } from "../process/index.ts";
 import { type AddressGuard, bareHost, HTTPS_PORT } from "./address-guard.ts";
 import { Connections } from "./connections.ts";
 import type { OutboundProxy } from "./outbound-proxy.ts";

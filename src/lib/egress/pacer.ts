@@ -1,4 +1,4 @@
-import type { Clock } from "../process/clock.ts";
+import type { Clock } from "../process/index.ts";
 
 /** Rate limiter that starts work at once within a burst, then at a steady rate, in the order of the calls. */
 export class Pacer {

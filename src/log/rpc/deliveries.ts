@@ -8,25 +8,24 @@ import {
   DeliveryState,
   type ListDeliveriesResponseSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields, stoppingError } from "../../calls/errors.ts";
-import { hideSecrets } from "../../calls/hidden-secrets.ts";
-import { inclusivePageToken, newerPageToken, pageToken } from "../../calls/page-tokens.ts";
-import { pageSize } from "../../calls/paging.ts";
-import { optionalUuid } from "../../calls/values.ts";
+import { auditedCall } from "../../audit/index.ts";
+import { hideSecrets, invalidFields, stoppingError } from "../../calls/errors/index.ts";
+import {
+  callerOf,
+  callerScope,
+  inclusivePageToken,
+  newerPageToken,
+  optionalUuid,
+  pageSize,
+  pageToken,
+} from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { getEvent } from "../../events/find.ts";
-import { readSubjects } from "../../events/subjects.ts";
-import type { Gate } from "../../keys/gate/auth.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import type { StaleReads } from "../../lib/pg/read-replica.ts";
-import { readPrimary } from "../../lib/pg/read-replica.ts";
-import { timeOfId } from "../../schema/partitions.ts";
-import type { WorkflowUrl } from "../../temporal/links.ts";
-import type { Sign } from "../../webhooks/webhook-secrets.ts";
-import { getWebhook } from "../../webhooks/webhooks.ts";
+import { getEvent, readSubjects } from "../../events/index.ts";
+import type { Gate } from "../../keys/gate/index.ts";
+import { type Db, readPrimary, type StaleReads } from "../../lib/pg/index.ts";
+import { timeOfId } from "../../schema/index.ts";
+import type { WorkflowUrl } from "../../temporal/index.ts";
+import { getWebhook, type Sign } from "../../webhooks/index.ts";
 import {
   type DeliveryRow,
   type DeliveryStateName,

@@ -1,8 +1,14 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState, DeliveryStateSchema } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { readPageToken } from "../../calls/page-tokens.ts";
-import { assertText, isProcess, isUuid, optionalUuid, unknownProcess } from "../../calls/values.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import {
+  assertText,
+  isProcess,
+  isUuid,
+  optionalUuid,
+  readPageToken,
+  unknownProcess,
+} from "../../calls/index.ts";
 import { type DeliveryStateName, FINAL_STATES } from "../deliveries.ts";
 import type { DeliveryFilter } from "../list.ts";
 import type { SearchText } from "../search.ts";

@@ -8,15 +8,13 @@ import {
   type EventSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import type { Scope } from "../../calls/scope.ts";
+import type { Scope } from "../../calls/index.ts";
 import { isNotice } from "../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import { subjectOf } from "../../contract/subject.ts";
-import type { EventFacts } from "../../events/find.ts";
-import type { Subjects } from "../../events/subjects.ts";
-import { timeOfId } from "../../schema/partitions.ts";
-import { UnopenableError } from "../../webhooks/secret-box.ts";
-import type { Sign } from "../../webhooks/webhook-secrets.ts";
+import type { EventFacts, Subjects } from "../../events/index.ts";
+import { timeOfId } from "../../schema/index.ts";
+import { type Sign, UnopenableError } from "../../webhooks/index.ts";
 import type { AttemptRow, DeliveryRow, SentRequest } from "../deliveries.ts";
 import { stateNumbers } from "./delivery-filter.ts";
 

@@ -1,7 +1,7 @@
 import { create, toJsonString } from "@bufbuild/protobuf";
 import { DeliverySchema } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../contract/catalogue.ts";
-import type { Subjects } from "../../events/subjects.ts";
+import type { Subjects } from "../../events/index.ts";
 import type { DeliveryRow } from "../deliveries.ts";
 import { deliveryMessage } from "./delivery-messages.ts";
 

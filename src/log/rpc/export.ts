@@ -5,15 +5,12 @@ import {
   type ExportDeliveriesResponseSchema,
   ExportFormat,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import type { Scope } from "../../calls/scope.ts";
-import { assertText } from "../../calls/values.ts";
-import { eventsContaining } from "../../events/find.ts";
-import { readSubjects } from "../../events/subjects.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import type { StaleReads } from "../../lib/pg/read-replica.ts";
-import { loadContents } from "../../queue/event-contents.ts";
-import { timeOfId } from "../../schema/partitions.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { assertText, type Scope } from "../../calls/index.ts";
+import { eventsContaining, readSubjects } from "../../events/index.ts";
+import type { Db, StaleReads } from "../../lib/pg/index.ts";
+import { loadContents } from "../../queue/index.ts";
+import { timeOfId } from "../../schema/index.ts";
 import type { DeliveryRow } from "../deliveries.ts";
 import type { DeliveryFilter } from "../list.ts";
 import { type SearchText, searchDeliveries } from "../search.ts";

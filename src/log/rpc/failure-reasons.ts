@@ -1,7 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ListFailureReasonsResponseSchema } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { timeOfId } from "../../schema/partitions.ts";
+import { timeOfId } from "../../schema/index.ts";
 import type { DeliveryRow } from "../deliveries.ts";
 import type { DeliveryPage } from "../list.ts";
 

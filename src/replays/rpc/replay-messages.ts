@@ -3,10 +3,10 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { type ReplaySchema, ReplayState } from "../../../gen/webhook/v1/replay_pb.ts";
-import { hideSecrets } from "../../calls/hidden-secrets.ts";
-import type { Scope } from "../../calls/scope.ts";
-import { stateNumbers } from "../../log/rpc/delivery-filter.ts";
-import type { WorkflowUrl } from "../../temporal/links.ts";
+import { hideSecrets } from "../../calls/errors/index.ts";
+import type { Scope } from "../../calls/index.ts";
+import { stateNumbers } from "../../log/rpc/index.ts";
+import type { WorkflowUrl } from "../../temporal/index.ts";
 import type { ReplayFilter, ReplayRow } from "../replays.ts";
 
 const STATES: Record<ReplayRow["state"], ReplayState> = {

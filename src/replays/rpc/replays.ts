@@ -1,21 +1,24 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { ReplayService, StartReplayRequest } from "../../../gen/webhook/v1/replay_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import type { AuditRecord } from "../../audit/audit-log.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { stateNotFit } from "../../calls/errors.ts";
-import { hideSecrets } from "../../calls/hidden-secrets.ts";
-import { pageToken, readOlderPageToken } from "../../calls/page-tokens.ts";
-import { pageSize } from "../../calls/paging.ts";
-import type { Scope } from "../../calls/scope.ts";
-import { assertText, noWebhook, optionalUuid } from "../../calls/values.ts";
+import { type AuditRecord, auditedCall } from "../../audit/index.ts";
+import { hideSecrets, stateNotFit } from "../../calls/errors/index.ts";
+import {
+  assertText,
+  callerOf,
+  callerScope,
+  noWebhook,
+  optionalUuid,
+  pageSize,
+  pageToken,
+  readOlderPageToken,
+  type Scope,
+} from "../../calls/index.ts";
 import { isNotice, processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import { replayEntry } from "../../log/delivery-changes.ts";
-import type { WorkflowUrl } from "../../temporal/links.ts";
-import { getWebhook, lockWebhook } from "../../webhooks/webhooks.ts";
+import type { Db } from "../../lib/pg/index.ts";
+import { replayEntry } from "../../log/index.ts";
+import type { WorkflowUrl } from "../../temporal/index.ts";
+import { getWebhook, lockWebhook } from "../../webhooks/index.ts";
 import {
   changeReplay,
   countOpenReplays,

@@ -4,8 +4,8 @@ import type {
   ResentDeliveries,
   StartReplayRequest,
 } from "../../../gen/webhook/v1/replay_pb.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { finalDeliveryFilter, searchText } from "../../log/rpc/delivery-filter.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { finalDeliveryFilter, searchText } from "../../log/rpc/index.ts";
 import type { NewReplay } from "../replays.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { onBehalfOfAll, turnsOfCall } from "../../lib/pg/call-signal.ts";
+import { onBehalfOfAll, turnsOfCall } from "../../lib/pg/index.ts";
 
 /** The cache time of a read, as a multiple of its duration: reads take at most a tenth of the time. */
 const CACHE_TIME_FACTOR = 10;

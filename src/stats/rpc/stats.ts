@@ -10,18 +10,24 @@ import type {
   WebhookIntervalSchema,
   WebhookPeriodSchema,
 } from "../../../gen/webhook/v1/stats_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import { assertServiceWide, callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields, stoppingError } from "../../calls/errors.ts";
-import { BY_ID, pageSize, readPage } from "../../calls/paging.ts";
-import { type Scope, scopeName } from "../../calls/scope.ts";
-import { noWebhook } from "../../calls/values.ts";
+import { auditedCall } from "../../audit/index.ts";
+import { invalidFields, stoppingError } from "../../calls/errors/index.ts";
+import {
+  assertServiceWide,
+  BY_ID,
+  callerScope,
+  noWebhook,
+  pageSize,
+  readPage,
+  type Scope,
+  scopeName,
+} from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { BOTTLENECKS, CAUSES } from "../../contract/stats/bottlenecks.ts";
-import type { Gate } from "../../keys/gate/auth.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import type { WorkflowUrl } from "../../temporal/links.ts";
-import { listWebhookIds } from "../../webhooks/webhooks.ts";
+import type { Gate } from "../../keys/gate/index.ts";
+import type { Db } from "../../lib/pg/index.ts";
+import type { WorkflowUrl } from "../../temporal/index.ts";
+import { listWebhookIds } from "../../webhooks/index.ts";
 import { LATENCY_BOUNDS_MS, percentileMs } from "../rollups.ts";
 import {
   HISTORY_INTERVALS,

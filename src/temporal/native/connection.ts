@@ -1,6 +1,6 @@
 import { Client, Connection, isGrpcServiceError, ServiceError } from "@temporalio/client";
 import { NativeConnection, TransportError } from "@temporalio/worker";
-import { ConfigError } from "../../config/config-error.ts";
+import { ConfigError } from "../../config/index.ts";
 import { STATUS_CODES, type StatusName } from "../../contract/errors.ts";
 import { clientOptions, currentApiKey, type TemporalTarget } from "../target.ts";
 

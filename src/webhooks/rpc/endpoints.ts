@@ -6,12 +6,9 @@ import type {
   EndpointService,
   UpdateEndpointRequest,
 } from "../../../gen/webhook/v1/endpoint_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import type { Scope } from "../../calls/scope.ts";
-import { noWebhook, optionalUuid } from "../../calls/values.ts";
+import { auditedCall } from "../../audit/index.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { callerOf, callerScope, noWebhook, optionalUuid, type Scope } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import {

@@ -6,21 +6,13 @@ import type {
   TryWebhookFilterResponseSchema,
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { FairQueue } from "../../calls/fair-queue.ts";
-import { assertText, noWebhook } from "../../calls/values.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { assertText, callerOf, callerScope, FairQueue, noWebhook } from "../../calls/index.ts";
 import { MAX_FILTER_CHARACTERS } from "../../contract/filters/filter.ts";
 import { subjectOf } from "../../contract/subject.ts";
-import {
-  type FilterResult,
-  type FilterRunner,
-  type FilterText,
-  runFilter,
-} from "../../filters/filter-runner.ts";
-import type { Db } from "../../lib/pg/database.ts";
-import { timeOfId } from "../../schema/partitions.ts";
+import { type FilterResult, type FilterRunner, type FilterText, runFilter } from "../../filters/index.ts";
+import type { Db } from "../../lib/pg/index.ts";
+import { timeOfId } from "../../schema/index.ts";
 import { getWebhook } from "../webhooks.ts";
 
 /** The maximum number of events for which a filter is tried. */

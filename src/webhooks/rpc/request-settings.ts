@@ -8,13 +8,9 @@ import type {
   RequestSettings as SettingsMessage,
 } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import type { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import type { Facts } from "../../audit/audit-log.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields, stateNotFit } from "../../calls/errors.ts";
-import { FairQueue } from "../../calls/fair-queue.ts";
-import { noWebhook } from "../../calls/values.ts";
+import { auditedCall, type Facts } from "../../audit/index.ts";
+import { invalidFields, stateNotFit } from "../../calls/errors/index.ts";
+import { callerOf, callerScope, FairQueue, noWebhook } from "../../calls/index.ts";
 import {
   bearerTokenError,
   headerNameError,
@@ -30,7 +26,7 @@ import {
   type OAuth2Client,
   type TargetRules,
 } from "../../contract/target-rules.ts";
-import type { Db } from "../../lib/pg/database.ts";
+import type { Db } from "../../lib/pg/index.ts";
 import {
   type Authentication,
   headersOfSettings,

@@ -1,7 +1,7 @@
-import type { Scope } from "../../calls/scope.ts";
-import type { LimitsConfig } from "../../config/config.ts";
+import type { Scope } from "../../calls/index.ts";
+import type { LimitsConfig } from "../../config/index.ts";
 import type { RequestTrial, TargetRules } from "../../contract/target-rules.ts";
-import type { Db } from "../../lib/pg/database.ts";
+import type { Db } from "../../lib/pg/index.ts";
 import type { SecretBox } from "../secret-box.ts";
 import type { OnDeleted } from "../webhook-deletion.ts";
 import type { FilterParts } from "./filters.ts";

@@ -7,7 +7,7 @@ import type {
   MaskedRequestSettingsSchema,
   TlsSettings as TlsMessage,
 } from "../../../gen/webhook/v1/request_settings_pb.ts";
-import type { Facts } from "../../audit/audit-log.ts";
+import type { Facts } from "../../audit/index.ts";
 import type { ClientCertificate, TlsSettings } from "../../contract/target-rules.ts";
 import { readPrivateKey } from "./private-keys.ts";
 

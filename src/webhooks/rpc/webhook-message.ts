@@ -8,8 +8,8 @@ import {
   WebhookHealth,
   type WebhookSchema,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { reachesWebhook, type Scope } from "../../calls/scope.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { reachesWebhook, type Scope } from "../../calls/index.ts";
 import { SETTING_NAMES, type SettingName, type Settings } from "../../contract/webhooks/settings.ts";
 import type { Breaker, BreakerState } from "../breakers.ts";
 import type { Health, Trouble, WebhookRow } from "../webhooks.ts";

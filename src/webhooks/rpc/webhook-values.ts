@@ -1,7 +1,6 @@
 import type { CircuitBreakerSettings } from "../../../gen/webhook/v1/webhook_pb.ts";
-import type { ApiKeyRow } from "../../calls/caller-key.ts";
-import { invalidFields } from "../../calls/errors.ts";
-import { assertText, isProcess, unknownProcess } from "../../calls/values.ts";
+import { invalidFields } from "../../calls/errors/index.ts";
+import { type ApiKeyRow, assertText, isProcess, unknownProcess } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../../contract/errors.ts";
 import { invisibleCharacter } from "../../contract/invisible-characters.ts";

@@ -8,15 +8,20 @@ import type {
   RotateWebhookSecretResponseSchema,
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { auditedCall } from "../../audit/actor.ts";
-import type { AuditAction } from "../../audit/audit-log.ts";
-import { callerOf } from "../../calls/caller.ts";
-import { callerScope } from "../../calls/caller-scope.ts";
-import { invalidFields, stateNotFit } from "../../calls/errors.ts";
-import { BY_ID, readPage } from "../../calls/paging.ts";
-import { reachesWebhook, type Scope } from "../../calls/scope.ts";
-import { isProcess, noWebhook, unknownProcess } from "../../calls/values.ts";
-import { withPartitions } from "../../schema/partitions.ts";
+import { type AuditAction, auditedCall } from "../../audit/index.ts";
+import { invalidFields, stateNotFit } from "../../calls/errors/index.ts";
+import {
+  BY_ID,
+  callerOf,
+  callerScope,
+  isProcess,
+  noWebhook,
+  reachesWebhook,
+  readPage,
+  type Scope,
+  unknownProcess,
+} from "../../calls/index.ts";
+import { withPartitions } from "../../schema/index.ts";
 import { lockShared, readShared } from "../shared-webhooks.ts";
 import { eachOf, webhookFacts, webhookTarget } from "../webhook-changes.ts";
 import { deleteWebhook } from "../webhook-deletion.ts";

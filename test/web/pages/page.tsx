@@ -29,7 +29,7 @@ import { ReplayService } from "../../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { refusal } from "../../../src/calls/errors.ts";
+import { refusal } from "../../../src/calls/errors/errors.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import { App } from "../../../web/src/app.tsx";
 import { createPageRouter, type PageRouter } from "../../../web/src/router.tsx";

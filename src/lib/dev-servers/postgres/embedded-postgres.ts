@@ -1,6 +1,6 @@
 import { realpath } from "node:fs/promises";
 import path from "node:path";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { choosePort, portWishes } from "../process/ports.ts";
 import { launch, onFreePorts, type ServerDefinition, stopLeftOver } from "../process/server-process.ts";
 import { ensureDataDir } from "../process/state-file.ts";

@@ -4,7 +4,7 @@ import { access, chmod, cp, lstat, mkdtemp, readFile, rename, rm } from "node:fs
 import { createRequire } from "node:module";
 import path from "node:path";
 import { promisify } from "node:util";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { canReach, type Owner } from "../process/owner.ts";
 import { sharedFolder } from "../process/shared-folder.ts";
 

@@ -3,7 +3,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { access, chown, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { text } from "node:stream/consumers";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { serverEnvironment } from "../process/child-environment.ts";
 import { excerpt } from "../process/log-file.ts";
 import { keepSecret, readSecretFile } from "../process/state-file.ts";

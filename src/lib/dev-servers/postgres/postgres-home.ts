@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { access, chown, lstat, mkdir, readdir, realpath, rm, stat } from "node:fs/promises";
 import path from "node:path";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { canReach, isRoot, NOBODY, type Owner } from "../process/owner.ts";
 import { markerOf } from "../process/processes.ts";
 import { stopLeftOver } from "../process/server-process.ts";

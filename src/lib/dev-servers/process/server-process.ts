@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import pRetry, { AbortError } from "p-retry";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { serverEnvironment } from "./child-environment.ts";
 import { excerpt, openLog, readLog } from "./log-file.ts";
 import { findByCommand, isOurs, type StopStep, stopProcesses } from "./processes.ts";

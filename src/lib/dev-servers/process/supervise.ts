@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pRetry from "p-retry";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { isOurs, stopProcesses } from "./processes.ts";
 import { type LiveServer, launch, type ServerDefinition, ServerStartError } from "./server-process.ts";
 

@@ -1,6 +1,6 @@
 import { chmod, mkdir } from "node:fs/promises";
 import path from "node:path";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { listensOn } from "../process/listening.ts";
 import { choosePort, portWishes } from "../process/ports.ts";
 import { findByCommand, markerOf, type StopStep } from "../process/processes.ts";

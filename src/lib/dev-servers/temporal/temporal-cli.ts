@@ -6,7 +6,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import sdk from "@temporalio/testing/package.json" with { type: "json" };
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { serverEnvironment } from "../process/child-environment.ts";
 import { runDownload } from "./watched-download.ts";
 

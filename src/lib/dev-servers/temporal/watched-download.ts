@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readdirSync, statSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Progress } from "../../process/progress.ts";
+import type { Progress } from "../../process/index.ts";
 import { downloadEnvironment } from "../process/child-environment.ts";
 
 /** The polling interval, in milliseconds. */

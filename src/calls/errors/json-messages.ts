@@ -5,8 +5,8 @@ import {
   type Registry,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
-import { enumChoices } from "../contract/json/names.ts";
+import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
+import { enumChoices } from "../../contract/json/names.ts";
 
 /** The JSON form of scalar types, as text for errors; other types are numbers. */
 const SCALARS: Partial<Record<ScalarType, string>> = {

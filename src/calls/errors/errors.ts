@@ -3,18 +3,22 @@ import { createRegistry, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
-import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
-import { file_webhook_v1_api_key } from "../../gen/webhook/v1/api_key_pb.ts";
-import { file_webhook_v1_audit } from "../../gen/webhook/v1/audit_pb.ts";
-import { file_webhook_v1_delivery } from "../../gen/webhook/v1/delivery_pb.ts";
-import { file_webhook_v1_endpoint } from "../../gen/webhook/v1/endpoint_pb.ts";
-import { file_webhook_v1_event } from "../../gen/webhook/v1/event_pb.ts";
-import { file_webhook_v1_options } from "../../gen/webhook/v1/options_pb.ts";
-import { file_webhook_v1_replay } from "../../gen/webhook/v1/replay_pb.ts";
-import { file_webhook_v1_request_settings } from "../../gen/webhook/v1/request_settings_pb.ts";
-import { file_webhook_v1_session } from "../../gen/webhook/v1/session_pb.ts";
-import { file_webhook_v1_stats } from "../../gen/webhook/v1/stats_pb.ts";
-import { file_webhook_v1_webhook } from "../../gen/webhook/v1/webhook_pb.ts";
+import {
+  BadRequestSchema,
+  ErrorInfoSchema,
+  RetryInfoSchema,
+} from "../../../gen/google/rpc/error_details_pb.ts";
+import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
+import { file_webhook_v1_audit } from "../../../gen/webhook/v1/audit_pb.ts";
+import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { file_webhook_v1_endpoint } from "../../../gen/webhook/v1/endpoint_pb.ts";
+import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
+import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
+import { file_webhook_v1_replay } from "../../../gen/webhook/v1/replay_pb.ts";
+import { file_webhook_v1_request_settings } from "../../../gen/webhook/v1/request_settings_pb.ts";
+import { file_webhook_v1_session } from "../../../gen/webhook/v1/session_pb.ts";
+import { file_webhook_v1_stats } from "../../../gen/webhook/v1/stats_pb.ts";
+import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
 import {
   DEFAULT_REASONS,
   DomainError,
@@ -23,9 +27,9 @@ import {
   type FieldViolation,
   STATUS_CODES,
   type StatusName,
-} from "../contract/errors.ts";
-import { InvalidTargetError } from "../contract/target-rules.ts";
-import { isTransient } from "../lib/pg/faults.ts";
+} from "../../contract/errors.ts";
+import { InvalidTargetError } from "../../contract/target-rules.ts";
+import { isTransient } from "../../lib/pg/index.ts";
 import { hideSecrets } from "./hidden-secrets.ts";
 import { plainJsonMessage } from "./json-messages.ts";
 

@@ -1,0 +1,2 @@
+/** AuditService. */
+export { auditService } from "./audit.ts";

@@ -1,0 +1,16 @@
+/** What callers are told: errors with a reason, without secrets. */
+export {
+  databaseAway,
+  invalidFields,
+  type OnRefused,
+  reasonOf,
+  refusal,
+  startingError,
+  stateNotFit,
+  statusNameOf,
+  stoppingError,
+  toConnectError,
+  withReason,
+} from "./errors.ts";
+export { hideSecrets } from "./hidden-secrets.ts";
+export { withoutExcerpt } from "./json-messages.ts";

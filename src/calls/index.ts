@@ -1,0 +1,34 @@
+/** A call of the API: its caller and scope, its errors, pages and turns. */
+export { callTrace, traceparentOfCall } from "./call-trace.ts";
+export { callerIn, callerOf, type Identity, identityOf, setIdentity } from "./caller.ts";
+export type { ApiKeyRow } from "./caller-key.ts";
+export { assertServiceWide, callerScope } from "./caller-scope.ts";
+export {
+  type AddressValues,
+  addressOf,
+  addressValues,
+  isByTls,
+  plainAddress,
+  setAddress,
+  siteOf,
+} from "./client-address.ts";
+export { FairQueue } from "./fair-queue.ts";
+export {
+  inclusivePageToken,
+  newerPageToken,
+  pageToken,
+  readOlderPageToken,
+  readPageToken,
+} from "./page-tokens.ts";
+export { BY_CREATED, BY_ID, pageSize, readPage } from "./paging.ts";
+export { keyIn, reachesKey, reachesWebhook, type Scope, scopeName, scopeOf, webhookIn } from "./scope.ts";
+export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
+export {
+  assertFields,
+  assertText,
+  isProcess,
+  isUuid,
+  noWebhook,
+  optionalUuid,
+  unknownProcess,
+} from "./values.ts";

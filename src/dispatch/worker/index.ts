@@ -1,0 +1,2 @@
+/** Runs workflows and activities. Loads the native code of Temporal. */
+export { startDeliveryWorker, type WorkerOptions } from "./worker.ts";

@@ -1,0 +1,2 @@
+/** EventService: publishes events. */
+export { eventService } from "./events.ts";

@@ -1,0 +1,3 @@
+/** ApiKeyService and SessionService. */
+export { apiKeyService } from "./api-keys.ts";
+export { sessionService } from "./sessions.ts";

@@ -1,0 +1,9 @@
+/** Parts of a Node process. */
+export { watchBlockedThread } from "./blocked-thread.ts";
+export { type Clock, currentMoment, LONG_AGO, type Moment, systemClock } from "./clock.ts";
+export { instanceName } from "./instance-name.ts";
+export { createLogger } from "./logger.ts";
+export { readMemoryLimit } from "./memory-limit.ts";
+export type { Progress } from "./progress.ts";
+export { untilToldToStop } from "./shutdown.ts";
+export { watchFiles } from "./watched-files.ts";

@@ -1,0 +1,3 @@
+/** DeliveryService. */
+export { deliveryService } from "./deliveries.ts";
+export { finalDeliveryFilter, searchText, stateNumbers } from "./delivery-filter.ts";

@@ -1,0 +1,2 @@
+/** What a delivering process does every second. */
+export { startMaintenance } from "./maintenance.ts";

@@ -1,0 +1,39 @@
+/** Open deliveries: claims, results, retry groups, runs and leases. */
+export { announceQueued, type ChangeFeed, type HeldWebhook, loadStopped, openChangeFeed } from "./changes.ts";
+export {
+  type Claimant,
+  type ClaimedDelivery,
+  type ClaimResult,
+  claimDue,
+  type claimPending,
+  type PendingClaim,
+  type RetryClaim,
+  release,
+} from "./claims.ts";
+export { distinctOf, isFree, ofWebhook, pendingUpTo, WORKERS } from "./conditions.ts";
+export { cancelFirst, cancelOfDeleted } from "./deleted-webhooks.ts";
+export { cancelOfErased, endBeyond, endExpired, endFiltered } from "./endings.ts";
+export { type EventContent, loadContents } from "./event-contents.ts";
+export { accountForOverdue, readOverdueRetries } from "./overdue-retries.ts";
+export { createPendingClaims } from "./pending-claims.ts";
+export {
+  ATTEMPTS_PER_ROUND,
+  type AttemptResult,
+  type RecordedState,
+  type RetrySpacing,
+  recordAttempts,
+} from "./results.ts";
+export {
+  adoptRetries,
+  assignGroups,
+  type FailingWebhook,
+  type GroupKey,
+  type GroupStatus,
+  leavePaused,
+  MAX_ADOPTED_PER_STEP,
+  settleGroups,
+} from "./retry-groups.ts";
+export { CHANGE } from "./rollup-deltas.ts";
+export { closeExpiredRuns, closeRun, openRuns, type Renewal, type RunWish, renewLeases } from "./runs.ts";
+export { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
+export { addWorker, endExpiredWorkers, listLiveWorkers, removeWorker, renewWorker } from "./workers.ts";

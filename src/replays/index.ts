@@ -1,0 +1,5 @@
+/** Replays and backfills. */
+export { cancelReplaysOfKey, deleteOldReplays } from "./replays.ts";
+export { createReplayActivities } from "./run-replay.ts";
+export { isReplaying } from "./running.ts";
+export { startReplays } from "./start-replays.ts";

@@ -1,0 +1,2 @@
+/** ReplayService. */
+export { replayService } from "./replays.ts";

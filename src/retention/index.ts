@@ -1,0 +1,2 @@
+/** Deletes what is older than its retention. */
+export { createDeleteExpired } from "./delete-expired.ts";

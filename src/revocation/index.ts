@@ -1,0 +1,2 @@
+/** Revokes a key, with its webhooks and replays. */
+export { revokeKey } from "./revocation-entries.ts";

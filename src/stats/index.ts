@@ -1,0 +1,10 @@
+/** Statistics: rollups and the backlog. */
+export { readBacklog } from "./backlog.ts";
+export {
+  deleteOldRollups,
+  failedAttempts,
+  foldInto,
+  LATENCY_BOUNDS_MS,
+  MINUTE_RETENTION_HOURS,
+  takeOut,
+} from "./rollups.ts";

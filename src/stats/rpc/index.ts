@@ -1,0 +1,2 @@
+/** StatsService. */
+export { statsService } from "./stats.ts";

@@ -1,0 +1,36 @@
+/** Webhooks, with their secrets and settings. */
+export { type BreakerState, removeBreakers } from "./breakers.ts";
+export { privateKeyOf } from "./key-pairs.ts";
+export { headersOfSettings, openRequestSettings } from "./request-settings.ts";
+export { raiseRevisions } from "./revisions.ts";
+export {
+  createSecretBox,
+  keyPairContext,
+  type SecretBox,
+  UnopenableError,
+  webhookSecretContext,
+} from "./secret-box.ts";
+export { type Resealing, resealSecrets } from "./secret-resealing.ts";
+export { noteSlowFilter, stopFilter } from "./slow-filters.ts";
+export { webhookTarget } from "./webhook-changes.ts";
+export { deleteWebhooks } from "./webhook-deletion.ts";
+export {
+  forgetExpiredSecrets,
+  SECRET_COLUMNS,
+  type SealedSecret,
+  type SecretsRow,
+  type Sign,
+  sealedSecretsOf,
+} from "./webhook-secrets.ts";
+export {
+  getWebhook,
+  type Health,
+  idsOf,
+  listWebhookIds,
+  lockWebhook,
+  ownsOutside,
+  processesOfKey,
+  settingColumns,
+  transferWebhooks,
+  type WebhookRow,
+} from "./webhooks.ts";
