@@ -3,6 +3,7 @@ export { type Announcer, createAnnouncer } from "./announce.ts";
 export { eraseOldPayloads, finishErasures } from "./erase.ts";
 export { fanOutStep } from "./fan-out.ts";
 export { type EventFacts, eventsContaining, getEvent } from "./find.ts";
+export { deleteIdempotencyKeys } from "./idempotency-keys.ts";
 export { findMatchingEvents, type MatchingEvents } from "./search.ts";
 export { readSubjects, type Subjects } from "./subjects.ts";
 export { queueTestEvent } from "./test-events.ts";

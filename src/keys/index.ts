@@ -9,6 +9,7 @@ export {
   noSuchKey,
 } from "./api-keys.ts";
 export { keyCreated, keyRestored, keyTarget } from "./key-changes.ts";
+export { forgetExpiredKeySecrets } from "./key-rotation.ts";
 export { assertNoMoreRights } from "./more-rights.ts";
 export { assertWebhookQuota, createEventQuota } from "./quotas.ts";
 export type { RevokeKey, WebhooksFate } from "./revoke-key.ts";

@@ -73,3 +73,8 @@ async function keepSecret(trx: Db, id: string, graceMs: number): Promise<Date> {
   );
   return (await run(trx, old())).at(-1)?.expires as Date;
 }
+
+/** Deletes secrets of keys from before a rotation that have expired. */
+export async function forgetExpiredKeySecrets(db: Db): Promise<void> {
+  await run(db, db("api_key_old_secrets").where("expires", "<=", db.fn.now()).delete());
+}

@@ -14,6 +14,7 @@ export { distinctOf, isFree, ofWebhook, pendingUpTo, WORKERS } from "./condition
 export { cancelFirst, cancelOfDeleted } from "./deleted-webhooks.ts";
 export { cancelOfErased, endBeyond, endExpired, endFiltered } from "./endings.ts";
 export { type EventContent, loadContents } from "./event-contents.ts";
+export { deleteOldRuns } from "./old-runs.ts";
 export { accountForOverdue, readOverdueRetries } from "./overdue-retries.ts";
 export { createPendingClaims } from "./pending-claims.ts";
 export {

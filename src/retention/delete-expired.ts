@@ -1,6 +1,7 @@
 import { Context } from "@temporalio/activity";
 import { deleteOldAuditEntries } from "../audit/index.ts";
 import type { DispatchConfig } from "../config/index.ts";
+import { forgetExpiredKeySecrets } from "../keys/index.ts";
 import { type Db, untilAnswered } from "../lib/pg/index.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/index.ts";
 import { deleteOldReplays } from "../replays/index.ts";
@@ -25,6 +26,7 @@ export function createDeleteExpired(
       const answer = <T>(ask: () => Promise<T>) => untilAnswered(ask, { signal });
       await answer(() => ensurePartitions(db, retentionDays));
       await answer(() => forgetExpiredSecrets(db));
+      await answer(() => forgetExpiredKeySecrets(db));
       await answer(() => deleteOldReplays(db, retentionDays));
       const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
       let changes: number;

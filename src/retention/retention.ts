@@ -1,23 +1,15 @@
-import { eraseOldPayloads } from "../events/index.ts";
+import { deleteIdempotencyKeys, eraseOldPayloads } from "../events/index.ts";
 import { count, type Db, databaseTime, rows } from "../lib/pg/index.ts";
-import { endExpired } from "../queue/index.ts";
-import {
-  firstIdOf,
-  listPartitions,
-  NIL_ID,
-  PARTITIONED,
-  type Partition,
-  type Partitioned,
-} from "../schema/index.ts";
+import { deleteOldRuns, endExpired } from "../queue/index.ts";
+import { firstIdOf, listPartitions, PARTITIONED, type Partition, type Partitioned } from "../schema/index.ts";
 import { deleteOldRollups, takeOut } from "../stats/index.ts";
+import { forgetOldUrls } from "../webhooks/index.ts";
 
 const DAY_MS = 86_400_000;
 /** The number of days between the expiry of a partition's last delivery and its drop. */
 export const GRACE_DAYS = 7;
 /** The maximum number of rows changed by one statement, so that no other statement waits long. */
 const MAX_ROWS_PER_STATEMENT = 1_000;
-/** The number of days for which runs with attempts are kept. Runs without attempts are kept for one day. */
-const RUN_RETENTION_DAYS = 7;
 /** The lock timeout for changes of partitions. Statements on the table wait behind a waiting lock. */
 const LOCK_TIMEOUT = "200ms";
 
@@ -64,7 +56,7 @@ export async function retentionStep(
     step.payloads = await eraseOldPayloads(db, old, MAX_ROWS_PER_STATEMENT);
     if (step.payloads > 0) return step;
   }
-  step.runs = await deleteRuns(db);
+  step.runs = await deleteOldRuns(db, MAX_ROWS_PER_STATEMENT);
   if (step.runs > 0) return step;
   const before = new Date(now - (retentionDays + GRACE_DAYS) * DAY_MS);
   await dropDetached(directDb);
@@ -75,7 +67,7 @@ export async function retentionStep(
     for (const partition of await listPartitions(db, table)) {
       if (partition.to > end || (oldest !== null && oldest < firstIdOf(partition.to))) break;
       if (table === "events") {
-        step.keys = await deleteKeys(db, partition, stop);
+        step.keys = await deleteIdempotencyKeys(db, partition, stop);
         if (step.keys > 0) return step;
       }
       if (table === "deliveries") await takeOut(db, partition, stop);
@@ -93,19 +85,8 @@ export async function retentionStep(
   const [kept] = await listPartitions(db, "deliveries");
   const keptFrom = kept && kept.from < before ? kept.from : before;
   if (kept) await deleteOldRollups(db, keptFrom);
-  await count(db, "delete from webhook_old_urls where until < :before", { before: keptFrom });
+  await forgetOldUrls(db, keptFrom);
   return step;
-}
-
-async function deleteRuns(db: Db): Promise<number> {
-  return count(
-    db,
-    `delete from runs where id in (
-        select r.id from runs r
-        where r.closed < now() - case when r.sent = 0 then interval '1 day' else make_interval(days => :busy::int) end
-        order by id limit :step::int)`,
-    { busy: RUN_RETENTION_DAYS, step: MAX_ROWS_PER_STATEMENT },
-  );
 }
 
 /** The smallest id of an open delivery or of an event with unfinished fan-out; null if nothing is open. */
@@ -118,38 +99,6 @@ async function oldestOpen(db: Db): Promise<string | null> {
       ) open`,
   );
   return open?.id ?? null;
-}
-
-/**
- * Deletes the idempotency keys of a partition's events, in the order of their ids. Reads each event once, however many
- * keys are deleted already.
- */
-async function deleteKeys(db: Db, { name }: Partition, stop?: AbortSignal): Promise<number> {
-  let deleted = 0;
-  let after: string | null = NIL_ID;
-  while (after !== null && !stop?.aborted) {
-    const [step]: { n: number; last: string | null }[] = await rows(
-      db,
-      `with old as materialized (
-          select id, api_key_id, idempotency_key from ${name} where id > :after::uuid order by id limit :step::int
-        ),
-        gone as (
-          delete from idempotency_keys where ctid = any(array(
-            -- An index probe for each event: a join could read the whole table.
-            select k.place from old cross join lateral (
-              select ctid as place from idempotency_keys k
-              where k.api_key_id = old.api_key_id and k.idempotency_key = old.idempotency_key and k.event_id = old.id
-              offset 0
-            ) k
-          )) returning event_id
-        )
-        select (select count(*)::int from gone) as n, (select id from old order by id desc limit 1) as last`,
-      { after, step: MAX_ROWS_PER_STATEMENT },
-    );
-    deleted += step?.n ?? 0;
-    after = step?.last ?? null;
-  }
-  return deleted;
 }
 
 /** Stores that rows with smaller ids may be missing, before any of them is dropped. */

@@ -22,6 +22,7 @@ export {
   type Sign,
   sealedSecretsOf,
 } from "./webhook-secrets.ts";
+export { forgetOldUrls } from "./webhook-update.ts";
 export {
   getWebhook,
   type Health,

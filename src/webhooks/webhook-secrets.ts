@@ -190,9 +190,8 @@ export function keptBesideNew(
   return kept;
 }
 
-/** Deletes expired secrets and key pairs of webhooks, and expired secrets of keys. */
+/** Deletes expired secrets and key pairs of webhooks. */
 export async function forgetExpiredSecrets(db: Db): Promise<void> {
-  await run(db, db("api_key_old_secrets").where("expires", "<=", db.fn.now()).delete());
   // Valid secrets come first. All values are read from the row being written, so that a concurrent rotation is not
   // lost.
   await count(

@@ -3,7 +3,7 @@ import type { Scope } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
-import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { ADVISORY_LOCKS } from "../schema/index.ts";
 import {
   type BreakerSettings,
@@ -182,4 +182,9 @@ function addressTaken({ process, url }: { process: number; url: string }): Domai
     `another webhook has the event type ${processName(process)} and the URL ${url}; choose another URL, or delete one of the two webhooks`,
     { reason: "WEBHOOK_EXISTS" },
   );
+}
+
+/** Forgets URLs that webhooks had until before a time. */
+export async function forgetOldUrls(db: Db, before: Date): Promise<void> {
+  await count(db, "delete from webhook_old_urls where until < :before", { before });
 }

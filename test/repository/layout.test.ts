@@ -122,6 +122,56 @@ test("a module is imported by its doors only, which have at most 40 lines", () =
   for (const door of doors) expect(read(door).trim().split("\n").length).toBeLessThanOrEqual(40);
 });
 
+/**
+ * What writes to tables of other modules: statements that are one act, which several statements would make slower or less safe. The
+ * writers of `settings` each have names of their own.
+ */
+const ALSO_WRITTEN_BY: Record<string, { owner: string; others: string }> = {
+  // Publishing stores an event with its deliveries by one statement; so do notices and backfills.
+  events: { owner: "events", others: "notices replays" },
+  idempotency_keys: { owner: "events", others: "notices" },
+  queue: { owner: "queue", others: "events log notices replays" },
+  // Sending again moves an ended delivery back, with its attempts, counts and the webhook's test delivery.
+  deliveries: { owner: "queue", others: "log" },
+  attempts: { owner: "queue", others: "log" },
+  rollup_deltas: { owner: "queue", others: "log maintenance" },
+  // Claims spend a rate and a test delivery, and what ends one frees the webhook or its breaker.
+  endpoints: { owner: "webhooks", others: "queue" },
+  webhooks: { owner: "webhooks", others: "breakers events log queue" },
+  webhook_breakers: { owner: "breakers", others: "queue webhooks" },
+  settings: { owner: "schema", others: "events notices retention stats" },
+};
+
+test("a table has one writer, or its other writers are listed here", () => {
+  const migrations = globSync("src/schema/migrations/*.ts", { cwd: root });
+  const tables = new Set(
+    migrations.flatMap((file) => [...read(file).matchAll(/create table ([a-z_]+)/g)].map(([, name]) => name)),
+  );
+  expect(tables.size).toBeGreaterThan(20);
+  const writers = new Map<string, Set<string>>();
+  for (const file of globSync("src/**/*.ts", { cwd: root }).filter((each) => !migrations.includes(each))) {
+    const source = read(file);
+    const written = [
+      ...source.matchAll(/\b(?:insert into|update|delete from)\s+([a-z_]+)\b/g),
+      ...source.matchAll(/\b(?:db|trx)\("([a-z_]+)"\)[^;]{0,300}?\.(?:insert|update|delete)\(/g),
+    ];
+    for (const [, table = ""] of written)
+      if (tables.has(table)) writers.getOrInsertComputed(table, () => new Set()).add(moduleOf(file));
+  }
+  const others = [...writers].map(([table, modules]) => {
+    const owner = ALSO_WRITTEN_BY[table]?.owner ?? [...modules][0];
+    return [
+      table,
+      [...modules]
+        .filter((name) => name !== owner)
+        .sort()
+        .join(" "),
+    ];
+  });
+  const listed = Object.entries(ALSO_WRITTEN_BY).map(([table, each]) => [table, each.others]);
+  expect(Object.fromEntries(others.filter(([, names]) => names !== ""))).toEqual(Object.fromEntries(listed));
+});
+
 test("workflows import nothing but Temporal's packages, themselves and types", () => {
   for (const file of globSync("workflows/**/*.ts", { cwd: root })) {
     const source = read(file);

@@ -4,7 +4,7 @@ import pino from "pino";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { recordKeyUse } from "../../../src/keys/api-keys.ts";
 import { createKeyUse } from "../../../src/keys/gate/key-use.ts";
-import { forgetExpiredSecrets } from "../../../src/webhooks/webhook-secrets.ts";
+import { forgetExpiredKeySecrets } from "../../../src/keys/key-rotation.ts";
 import { expectWithin, timed } from "../../support/database-time.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { startTestApi, type TestApi, useApi } from "../../support/test-api.ts";
@@ -63,14 +63,14 @@ describe("rotating a key", () => {
     const { apiKey, secret } = await keys.createApiKey({ name: "k", permissions: [1] });
     const id = apiKey?.id as string;
     const rotated = await keys.rotateApiKey({ apiKeyId: id, gracePeriod });
-    await forgetExpiredSecrets(db);
+    await forgetExpiredKeySecrets(db);
     const stored = [await db("api_keys").where("id", id).first(), await oldSecrets(id).first()];
     for (const text of [secret, rotated.secret]) expect(JSON.stringify(stored)).not.toContain(text);
     expect(stored.map((row) => row?.secret_sha256)).toEqual(
       [rotated.secret, secret].map((text) => createHash("sha256").update(text).digest()),
     );
     await oldSecrets(id).update({ expires: db.fn.now() });
-    await forgetExpiredSecrets(db);
+    await forgetExpiredKeySecrets(db);
     expect(await oldSecrets(id)).toEqual([]);
   });
 
