@@ -7,11 +7,11 @@ import { withPartitions } from "../schema/index.ts";
 import { type BreakerState, raiseRevisions, removeBreakers, webhookTarget } from "../webhooks/index.ts";
 import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 
-/** The maximum number of breakers decided on by one transaction, which locks their webhooks. */
+/** The maximum number of due breakers per transaction. A transaction locks their webhooks. */
 export const MAX_DECIDED = 50;
-/** Waiting retries of a webhook among which a probe is searched, oldest first. */
+/** The maximum number of a webhook's retries, oldest first, among which a due one is searched as a probe. */
 const MAX_SEARCHED = 10_000;
-/** The time after which a probe is looked at though no attempt was noted: it may have ended without one, in seconds. */
+/** The time, in seconds, after which a breaker with a probe is due again without a noted attempt: the probe may have ended without one. */
 const LOOK_AGAIN_S = 60;
 
 /** A breaker that has changed its state. */
@@ -24,7 +24,7 @@ export interface BreakerChange {
   reason: string | null;
 }
 
-/** What is known of a breaker. */
+/** The facts that a decision on a breaker depends on. */
 interface BreakerFacts {
   /** Whether the webhook is paused, by a user or the breaker. */
   held: boolean;
@@ -32,13 +32,13 @@ interface BreakerFacts {
   disablesNow: boolean;
   succeeded: boolean;
   gone: boolean;
-  /** Whether the breaker has opened since the last success. */
+  /** Whether an outage lasts: since the last success, the breaker has opened or the webhook was disabled. */
   inOutage: boolean;
   resending: boolean;
   probeDue: boolean;
-  /** Whether a probe or a test event was let through. */
+  /** Whether `webhooks.test_delivery` is set: a probe or a test event, which is sent although the webhook is paused. */
   probing: boolean;
-  /** Whether its attempt has no result yet. */
+  /** Whether the attempt of this delivery has no recorded result yet. */
   probeWaits: boolean;
 }
 
@@ -50,16 +50,16 @@ interface BreakerRow extends BreakerFacts {
   targetUrl: string;
   installedAppId: string | null;
   endpointId: string | null;
-  /** The number of webhooks of the endpoint that have a row. */
+  /** The number of webhooks of the endpoint that have a breaker; 0 without an endpoint. */
   members: number;
   deleted: boolean;
   state: BreakerState;
   failures: number;
-  /** The age of the first failure, in seconds; null for none. */
+  /** The age of the first failure since the last success, in seconds; null if there is none. */
   failingS: number | null;
 }
 
-/** A breaker to decide on: of a webhook, or of an endpoint, whose webhooks have a row each. Facts hold if they do for any row. */
+/** A breaker to decide on: of a webhook, or of an endpoint, whose webhooks have a row each. A fact is true if it is true of any row. */
 interface Circuit extends BreakerFacts {
   rows: readonly BreakerRow[];
   ids: readonly bigint[];
@@ -79,7 +79,7 @@ const COLUMNS = `
     coalesce(b.failures >= b.max_failures and b.failing_since <= now() - make_interval(secs => b.failing_s), false) as "opensNow",
     coalesce(b.failing_since <= now() - make_interval(secs => b.disable_s), false) as "disablesNow",
     b.succeeded or b.state = 'open' and exists (
-      -- A probe that no fold has noted yet.
+      -- The probe has succeeded, but no fold has noted that yet.
       select from deliveries d where d.id = w.test_delivery and d.outcome = 'delivered') as succeeded, b.gone and b.disable_on_gone as gone, b.outage_since is not null as "inOutage",
     b.resend_until is not null as resending, coalesce(b.next_probe <= now(), false) as "probeDue",
     w.test_delivery is not null as probing,
@@ -90,20 +90,20 @@ const DUE = `
   select ${COLUMNS} from webhook_breakers b join webhooks w on w.id = b.webhook_id
   where b.due <= now() order by b.due limit ${MAX_DECIDED} for no key update of w, b skip locked`;
 
-/** The other rows of endpoints. */
+/** SQL for the rows of the other webhooks of endpoints that have a due breaker. */
 const OTHERS = `
   select ${COLUMNS} from webhooks w join webhook_breakers b on b.webhook_id = w.id
   where w.endpoint_id = any(:endpointIds::uuid[]) and w.deleted is null and w.id <> all(:ids::bigint[])
   order by w.id for no key update of w, b skip locked`;
 
 /**
- * Decides on breakers that are due: opens and closes them, lets a probe through, disables webhooks, and sends again what
- * failed in an outage. Any number of processes may do so at once: a breaker is locked by one of them, so that each probe
- * is chosen once. The clock is the database's.
+ * Decides on breakers that are due: opens and closes them, chooses probes, disables webhooks, and sends deliveries again that failed in
+ * an outage. Removes the breakers of deleted webhooks. Any number of processes may call it at once: only one locks a breaker, so that
+ * each probe is chosen once. Uses the clock of the database.
  *
- * @param retentionDays deliveries older than this are not sent again
- * @param maxPending the maximum number of pending deliveries of a webhook, beyond which they fail. Defaults to 0: no limit
- * @returns the number of decisions, and the breakers whose state has changed
+ * @param retentionDays the age, in days, from which deliveries are not sent again
+ * @param maxPending the maximum number of pending deliveries of a webhook; more would fail. Defaults to 0: no limit
+ * @returns the number of due breakers handled, at most `MAX_DECIDED`, and the breakers whose state has changed
  */
 export function decideBreakers(
   db: Db,
@@ -123,11 +123,11 @@ export function decideBreakers(
     await step.end();
     return { decided: found.length - skipped, changes: step.changes };
   };
-  // A notice may need a partition.
+  // The event of a notice may need a partition that does not exist yet.
   return withPartitions(db, () => transactionWithRetry(db, decide));
 }
 
-/** The breakers of rows that are due, with the other rows of endpoints. Skips endpoints of which another transaction holds a row. */
+/** Groups due rows into breakers, with the other rows of their endpoints. Leaves out endpoints of which another transaction locks a row. */
 async function circuitsOf(
   trx: Db,
   due: readonly BreakerRow[],
@@ -143,7 +143,7 @@ async function circuitsOf(
   return { circuits: whole.map(circuitOf), skipped: due.filter((row) => !decided.has(row)).length };
 }
 
-/** From the least to the most that is held back. */
+/** In ascending order of what the breaker holds back: nothing, all deliveries except probes, all deliveries. */
 const STATES: readonly BreakerState[] = ["closed", "open", "disabled"];
 
 function circuitOf(members: readonly BreakerRow[]): Circuit {
@@ -152,7 +152,7 @@ function circuitOf(members: readonly BreakerRow[]): Circuit {
   return {
     rows: members,
     ids: members.map(({ id }) => id),
-    // A version without breakers may have resumed a webhook.
+    // A webhook that is not paused counts as closed: an older version of the service, without breakers, may have resumed it.
     state: STATES.findLast((state) => members.some((row) => row.held && row.state === state)) ?? "closed",
     failures: Math.max(...members.map(({ failures }) => failures)),
     failingS: ages.length === 0 ? null : Math.max(...ages),
@@ -175,7 +175,7 @@ class Step {
   readonly #trx: Db;
   readonly #limits: { retentionDays: number; maxPending: number };
   readonly #entries: AuditRecord[] = [];
-  /** The event types of webhooks that are held back from now on, or no longer. */
+  /** The event types of the webhooks that the step has paused or resumed. */
   readonly #processes = new Set<number>();
   #queued = false;
 
@@ -207,7 +207,7 @@ class Step {
       this.#trx,
       disabled.map(({ webhookId }) => webhookId),
     );
-    // Sent when the transaction is committed.
+    // PostgreSQL sends the notification when the transaction commits.
     if (this.#queued) await announceQueued(this.#trx);
   }
 
@@ -237,21 +237,21 @@ class Step {
     this.#changed(circuit, "open", reason);
   }
 
-  /** An attempt has succeeded, which ends the outage; or a version without breakers has resumed the webhook. */
+  /** Closes a breaker: an attempt has succeeded, which ends the outage, or an older version of the service has resumed the webhook. */
   async #close(circuit: Circuit): Promise<void> {
     const { succeeded } = circuit;
     await this.#set(
       circuit.ids,
       `state = 'closed', since = case when state = 'closed' then since else now() end, reason = null, succeeded = false,
         gone = false, probes = 0, next_probe = null, failures = 0, failing_since = null,
-        -- What the previous outage has left is sent again, too.
+        -- Includes failed deliveries of the previous outage that were not sent again yet.
         resend_from = case when resend and :succeeded::bool then least(resend_from, outage_since) end,
         resend_until = case when resend and :succeeded::bool then now() end, resend_after = null,
         outage_since = case when not :succeeded::bool then outage_since end,
         due = case when resend and :succeeded::bool then now() end`,
       { succeeded },
     );
-    // A user may have paused the webhook.
+    // Resumes only webhooks that the breaker has paused: a user may have paused the others.
     await this.#hold(
       circuit.rows.filter((row) => row.held && row.state !== "closed"),
       false,
@@ -271,7 +271,7 @@ class Step {
     this.#changed(circuit, "disabled", reason);
   }
 
-  /** A probe has failed, or ended without an attempt. */
+  /** Schedules the next probe after one that failed or ended without an attempt. The interval doubles each time, up to 300 s. */
   async #planProbe({ ids }: Circuit): Promise<void> {
     await run(
       this.#trx,
@@ -289,7 +289,7 @@ class Step {
     );
   }
 
-  /** Lets the oldest delivery through that can be sent now. */
+  /** Chooses the oldest unclaimed delivery, pending or due for a retry, as the probe. Without one, tries again after `probe_s`. */
   async #probe({ ids }: Circuit): Promise<void> {
     const chosen = await count(
       this.#trx,
@@ -326,7 +326,7 @@ class Step {
     }
   }
 
-  /** @param due when to decide on them again: an SQL expression */
+  /** Sets when the breakers are due again. @param due SQL for the time; `null` until something is noted for them */
   async #look(ids: readonly bigint[], due: string): Promise<void> {
     await this.#set(ids, `due = ${due}`);
   }
@@ -342,7 +342,7 @@ class Step {
     });
   }
 
-  /** Holds deliveries of webhooks back, or no longer. The revisions of the event types tell the workers. */
+  /** Pauses webhooks if `back`, otherwise resumes them. Notes their event types, so that `end` tells the workers. */
   async #hold(webhooks: readonly BreakerRow[], back: boolean): Promise<void> {
     await count(
       this.#trx,
@@ -368,7 +368,7 @@ class Step {
   }
 }
 
-/** When to decide again on a breaker that sends failed deliveries again: SQL expressions. */
+/** SQL for when a breaker that sends failed deliveries again is due again, by what the last step has left. */
 const NEXT_RESEND: Record<ResendStep["left"], string> = {
   nothing: "null",
   some: "now()",
@@ -381,7 +381,7 @@ const ACTIONS = {
   disabled: "webhook_disabled",
 } as const;
 
-/** `45 seconds`, `31 minutes`, `5 days`. */
+/** A duration in the largest unit that it contains at least twice: `45 seconds`, `31 minutes`, `5 days`. */
 function periodInWords(seconds: number | null): string {
   const [length, unit] = UNITS.find(([length]) => (seconds ?? 0) >= 2 * length) ?? [1, "second"];
   const n = Math.floor((seconds ?? 0) / length);

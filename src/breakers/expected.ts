@@ -3,9 +3,10 @@ import { isFree } from "../queue/index.ts";
 import { RESEND_AGAIN_S } from "./resend.ts";
 
 /**
- * Whether a probe of an open breaker can be claimed, or is chosen soon because the last one ended without an attempt: a
- * filter did not match. Also whether failed deliveries are sent again, step by step. Does not count breakers that are due for
- * another reason: where there are many, one nearly always is.
+ * Whether circuit breakers are about to make deliveries claimable, so that a pump should not end yet. True in three cases: the probe of
+ * an open breaker waits unclaimed in `queue`; an open breaker is due to choose another probe because a filter did not match the last one;
+ * or a closed breaker sends failed deliveries again, step by step. Breakers that are due for other reasons do not count: among many, one
+ * is nearly always due.
  */
 export async function areDeliveriesExpected(db: Db): Promise<boolean> {
   const [found] = await rows<{ expected: boolean }>(

@@ -9,11 +9,11 @@ export interface HeldBack {
   since: Date;
   reason: string;
   nextProbe: Date | null;
-  /** The number of all such webhooks. */
+  /** The number of all webhooks held back, also those beyond the limit. The same in every row. */
   total: number;
 }
 
-/** Webhooks that their circuit breakers hold back, the latest ones first. */
+/** Lists webhooks that their circuit breakers hold back, by `since`, latest first. */
 export function listHeldBack(db: Db, limit: number): Promise<HeldBack[]> {
   return rows<HeldBack>(
     db,

@@ -1,4 +1,4 @@
-/** Circuit breakers: when a webhook is paused or disabled, and probes. */
+/** Circuit breakers: decide when a webhook is paused, probed, resumed or disabled. */
 export { decideBreakers, MAX_DECIDED } from "./decide.ts";
 export { areDeliveriesExpected } from "./expected.ts";
 export { type HeldBack, listHeldBack } from "./held.ts";

@@ -1,11 +1,11 @@
 import { count, type Db } from "../lib/pg/index.ts";
 
 /**
- * Parts of the statement that folds: count the failed attempts of webhooks with a breaker, from its part `tried`. Set `due`
- * where there is something to decide. Webhooks without a breaker cost nothing: recording an attempt writes nothing for it, and
- * these parts find no row. The webhooks of an endpoint count together: each has a row, and all their rows are the same.
+ * SQL queries of the fold statement that add the failed attempts in its query `tried` to the breakers of their webhooks. They set `due`
+ * if there is something to decide. Webhooks without a breaker cost nothing, because they have no row in `webhook_breakers`. The webhooks
+ * of an endpoint count together: each has a row, and all these rows get the same counts.
  *
- * Whether the failures or the successes of one step came last is not known; it counts as a success.
+ * If a webhook has failures and successes in one fold, the last attempt counts as a success, because their order is unknown.
  */
 export const NOTE_FOR_BREAKERS = `
   tried_together as (
@@ -18,7 +18,7 @@ export const NOTE_FOR_BREAKERS = `
     group by 1
   ),
   held_breakers as (
-    -- In the order in which changes of endpoints lock them.
+    -- By webhook id, the order in which changes of endpoints lock breakers, to avoid deadlocks.
     select webhook_id from webhook_breakers where webhook_id in (select webhook_id from tried_together)
     order by webhook_id for no key update
   ),
@@ -37,14 +37,14 @@ export const NOTE_FOR_BREAKERS = `
   )`;
 
 /**
- * Notes that an endpoint answered 410 Gone; only for a webhook that is disabled by it.
+ * Notes that an endpoint answered 410 Gone, and makes its breaker due. Does nothing unless the breaker has `disable_on_gone`.
  *
- * @param targetUrl the normalised URL that answered: an answer of the one before a change of the URL is not noted
+ * @param targetUrl the normalised URL that answered. If the webhook's URL has changed since, nothing is noted
  */
 export async function noteGone(db: Db, webhookId: bigint, targetUrl: string): Promise<void> {
   await count(
     db,
-    // The share lock waits for a change of the URL that is not committed.
+    // The share lock waits until a concurrent change of the URL is committed.
     `with present as (
         select id from webhooks where id = :webhookId::bigint and target_url = :targetUrl::text for share
       )

@@ -4,28 +4,29 @@ import { MAX_ROWS_PER_STATEMENT, sentManyAgain, startRound } from "../log/index.
 import { ATTEMPTS_PER_ROUND, ofWebhook, pendingUpTo } from "../queue/index.ts";
 import { NIL_ID } from "../schema/index.ts";
 
-/** The maximum number of rounds of a delivery that is sent again without a user's request. */
+/** The maximum number of rounds, of four attempts each, up to which the service sends a delivery again without a user's request. */
 const MAX_ROUNDS = 3;
 
-/** The maximum number of a webhook's deliveries sent again that wait for an attempt. They are older than new ones, which wait behind them. */
+/** The maximum number of a webhook's deliveries in `queue` that were sent again or replayed. Newer deliveries wait behind them. */
 const MAX_WAITING = 500;
 
-/** The time between steps while there is no room, in seconds. */
+/** The time to the next step while the queue has no room for more of the webhook's deliveries, in seconds. */
 export const RESEND_AGAIN_S = 1;
 
 /** The result of a step. */
 export interface ResendStep {
   /** Entries for the audit log. */
   entries: AuditRecord[];
-  /** What is left: nothing, some, or some for which there is no room yet. */
+  /** What is left to send again: nothing, perhaps some, or perhaps some for which the queue has no room yet. */
   left: "nothing" | "some" | "no room";
 }
 
 /**
- * Sends the next deliveries again that failed in the outage of a webhook, oldest first. Examines at most 500 failed ones.
- * Requires the lock of its breaker.
+ * Starts a new round for the next deliveries of a webhook that failed in its outage, oldest first. Examines at most 500 failed
+ * deliveries. Requires the lock of the webhook's breaker.
  *
- * @param maxPending the maximum number of pending deliveries of a webhook, beyond which they fail; 0 for no limit
+ * @param retentionDays the age, in days, from which deliveries are not sent again
+ * @param maxPending the maximum number of pending deliveries of a webhook; more would fail. 0 for no limit
  */
 export async function resendStep(
   trx: Db,
@@ -68,7 +69,7 @@ export async function resendStep(
   return { entries: await sentManyAgain(trx, filter, again), left };
 }
 
-/** The number of deliveries that may be sent again now. */
+/** The number of deliveries that may be sent again now, within `MAX_WAITING` and `maxPending`. */
 async function roomFor(trx: Db, webhookId: bigint, maxPending: number): Promise<number> {
   const [found] = await rows<{ again: number; pending: number }>(
     trx,

@@ -26,15 +26,16 @@ export interface AttemptParts {
   contents: Pick<EventContents, "of">;
 }
 
-/** Decides whether an attempt may still be made, and learns how it ended: exactly one of the other methods is called. */
+/** Decides whether an attempt may still be sent, and receives its end: either `ended` or `withdrawn` is called, once. */
 export interface AttemptGate extends Gate {
-  /** @param signature the signature that the request carries; null if it could not be built */
+  /** @param signature the signature that the request carries; null if the request could not be built */
   ended(outcome: Outcome, signature: string | null): void;
 }
 
 /**
  * Makes one attempt of a delivery whose payload is loaded: reads the additions of the webhook's settings, builds and signs the request,
- * and sends it. An attempt whose request cannot be built fails, so that its delivery does not stay pending forever.
+ * and sends it. An attempt whose request cannot be built fails, so that its delivery does not stay pending forever. If no access token
+ * can be fetched because the outbound proxy is unavailable, the attempt is withdrawn instead.
  */
 export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate: AttemptGate): void {
   const { log, post, sign, additions, contents } = parts;
@@ -60,11 +61,11 @@ export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate
     const added = requestSettings ? additions(id, requestSettings) : NO_ADDITIONS;
     request = added instanceof Promise ? added.then(build) : build(added);
   } catch (error) {
-    // For example, a secret cannot be opened.
+    // For example, a secret cannot be decrypted.
     failed(error);
     return;
   }
   if (!(request instanceof Promise)) send(request);
-  // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
+  // The delivery keeps its slot while the access token is fetched: otherwise deliveries would pile up behind a slow token endpoint.
   else request.then((built) => (gate.maySend() ? send(built) : gate.withdrawn()), failed);
 }

@@ -6,14 +6,14 @@ import type { Outcome } from "./request/outcome.ts";
 export const noAttempts = (): AttemptCounts => ({ sent: 0, delivered: 0, retrying: 0, failed: 0 });
 
 /**
- * The owner of claimed deliveries of a run, which makes their attempts: counts those that have not ended, and the attempts of those
- * that have. The sender calls exactly one of `recorded` and `returned` when a delivery ends.
+ * The pump or retry pass that sends claimed deliveries of a run. Counts its open deliveries, and the recorded attempts by result. For
+ * each delivery, the sender calls either `recorded` or `returned` of the current owner, once.
  */
 export class ClaimOwner {
-  /** A first attempt that fails is retried by this run. */
+  /** The run that claims the deliveries. A pump's run also retries the first attempts that fail. */
   readonly runId: number;
   readonly counts: AttemptCounts;
-  /** Whether a claim has ended without an attempt. */
+  /** Whether a claim has ended without an attempt: released, or ended by a filter. Pumps reset it. */
   hasReturned = false;
   /** The number of claimed deliveries that have not ended. */
   open = 0;
@@ -24,7 +24,7 @@ export class ClaimOwner {
     this.counts = counts;
   }
 
-  /** Adds claimed deliveries. With a negative number, they have ended or have another owner. */
+  /** Adds claimed deliveries. A negative number subtracts deliveries that have ended or have another owner now. */
   add(deliveries: number): void {
     this.open += deliveries;
     if (this.open > 0) return;
@@ -32,14 +32,14 @@ export class ClaimOwner {
     this.#ended = undefined;
   }
 
-  /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
+  /** Counts an attempt. @param state undefined if its result is not recorded: the claim was lost, or the result could not be stored */
   recorded(_delivery: ClaimedDelivery, _outcome: Outcome, state: RecordedState | undefined): void {
     if (state !== undefined) this.counts.sent += 1;
     if (state !== undefined && state !== "cancelled") this.counts[state] += 1;
     this.add(-1);
   }
 
-  /** The delivery was released without an attempt. */
+  /** Notes that a claim has ended without an attempt: the delivery was released, or ended by its filter. */
   returned(): void {
     this.hasReturned = true;
     this.add(-1);

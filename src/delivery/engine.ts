@@ -58,28 +58,29 @@ import { createSigner } from "./request/signature.ts";
 import { RetryPasses } from "./retry-pass.ts";
 import { Sender } from "./sender.ts";
 
-/** The status by which an endpoint wants no more deliveries (Standard Webhooks). */
+/** The status with which a receiver asks for no more deliveries (410 Gone, Standard Webhooks). */
 const GONE = 410;
 
 /** Idle connections kept open in addition to the limit of requests in flight. */
 const IDLE_CONNECTIONS = 1_000;
 
-/** The delivery engine of one process, with what it was made from: claims, sends and records deliveries. */
+/** The delivery engine of one process: claims, sends and records deliveries. Includes the options with which it was created. */
 export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
 
 /**
  * Builds the delivery engine of a process.
  *
  * @param options.directDb connections to PostgreSQL itself, which keep their session settings; `db` when no pooler is in between
- * @param options.directUrl the address for a connection outside the pools that receives changes
- * @param options.stopping aborted on shutdown: from then on nothing is claimed or sent
- * @param options.reservedFiles connections of an API in the same process; 0 unless given
- * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
- * @param options.tracing traces attempts; nothing unless given
- * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
+ * @param options.directUrl PostgreSQL's own address, for the connection that listens for changes
+ * @param options.stopping aborted on shutdown: ends waits for the database, and adds no row in `workers`. The `stop` of `run` ends a pump
+ *   or retry pass
+ * @param options.reservedFiles file descriptors for connections of an API in the same process. Defaults to 0
+ * @param options.sharedBy the number of processes that share the container's memory, this one included. Defaults to 1
+ * @param options.tracing traces attempts. Defaults to no traces
+ * @param options.resolver looks up host names. Defaults to the hosts file and DNS. Closed with the engine
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
- * @param options.works told what the thread works on. Defaults to nothing
- * @param options.admit awaited before each claim. Defaults to nothing
+ * @param options.works called with the name of the work that the thread begins, for the log of blocked threads. Defaults to no calls
+ * @param options.admit awaited before each claim. Defaults to no wait
  * @param options.now the clock by which bottlenecks are timed, in milliseconds. Defaults to the system's monotonic clock
  */
 export function createDeliveryEngine(options: {
@@ -184,13 +185,13 @@ export function createDeliveryEngine(options: {
     { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
   instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
-  /** The lease for pumps and passes: their claims count as waits for the database. */
+  /** Claims for pumps and retry passes. The time of a claim counts as a wait for the database in `bottlenecks`. */
   const claims: Pick<WorkerLease, "claim"> = {
     async claim(work, stop) {
       await untilAnswered(async () => options.admit?.(), { signal: stop });
       const claim = await bottlenecks.waitFor(lease.claim(work, stop));
       options.works?.("claimed deliveries");
-      // Rows that were claimed once too often have ended instead.
+      // A row claimed more than 10 times (MAX_CLAIMS) without a result is not in `deliveries`: it has failed as `interrupted`.
       countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
       return claim;
     },
@@ -201,7 +202,7 @@ export function createDeliveryEngine(options: {
       claim: createPendingClaims(db, webhooks),
       fanOut: () => fanOutStep(db),
       async expectsMore(signal) {
-        // A breaker whose webhook's filter does not match a probe chooses the next one once the claim has ended.
+        // If a filter does not match a breaker's probe, the breaker chooses another probe after the claim of the first has ended.
         await sender.ended();
         return untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal });
       },
@@ -222,7 +223,7 @@ export function createDeliveryEngine(options: {
       settle: (groups) => settleGroups(db, groups),
     }),
     lease,
-    /** The known revision of the webhooks, which each change by a user raises. */
+    /** The revision of all webhooks at the last read. A user's change of any webhook raises it. */
     revision: () => watch.revision,
     async close() {
       resolver.close();

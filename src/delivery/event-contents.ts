@@ -9,22 +9,22 @@ import { type ClaimedDelivery, type EventContent, loadContents } from "../queue/
  */
 const CLAIMS = { most: 100, atOnce: 1 };
 /**
- * The time for which the payload of an event stays after its last use while other webhooks are still to get it, in milliseconds.
- * Webhooks fall out of step as soon as one fails.
+ * The time for which the payload of an event stays cached after its last use, in milliseconds, if other webhooks still need its first
+ * attempt. Webhooks reach an event at different times, for example if some of them fail.
  */
 const KEPT_MS = 5_000;
-/** The divisor of the maximum that gives the share of payloads that no delivery holds: one eighth. */
+/** Payloads that no delivery holds take at most this part of the maximum: one eighth. */
 const UNUSED_DIVISOR = 8;
 /** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
 
-/** The payload of an event. */
+/** A cached payload. */
 interface Held {
   readonly content: EventContent;
   readonly bytes: number;
   /** The number of deliveries that hold it. */
   uses: number;
-  /** The number of first attempts to come, of all processes. */
+  /** The number of recipients of the event whose first attempt this process has not claimed since the payload was loaded. */
   left: number;
 }
 
@@ -35,14 +35,14 @@ interface Held {
 export type EventContents = ReturnType<typeof createEventContents>;
 
 /**
- * @param maxBytes the limit of cached payloads, in characters. A single larger payload is accepted if the cache is
- *   empty
+ * @param maxBytes the limit of all cached payloads, in characters (a load counts bytes, which are at least as many). A larger payload is
+ *   accepted if no delivery holds another
  */
 export function createEventContents(db: Db, maxBytes: number, clock: Pick<Clock, "now"> = systemClock) {
   const held = new Map<string, Held>();
   let heldBytes = 0;
   let averageBytes = 1_000;
-  /** Payloads that no delivery holds. They make room for others. */
+  /** Payloads that no delivery holds. They are removed when held payloads need their space. */
   const unused = new LRUCache<string, Held>({
     maxSize: Math.ceil(maxBytes / UNUSED_DIVISOR),
     sizeCalculation: ({ bytes }) => bytes,
@@ -56,7 +56,7 @@ export function createEventContents(db: Db, maxBytes: number, clock: Pick<Clock,
     return claims.map((missing) => missing.filter((delivery) => !use(delivery)));
   }, CLAIMS);
 
-  /** Events that PostgreSQL cannot read have no payload, and do not affect the others: each half is read by itself. */
+  /** Loads payloads. If PostgreSQL cannot read one of them, loads the halves apart, so that only that event has no payload. */
   async function load(eventIds: readonly string[]): Promise<void> {
     const missing = eventIds.filter((id) => !held.has(id));
     if (missing.length === 0) return;
@@ -80,7 +80,7 @@ export function createEventContents(db: Db, maxBytes: number, clock: Pick<Clock,
   }
 
   function hold(eventId: string, payload: Held): void {
-    // First attempts may hold it again since a load began.
+    // While the payload was being loaded, a first attempt may have taken it from `unused`.
     if (held.has(eventId)) return;
     unused.delete(eventId);
     held.set(eventId, payload);
@@ -89,7 +89,7 @@ export function createEventContents(db: Db, maxBytes: number, clock: Pick<Clock,
 
   function use({ eventId, token }: ClaimedDelivery): boolean {
     const isFirst = token.table === "queue" && token.attempts === 0;
-    // A retry or resend may have been claimed after the payload was erased, if a worker held it at that moment.
+    // Only first attempts use payloads from `unused`: a retry or resend may be claimed after the payload was erased in the database.
     const payload = held.get(eventId) ?? (isFirst ? unused.get(eventId) : undefined);
     if (!payload) return false;
     if (payload.uses === 0) hold(eventId, payload);

@@ -12,17 +12,17 @@ import type { ClaimRoom, Sender } from "./sender.ts";
 const MAX_CLAIMED_PER_STATEMENT = 1_024;
 /** The number of queued sendable deliveries above which nothing is claimed. */
 const MAX_QUEUED = 512;
-/** The pause while MAX_QUEUED is exceeded, in milliseconds. */
+/** The pause while the sender has no room for a claim, for example because MAX_QUEUED is exceeded, in milliseconds. */
 const FULL_QUEUE_PAUSE_MS = 10;
 /**
- * The pause after a round of claims over all webhooks that found little: a multiple of the round's duration, for a single
- * worker and for one of several, with a maximum in milliseconds. Without it, the claims of many workers could use up the
- * database's capacity. A long pause delays events that are dispatched on publishing.
+ * The pause after a cycle of claims over all webhooks that found fewer than MAX_QUEUED deliveries. It is a multiple of the cycle's
+ * duration, by a factor for a single worker and one for several workers, up to a maximum in milliseconds. Without the pause, the claims of
+ * many workers could use up the database's capacity. A longer pause would delay events that are dispatched on publishing.
  */
 const ROUND_PAUSE = { aloneFactor: 1, sharedFactor: 4, maxMs: 50 };
 /**
- * The pause when nothing claimable can be sent at the moment, in milliseconds. It doubles while that lasts: beside receivers that
- * hang or fail, each claim would only read past their deliveries.
+ * The pause after a cycle that found nothing, in milliseconds, while skipped or rate-limited webhooks or an unfinished fan-out may have
+ * deliveries. It doubles while that lasts, because each claim would only read past the deliveries of receivers that hang or fail.
  */
 const BLOCKED_PAUSE_MS = { min: 50, max: 400 };
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
@@ -34,7 +34,7 @@ export interface PumpsParts {
   queue: {
     claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): Promise<PendingClaim>;
     fanOut(): ReturnType<typeof fanOutStep>;
-    /** Whether deliveries are likely to be queued soon, one step after the other: by a replay or a breaker. */
+    /** Whether a replay or a breaker, which queue deliveries step by step, is likely to queue some soon. */
     expectsMore(stop: AbortSignal): Promise<boolean>;
   };
   log: Logger;
@@ -45,7 +45,7 @@ export interface PumpsParts {
 
 /**
  * Sends first attempts: claims pending deliveries and passes them to the sender. Only the pump of the latest run
- * claims. An earlier pump transfers its queued deliveries, and ends when its requests in flight have ended.
+ * claims. An earlier pump transfers its queued deliveries to it, and ends when its requests in flight have ended.
  */
 export class Pumps {
   readonly #parts: PumpsParts;
@@ -57,7 +57,7 @@ export class Pumps {
     this.#parts = parts;
   }
 
-  /** Wakes a lingering pump: deliveries were queued. */
+  /** Ends the current pump's pause after a cycle that found nothing. Called when deliveries were queued. */
   wake(): void {
     this.#current?.alarm.abort();
   }
@@ -76,8 +76,8 @@ export class Pumps {
   ): Promise<PumpResult> {
     const before = this.#current;
     const pump = new Pump(runId, counts);
-    // A run whose pump was stopped or lost starts another one, also after a later run has started its own. If that one
-    // took over, the later run would start no more pumps.
+    // A run whose pump was stopped or lost starts another pump, possibly after a later run has started one. The earlier run's pump must not
+    // take over: the later run's pump would end as superseded, and the later run would start no other.
     if (before && before.runId > runId) return { ...pump.counts, end: "superseded" };
     const until = this.#parts.clock.now() + forMs;
     const onStop = () => {
@@ -101,7 +101,7 @@ export class Pumps {
     return { ...pump.counts, end };
   }
 
-  /** Transfers the queued deliveries of an earlier pump to the current one. If that has ended, the earlier one sends them. */
+  /** Transfers the queued deliveries of an earlier pump to the current one. If there is no current pump, the earlier one sends them. */
   #handOver(earlier: Pump): void {
     const current = this.#current;
     if (!current || current === earlier) return;
@@ -109,13 +109,13 @@ export class Pumps {
     this.#parts.sender.transfer(earlier, current);
   }
 
-  /** Releases the queued deliveries of a pump that ends. From then on, it takes over no more. */
+  /** Releases the queued deliveries of a pump that ends. From then on, it is not the current pump. */
   #withdraw(pump: Pump): void {
     if (this.#current === pump) this.#current = undefined;
     this.#parts.sender.withdraw(pump);
   }
 
-  /** Makes rounds of claims over all webhooks. Returns why they end. */
+  /** Repeats the cycle of claims over all webhooks. Returns why the cycles end. */
   async #claimUntil(
     pump: Pump,
     lingers: boolean,
@@ -127,7 +127,7 @@ export class Pumps {
     for (;;) {
       const began = clock.now();
       let next: bigint | null = this.#after;
-      // The first round may continue that of an earlier pump.
+      // The first cycle may start in the middle, where the cycle of an earlier pump ended.
       const isWhole = next === 0n;
       let [found, hasLater, workers] = [0, false, 1];
       pump.alarm = new AbortController();
@@ -159,7 +159,7 @@ export class Pumps {
       } else {
         await pump.ended();
         if (!pump.hasReturned) return "done";
-        // What was released, for example because its webhook was changed, is claimed again.
+        // Some deliveries were released, for example because their webhook was changed: the next cycle claims them again.
         pump.hasReturned = false;
       }
     }
@@ -168,7 +168,7 @@ export class Pumps {
   /**
    * Runs one claim and, concurrently, one step of fan-out.
    *
-   * @returns the claim, and whether it skipped webhooks that may become claimable soon
+   * @returns the claim; `hasLater`: whether skipped or rate-limited webhooks or the fan-out may have deliveries soon
    */
   async #claim(pump: Pump, { revision, ...room }: ClaimRoom, after: bigint, stop: AbortSignal) {
     const { sender, queue, lease, log } = this.#parts;
@@ -183,7 +183,7 @@ export class Pumps {
     if (step && step.missing > 0) log.error({ ...step }, "fan-out found fewer recipients than counted");
     this.#after = claimed.next ?? 0n;
     await sender.take(claimed.deliveries, "first", () => pump, revision);
-    // While the claim was in progress, this pump was stopped, or that of a later run took over.
+    // During the claim, this pump may have been stopped, or a later run's pump may have taken over.
     if (stop.aborted) sender.withdraw(pump);
     else this.#handOver(pump);
     return { ...claimed, hasLater: room.excluded.length > 0 || claimed.limited || step !== null };
@@ -192,6 +192,6 @@ export class Pumps {
 
 /** The first attempts of one run in this process. */
 class Pump extends ClaimOwner {
-  /** Ends the pause after a round of claims when deliveries are queued during the round or the pause. */
+  /** Ends the pause after a cycle of claims that found nothing, if deliveries are queued during the cycle or the pause. */
   alarm = new AbortController();
 }

@@ -3,12 +3,12 @@ import { type Db, gathering, untilAnswered } from "../lib/pg/index.ts";
 import { type AttemptResult, type RecordedState, type RetrySpacing, recordAttempts } from "../queue/index.ts";
 
 /**
- * Batch limits. While one statement waits for the disk, another can run. With fewer results, it is more efficient to write them with
- * those that follow.
+ * Batch limits. While one statement waits for the disk, another can run. A second statement needs at least 64 results: fewer are cheaper
+ * to write together with those that follow.
  */
 const BATCH = { most: 200, atOnce: 2, minBeside: 64 };
 
-/** Receives the delivery's new state; undefined if another worker had claimed it. */
+/** Receives the delivery's new state; undefined if the claim was lost, or the result cannot be stored. */
 export type Recorded = (state: RecordedState | undefined) => void;
 
 /** Dependencies of a recorder. */
@@ -16,7 +16,7 @@ export interface RecorderParts {
   db: Db;
   spacing: RetrySpacing;
   log: Logger;
-  /** Receives results and the new states of their deliveries, by id. A delivery whose claim was lost has no state. */
+  /** Receives results and the new states of their deliveries, by id. Without a state, the result was not stored. */
   onRecorded: (results: readonly AttemptResult[], states: ReadonlyMap<string, RecordedState>) => void;
 }
 
@@ -49,8 +49,8 @@ export class Recorder {
   }
 
   /**
-   * Retries until the database is available: the results exist nowhere else. If some cannot be stored, stores each by itself, so that
-   * they do not affect the others. Their deliveries are claimed again later.
+   * Retries until the database is available, because the results exist only here. If a batch cannot be stored, stores each result by
+   * itself. A delivery whose result cannot be stored is claimed and attempted again later.
    */
   async #store(results: readonly AttemptResult[]): Promise<Map<string, RecordedState>> {
     const { db, spacing, log } = this.#parts;

@@ -8,22 +8,22 @@ import type { Sender } from "./sender.ts";
 
 /** The maximum number of retries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 256;
-/** The number of queued sendable retries above which nothing is claimed. Those that wait for their receivers do not count. */
+/** The number of queued sendable retries above which nothing is claimed. Retries that wait for their receivers do not count. */
 const MAX_QUEUED = 128;
-/** The number of retries found by one claim from which the next follows as soon as half of what the passes hold has ended. */
+/** If a claim finds at least this many retries, the next claim follows as soon as half of the claimed retries have ended. */
 const MIN_BUSY = 32;
-/** The interval at which memory shows whether half has ended, or whether MAX_QUEUED is still exceeded, in milliseconds. */
+/** The interval of checks, without the database, whether half has ended or the sender has room for a claim again, in milliseconds. */
 const CHECK_MS = 10;
 /**
- * The pause between claims, in milliseconds: a tenth of the horizon within these limits. Retries that fall due meanwhile are claimed
- * together.
+ * The limits of the pause between claims, in milliseconds. The pause is a tenth of the horizon. Retries that fall due during the pause are
+ * claimed together.
  */
 const PAUSE_MS = { min: 100, max: 1_000 };
-/** The pause while a group waits for a rate limit, in milliseconds: first attempts leave retries one second in five. */
+/** The maximum pause while a group waits for a rate limit, in milliseconds. Short, because retries get only one second in five. */
 const RATE_LIMIT_PAUSE_MS = 250;
 /**
- * The pause after a claim that found little, and between queries of the status, as a multiple of the statement's duration, and its
- * maximum in milliseconds. A claim visits all webhooks of the groups, and a query counts all of their retries.
+ * The pause after a claim that found fewer than MIN_BUSY retries, and between queries of the status: a multiple of the statement's
+ * duration, up to a maximum in milliseconds. A claim visits all webhooks of the groups, and a query counts all of their retries.
  */
 const STATEMENT_PAUSE = { factor: 10, maxMs: 5_000 };
 
@@ -33,7 +33,7 @@ export interface PassResult extends AttemptCounts {
   status: GroupStatus;
   /** The last failure, as text for users: `503 from shop.example`. */
   lastFailure: string | null;
-  /** False when the pass was stopped. */
+  /** False if `stop` ended the pass. True also if `forMs` ended it. */
   complete: boolean;
 }
 
@@ -49,21 +49,21 @@ export interface RetryPassesParts {
 }
 
 /**
- * Sends the due retries of groups through the process's sender. One loop claims for all passes by one statement, and reads the status
- * of all passes that seem to be at their end by another. While a pass waits, it uses only memory.
+ * Sends the due retries of groups through the process's sender. One loop claims for all passes by one statement. By another, it reads the
+ * status of all groups whose passes have nothing left to send. A pass that waits sends no statements.
  */
 export class RetryPasses {
   readonly #parts: RetryPassesParts;
   readonly #passes = new Set<Pass>();
   #isRunning = false;
-  /** Ends the claim in progress when no pass needs it. */
+  /** Cancels the claim in progress when no pass needs it. */
   #claiming = new AbortController();
   /** Ends the loop's pause. */
   #alarm = new AbortController();
   /** The earliest times of the next claim and query of the status. */
   #nextClaim = Number.NEGATIVE_INFINITY;
   #nextStatus = Number.NEGATIVE_INFINITY;
-  /** The number of claimed retries of all passes at which the next claim follows at once; 0 for none. */
+  /** When at most this number of claimed retries are open, the next claim follows without a pause; 0: always after the pause. */
   #claimAtOpen = 0;
 
   constructor(parts: RetryPassesParts) {
@@ -73,7 +73,8 @@ export class RetryPasses {
   /**
    * Sends each delivery of the group that is due within the horizon once.
    *
-   * @param options.horizonMs the horizon, in milliseconds. Must be shorter than the retry delay
+   * @param options.horizonMs the time until which the pass waits for deliveries to become due, in milliseconds. Must be shorter than the
+   *   retry delay, so that no delivery is due twice
    * @param options.forMs the time after which the pass stops claiming, in milliseconds
    * @param stop ends the pass early: requests in flight are completed and recorded, queued deliveries are released
    * @param counts updated in place
@@ -113,7 +114,7 @@ export class RetryPasses {
       for (const pass of this.#passes) if (pass.isOverAt(now)) this.#leave(pass);
       const left = [...this.#passes].filter(({ hasLeft, open }) => hasLeft && open === 0);
       const claiming = [...this.#passes].filter(({ hasLeft }) => !hasLeft);
-      // If a webhook had none queued until the end of a pause, its first attempts would take the turns of due retries.
+      // Ends the pause early: a webhook without queued retries would use its window for first attempts, while retries are due.
       const isHalf = this.#claimAtOpen > 0 && this.#open <= this.#claimAtOpen;
       const paused = isHalf ? now : this.#nextClaim;
       const next = Math.max(paused, Math.min(...claiming.map(({ claimAt }) => claimAt)));
@@ -139,13 +140,13 @@ export class RetryPasses {
     return [...this.#passes].reduce((sum, { open }) => sum + open, 0);
   }
 
-  /** Claims for some passes, and passes what they get to the sender. */
+  /** Claims retries for the given passes, and hands them to the sender. */
   async #claim(passes: readonly Pass[], signal: AbortSignal): Promise<void> {
     const { sender, lease, claim, clock } = this.#parts;
     const free = sender.claimRoom("retry", MAX_CLAIMED_PER_STATEMENT, MAX_QUEUED);
     if (!free) return this.#rest(CHECK_MS);
     const { revision, ...room } = free;
-    // One pass of a group, if Temporal has started it anew while this process still works on it.
+    // If Temporal has restarted the activity of a group while its earlier pass still runs here, the later pass gets the retries.
     const byGroup = new Map(passes.map((pass) => [nameOf(pass.key), pass]));
     const groups = [...byGroup.values()].map(({ key }) => key);
     const began = clock.now();
@@ -161,17 +162,17 @@ export class RetryPasses {
       const pauses = passes.map(({ pauseMs }) => pauseMs);
       if (limited.size > 0) pauses.push(RATE_LIMIT_PAUSE_MS);
       const costMs = touched >= MIN_BUSY ? 0 : pauseAfter(now - began);
-      // Passes that begin later join the next claim.
+      // Passes that begin during the pause also wait for its end.
       this.#nextClaim = now + Math.max(costMs, Math.min(...pauses));
     }
     await sender.take(deliveries, "retry", (each) => byGroup.get(nameOf(each as GroupKey)) as Pass, revision);
-    // Some were stopped during the claim.
+    // Passes that were stopped during the claim release what it got for them.
     for (const pass of passes) if (pass.hasLeft) this.#stop(pass);
-    // A claim that finds nothing, because receivers have enough queued, changes nothing.
+    // After a busy claim, one that finds nothing, because webhooks with enough queued retries are skipped, leaves the passes busy.
     const isBusy = touched >= MIN_BUSY || (touched === 0 && this.#claimAtOpen > 0);
     this.#claimAtOpen = isBusy ? this.#open >> 1 : 0;
     if (isFull || now < this.#nextStatus) return;
-    // With a rate limit, some are due.
+    // A group that waits for a rate limit still has due retries.
     const idle = passes.filter(
       ({ key, open, hasLeft }) => open === 0 && !hasLeft && !limited.has(nameOf(key)),
     );
@@ -179,8 +180,9 @@ export class RetryPasses {
   }
 
   /**
-   * Reads the status of passes that hold nothing. Ends those that were stopped, or have nothing due within their horizon. Retries of
-   * paused webhooks leave their run: another one retries them once they are resumed. This one may ask for its retries much later.
+   * Reads the status of the groups of passes without open deliveries. Ends the passes that claim no more, and those whose group has
+   * nothing due within the horizon. `settle` also removes the retries of paused webhooks from the run: another run adopts them when the
+   * webhook is resumed, because this run may claim again only much later.
    */
   async #end(passes: readonly Pass[]): Promise<void> {
     const { clock, settle } = this.#parts;
@@ -197,13 +199,13 @@ export class RetryPasses {
     }
   }
 
-  /** Ends the claims of a pass, and releases its queued deliveries. */
+  /** Stops claiming for a pass, and releases its queued deliveries. */
   #stop(pass: Pass): void {
     this.#leave(pass);
     this.#parts.sender.withdraw(pass);
   }
 
-  /** Ends the claims of a pass. Wakes the loop when its claimed deliveries have ended. */
+  /** Stops claiming for a pass. Wakes the loop when the claimed deliveries of the pass have ended. */
   #leave(pass: Pass): void {
     pass.hasLeft = true;
     void pass.ended().then(() => this.#alarm.abort());
@@ -227,20 +229,20 @@ const nameOf = ({ runId, group }: GroupKey) => `${runId} ${group}`;
 
 const pauseAfter = (tookMs: number) => Math.min(STATEMENT_PAUSE.maxMs, STATEMENT_PAUSE.factor * tookMs);
 
-/** The retries of one group that this process holds. Times are in milliseconds, by the monotonic clock. */
+/** A retry pass: the claimed retries of one group. Times are in milliseconds, by the monotonic clock. */
 class Pass extends ClaimOwner {
   readonly key: GroupKey;
   readonly end = Promise.withResolvers<GroupStatus>();
-  /** The time until which deliveries may become due. */
+  /** The time until which the pass waits for deliveries to become due. */
   readonly horizon: number;
   readonly pauseMs: number;
   /** The last failure, as text for users: `503 from shop.example`. */
   lastFailure: string | null = null;
-  /** Whether it claims no more. */
+  /** Whether the pass claims no more. */
   hasLeft = false;
-  /** The time from which it takes part in claims. */
+  /** The time from which the pass takes part in claims. */
   claimAt: number;
-  /** Whether the last claim, if any, left due deliveries. */
+  /** Whether due deliveries may be left: there was no claim yet, or the last one reached its limit. */
   mayFindMore = true;
 
   constructor(key: GroupKey, now: number, horizonMs: number, counts?: AttemptCounts) {
@@ -260,7 +262,7 @@ class Pass extends ClaimOwner {
     super.recorded(...ended);
   }
 
-  /** Whether another claim could only find deliveries that are due for the second time. */
+  /** Whether the horizon has passed and nothing due is left: another claim could only find deliveries that are due again. */
   isOverAt(now: number): boolean {
     return !this.hasLeft && now > this.horizon && !this.mayFindMore;
   }

@@ -18,7 +18,7 @@ import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import type { Recorder } from "./recorder.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 
-/** Ends claims of a worker in the database. */
+/** Ends claims of a worker in the database: releases the deliveries or ends them. */
 type EndClaims = (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
 
 /** Dependencies of a sender. */
@@ -33,7 +33,7 @@ export interface SenderParts extends AttemptParts {
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "retire" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
-  /** The share of the thread's time for receivers that fail. */
+  /** Limits the thread's time for receivers that fail. */
   share: Pick<FailingShare, "hasRoom" | "request" | "connection" | "sample">;
   bottlenecks: Pick<Bottlenecks, "waitFor" | "sample">;
   /** Paces the connections that requests open. */
@@ -54,23 +54,23 @@ interface Sending extends Task {
 }
 
 /**
- * The number of requests by which those in flight may grow in one turn of the event loop, and the processor time of a turn from
- * which they do not grow, in milliseconds. What has arrived is read before more start, so that receivers that answer at
- * once have as many requests in flight as the thread handles in that time. With more, each costs more.
+ * In each turn of the event loop, as many requests start as have ended, at least one, and `perTurn` more if the thread has worked for less
+ * than `turnMs` milliseconds since the last starts. Arrived responses are read first, so receivers that answer at once have only as many
+ * requests in flight as the thread handles in `turnMs`. With more in flight, each request would cost more processor time.
  */
 const GROWTH = { perTurn: 16, turnMs: 8 };
-/** The number of unrecorded results from which nothing starts: a crash would repeat all of these attempts. */
+/** The number of unrecorded results from which no request starts: a crash would repeat all of these attempts. */
 export const MAX_UNRECORDED = 128;
 /**
- * The number of requests in flight and unrecorded results together from which nothing starts, unless DELIVERY_MAX_IN_FLIGHT is
- * larger: a crash repeats no more attempts than that.
+ * The number of attempts in doubt (requests in flight and unrecorded results) from which no request starts. If DELIVERY_MAX_IN_FLIGHT is
+ * larger, it is used instead. A crash repeats no more attempts than that.
  */
 const MAX_IN_DOUBT = 200;
-/** The number of deliveries to end that filters did not match, above which nothing is claimed. */
+/** The number of deliveries that filters did not match and that are still to be ended, above which nothing is claimed. */
 const MAX_UNMATCHED = 1_024;
 /**
- * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
- * beside receivers that close each connection, attempts to others would fail.
+ * The wait for a new connection above which no request starts, in milliseconds. The wait counts toward an attempt's timeout: many
+ * receivers that close each connection could make attempts to other receivers fail.
  */
 const MAX_HANDSHAKE_BACKLOG_MS = 250;
 
@@ -82,22 +82,21 @@ export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
   readonly #skipped: SkippedWebhooks<Sending>;
-  /** Stops the timer. */
+  /** Stops the timer that takes samples and starts queued deliveries every `SAMPLE_MS`. */
   readonly close: () => void;
-  /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
+  /** Deliveries in flight. A later stop matters even if the request was sent: it may be sent once more over a new connection. */
   readonly #started = new Set<Sending>();
-  /** Deliveries that wait for the results of filters. */
   readonly #filters: Filters<Sending>;
-  /** Deliveries to end that filters did not match. */
+  /** Deliveries that filters did not match, to be ended. */
   readonly #unmatched: Sending[] = [];
   #endsUnmatched = false;
-  /** Resolves when all claims have ended that are being ended without an attempt. */
+  /** Resolves when all releases, and endings by filters, that are in progress have ended. */
   #ending: Promise<void> = Promise.resolve();
   readonly #maxInDoubt: number;
   /** The cause for which no request could start in the last turn with queued deliveries. */
   #heldBy: BottleneckCause | undefined;
   #isPlanned = false;
-  /** The number of requests that have ended since some were started, and the processor time of the thread at that time. */
+  /** The number of attempts that have ended since `#mayStart` was last called, and the thread's processor time at that call. */
   #endings = 0;
   #workedMs = 0;
 
@@ -121,14 +120,14 @@ export class Sender {
     });
   }
 
-  /** Deliveries that are being sent, or wait for their connection. */
+  /** The number of deliveries that are being sent, or wait for their access token or connection. */
   get inFlight(): number {
     return this.#scheduler.inFlight;
   }
 
   /**
-   * What the next claim of a kind may take: the number of deliveries, limited by the room for payloads, and the webhooks to exclude:
-   * enough of their deliveries are queued, or they have no room. `take` needs the revision of the webhooks from before the claim.
+   * What the next claim of a kind may take. `limit`: the number of deliveries, limited by the room for payloads. `excluded`: the webhooks
+   * to skip, because enough of their deliveries are claimed or they have no room. `revision`: for `take`, as of before the claim.
    *
    * @param most the maximum number of deliveries
    * @param maxQueued the number of queued sendable deliveries above which nothing is claimed
@@ -139,7 +138,7 @@ export class Sender {
     const limit = Math.min(most, contents.room);
     const { lanes, free } = this.#scheduler;
     if (limit === 0 || lanes[kind].hasSendable(maxQueued, free)) return undefined;
-    // Retries are not filtered.
+    // Only first attempts wait for filters.
     const waiting = kind === "first" ? this.#filters.excluded() : [];
     if (!waiting || this.#unmatched.length > MAX_UNMATCHED) return undefined;
     return { limit, excluded: [...this.#skipped.of(kind), ...waiting], revision: watch.revision };
@@ -178,7 +177,7 @@ export class Sender {
       if (unheld.has(delivery)) continue;
       const content = contents.of(delivery);
       if (stopped.has(webhookId)) unsendable.push(sending);
-      // Retries are not filtered: the first attempt was made.
+      // Retries are not filtered: their first attempt was already made.
       else if (kind === "first" && this.#filters.appliesTo(delivery, content))
         this.#filters.add(sending, content);
       else unsendable.push(...this.#skipped.queue(sending));
@@ -199,7 +198,7 @@ export class Sender {
     }
   }
 
-  /** Ends deliveries that filters did not match: one statement at a time, for all that have gathered. */
+  /** Ends deliveries that filters did not match, one statement at a time. Deliveries that arrive meanwhile share the next one. */
   async #endUnmatched(): Promise<void> {
     if (this.#endsUnmatched) return;
     this.#endsUnmatched = true;
@@ -212,20 +211,20 @@ export class Sender {
     this.#endsUnmatched = false;
   }
 
-  /** Resolves when the claims have ended that are being ended without an attempt. */
+  /** Resolves when all releases, and endings by filters, that are in progress have ended. Starts none. */
   ended(): Promise<void> {
     return this.#ending;
   }
 
-  /** Releases the queued deliveries of an owner. */
+  /** Releases the deliveries of an owner that are queued or wait for a filter. */
   withdraw(owner: ClaimOwner): void {
-    // The search goes through the whole queue.
+    // Saves the search, which goes through the whole queue.
     if (owner.open === 0) return;
     this.#return(this.#filters.remove((sending) => sending.owner === owner));
     this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
   }
 
-  /** Transfers the queued deliveries of an owner. */
+  /** Transfers the deliveries of an owner that are queued or wait for a filter. */
   transfer(from: ClaimOwner, to: ClaimOwner): void {
     const move = (sending: Sending) => {
       from.add(-1);
@@ -240,8 +239,8 @@ export class Sender {
   }
 
   /**
-   * The webhooks of the deliveries that are queued or in flight, and those excluded from claims. Leaves out deliveries in flight that
-   * are stopped: while one waits for a response, each revision would release the deliveries claimed since the change.
+   * The webhooks of queued deliveries and of deliveries in flight, and skipped webhooks. Omits deliveries in flight that are already
+   * stopped: they have the webhook's old revision, so that each further change of any webhook would stop the webhook's newer deliveries.
    */
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
@@ -251,7 +250,7 @@ export class Sender {
     return heldWebhooks(held.map(({ delivery }) => delivery));
   }
 
-  /** Releases the queued deliveries of paused, deleted or changed webhooks. */
+  /** Releases the queued deliveries of paused, deleted or changed webhooks, and marks those in flight as stopped. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     const isOf = ({ webhookId }: Sending) => webhookIds.has(webhookId);
     this.#return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
@@ -283,7 +282,7 @@ export class Sender {
       if (this.#heldBy) return;
       const sending = this.#scheduler.next();
       if (!sending) {
-        // If receivers have room, too few requests or none are free for them.
+        // Nothing queued may start. Counts as a bottleneck only if receivers have room: then too few requests are free for their hosts.
         this.#heldBy = "limit";
         return;
       }
@@ -292,7 +291,7 @@ export class Sender {
     this.#plan();
   }
 
-  /** The cause for which no request may start, whatever its receiver; undefined if requests may. */
+  /** The cause that prevents all requests, whatever their receivers; undefined without one. */
   #fullLimit(): BottleneckCause | undefined {
     const { recorder, handshakes } = this.#parts;
     const { inFlight } = this.#scheduler;
@@ -324,7 +323,7 @@ export class Sender {
     });
   }
 
-  /** The check whenever a connection is established: the webhook, the lease or the claim may have changed. */
+  /** Whether a started delivery may still be sent, now that its access token or connection is ready: webhook and claim are unchanged. */
   #maySend(sending: Sending): boolean {
     const { lease, watch } = this.#parts;
     if (sending.isStopped || !lease.isValid() || !watch.isFresh()) return false;
@@ -369,7 +368,7 @@ export class Sender {
     void this.#end(sendings, release);
   }
 
-  /** Ends claims without an attempt, and tells their owners. The payloads are already released. Never rejects. */
+  /** Ends claims without an attempt, and calls `returned` of their owners. Payloads must be released before. Never rejects. */
   #end(sendings: readonly Sending[], end: EndClaims): Promise<void> {
     const before = this.#ending;
     const work = this.#endAll(sendings, end);
@@ -384,8 +383,8 @@ export class Sender {
       try {
         await end(workerId, deliveries);
       } catch (err) {
-        // Not repeated: if the response was lost, the deliveries are free, and this process may have claimed them again.
-        // Retiring the id frees its claims once the known ones are settled.
+        // Not retried: if only the response was lost, this process may have claimed the deliveries again, and a retry would release them.
+        // If the statement failed, retiring the id frees its claims once the known ones are settled.
         if (!isTransient(err)) log.error({ err }, "ending claims without an attempt failed");
         lease.retire(workerId);
       }
@@ -401,7 +400,7 @@ function sendingOf(delivery: ClaimedDelivery, kind: Kind, owner: ClaimOwner): Se
   return { kind, webhookId, window, host: target.host, delivery, owner, isStopped: false };
 }
 
-/** The webhooks of deliveries, once per state: before and after a change they are two. */
+/** The webhooks of deliveries, once per version: a webhook that changed between two claims has two entries. */
 function heldWebhooks(deliveries: readonly ClaimedDelivery[]): HeldWebhook[] {
   const byWebhook = Map.groupBy(deliveries, ({ webhook }) => webhook);
   return [...byWebhook].map(([{ id, revision }, [first, second]]) => ({

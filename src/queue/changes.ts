@@ -4,13 +4,14 @@ import { type Db, plainArray, rows } from "../lib/pg/index.ts";
 /** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";
 
-/** A dedicated connection for changes, outside the pool and therefore never busy. */
+/** A dedicated connection that reports changes of webhooks and queued deliveries. Outside the pool, so it is never busy. */
 export type ChangeFeed = Awaited<ReturnType<typeof openChangeFeed>>;
 
 /**
- * Connects to the database and listens for changes.
+ * Connects to the database and listens for queued deliveries. Rejects if that fails.
  *
- * @param queued called whenever deliveries were queued
+ * @param url of the database itself: connections of a pooler cannot listen
+ * @param queued called whenever deliveries were queued, by any process
  */
 export async function openChangeFeed(url: string, queued: () => void) {
   const client = new pg.Client({
@@ -31,8 +32,8 @@ export async function openChangeFeed(url: string, queued: () => void) {
   }
   return {
     /**
-     * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets another filter,
-     * other secrets, key pairs or request settings. Rejects once the connection has ended.
+     * Reads a number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets another
+     * filter, other secrets, key pairs or request settings. Rejects once the connection has ended.
      */
     async revision() {
       const { rows: found } = await client.query<{ revision: string }>({
@@ -45,18 +46,18 @@ export async function openChangeFeed(url: string, queued: () => void) {
   };
 }
 
-/** A webhook of a claimed delivery, with its revision at the claim. */
+/** A webhook of which a process has claimed deliveries, with its revision at the claim. */
 export interface HeldWebhook {
   id: bigint;
   revision: bigint;
-  /** The id of its delivery, if only one is held. */
+  /** The id of the claimed delivery, if there is only one. */
   onlyId?: string;
 }
 
 /**
- * Returns which of the webhooks are paused or deleted, do not exist, or have another revision. Users' changes alone raise the revision,
- * so that deliveries are not released when the service itself writes to the row. A paused webhook of which only its test delivery
- * is held is not returned.
+ * Returns the webhooks whose claimed deliveries must be released: they are paused or deleted, do not exist, or have another revision
+ * than at the claim. Only users' changes raise the revision; the service's own writes, such as rate-limit tokens, do not. Leaves out a
+ * paused webhook of which only `test_delivery` is claimed: a test event's delivery, or the probe of a circuit breaker.
  */
 export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
   if (held.length === 0) return [];

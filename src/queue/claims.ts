@@ -9,12 +9,12 @@ import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 export const MAX_CLAIMS = 10;
 
 /**
- * SQL for a binding whose value has no effect on the plan. With its value, a plan for a few rows appears cheaper than the prepared
- * one, and PostgreSQL would plan each claim anew, which takes a millisecond.
+ * SQL for a binding whose value the planner does not see. If it saw the values, a plan for these would appear cheaper than the generic
+ * plan of the prepared statement, and PostgreSQL would plan each claim anew, which takes a millisecond.
  */
 const unplanned = (binding: string) => `(select ${binding})`;
 
-/** SQL for whether a claim visits a webhook: one search in a hash table, however many are excluded. */
+/** SQL for whether a claim visits a webhook: it is not excluded. Costs one lookup in a hash table, however many are excluded. */
 const isVisited = (webhookId: string) =>
   `${webhookId} not in (select unnest(${unplanned(":excluded::bigint[]")}))`;
 
@@ -26,10 +26,10 @@ export interface Claimant {
   runId: number;
 }
 
-/** A worker without a row must not claim: its claims would be free immediately. */
+/** SQL for whether the claiming worker has a row in `workers`. Without one, other workers could claim the same rows immediately. */
 const IS_WORKER = `:workerId::int = any(${WORKERS})`;
 
-/** Identifies an attempt, so that its result is recorded once and only while the claim holds. */
+/** Identifies an attempt of a delivery, so that its result is recorded only once, and only while the claim is valid. */
 export interface ClaimToken {
   workerId: number;
   /** The number of attempts recorded before this one. */
@@ -37,11 +37,11 @@ export interface ClaimToken {
   table: "queue" | "retries";
 }
 
-/** A claimed delivery. Its payload is loaded once per event. */
+/** A claimed delivery, without its payload: `loadContents` loads payloads, once per event. */
 export interface ClaimedDelivery {
   id: string;
   eventId: string;
-  /** Shared by all deliveries of the webhook until its row changes. */
+  /** The same object for all deliveries of the webhook until the webhook's row changes. */
   webhook: ClaimedWebhook;
   token: ClaimToken;
   /** The run that has claimed it. */
@@ -53,32 +53,37 @@ export interface ClaimedDelivery {
 /** The result of a claim. */
 export interface ClaimResult {
   deliveries: ClaimedDelivery[];
-  /** The number of rows claimed; 0 if none was available. */
+  /** The number of rows claimed. Includes deliveries that failed as `interrupted`, which `deliveries` omits. */
   touched: number;
 }
 
 /** The result of a claim of first attempts. */
 export interface PendingClaim extends ClaimResult {
-  /** Whether some deliveries wait for their webhook's rate limit and can be claimed soon. */
+  /**
+   * Whether more deliveries may become claimable soon: a visited webhook with a rate limit had unclaimed deliveries. True even if this
+   * claim took all of them.
+   */
   limited: boolean;
   /** The webhook id after which to continue; null if the last webhook was visited. */
   next: bigint | null;
-  /** The number of workers that claim, at least one. */
+  /** The number of workers: the rows in `workers`, this worker's included. */
   workers: number;
 }
 
 /**
  * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
- * webhook with pending deliveries gets an equal share of `limit`, at least one, and at most `limit` webhooks are visited. Paused and
- * deleted webhooks are skipped, except for the test delivery of a paused one.
+ * webhook with unclaimed deliveries gets an equal share of `limit`, at least one. Visits at most `limit` webhooks. Leaves out deleted
+ * webhooks. Of a paused webhook, claims only `webhooks.test_delivery`: a test event's delivery, or the probe of a circuit breaker.
  *
- * A claim updates no index. Of other tables, it locks the rows that hold the tokens of rate limits.
+ * Writes to no index of `queue`, because no indexed column changes. In other tables, a claim locks and changes only the rows of
+ * `webhooks` and `endpoints` that hold the tokens of rate limits.
  *
- * @param options.after the webhook id after which the visit starts, so that the start can rotate
- * @param options.excluded webhooks to skip
- * @param known the process's cache of webhooks; all are loaded without it
- * @param oldest the only webhooks to visit, in the order of their ids, with the id of the first delivery to claim;
- *   all webhooks, from their oldest delivery, without it
+ * @param options.limit the maximum number of rows claimed
+ * @param options.after the webhook id after which the visit starts, so that successive claims can rotate over all webhooks
+ * @param options.excluded ids of webhooks not to visit
+ * @param known the process's cache of webhooks. Defaults to an empty cache
+ * @param oldest the webhooks to visit, by id in ascending order, each with the id of the first delivery to consider. Defaults to all
+ *   webhooks with rows in `queue`, each from its oldest delivery
  */
 export async function claimPending(
   db: Db,
@@ -95,15 +100,16 @@ export async function claimPending(
     eligible as materialized (
       select s.webhook_id, w.* from waiting s
         cross join lateral (
-          -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
+          -- Looks the row up by id only. Conditions on its other columns follow outside, kept there by offset 0: with them, the
+          -- planner may scan a whole partial index.
           select w.deleted, w.rate_limit, w.endpoint_id,
-            -- Of a paused webhook, the test delivery alone.
+            -- Of a paused webhook, only the test delivery or the probe.
             case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
             case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id
           from webhooks w where w.id = s.webhook_id and ${isVisited("s.webhook_id")} and ${IS_WORKER}
           offset 0
         ) w
-        -- One whose rows are all claimed must not make the others' shares smaller.
+        -- Only webhooks with an unclaimed delivery divide the limit.
         cross join lateral (
           select from queue q where ${ofWebhook("q", "s.webhook_id", "w.first_id", "w.last_id")}
             and ${isFree("q")} order by q.webhook_id, q.id limit 1
@@ -137,39 +143,40 @@ export async function claimPending(
   return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limited, next, workers };
 }
 
-/** SQL for the webhooks with rows in `queue`. */
+/** SQL query `waiting`: the webhooks with rows in `queue`, by id, after `:after`, at most `:limit`. */
 const WAITING_WEBHOOKS = distinctOf("waiting", "webhook_id", "queue", {
   where: `webhook_id > ${unplanned(":after::bigint")}`,
   most: unplanned(":limit::int"),
 });
 
-/** SQL for the webhooks that the caller knows, and the first id to claim. */
+/** SQL query `waiting`: the webhooks of the parameter `oldest`, each with the id of the first delivery to consider. */
 const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
 /** The result of a claim of retries. */
 export interface RetryClaim extends ClaimResult {
-  /** The groups of which some due retries wait for their webhook's rate limit. */
+  /** The groups with due retries of rate-limited webhooks: some may wait for tokens. Listed even if this claim took all of them. */
   limited: GroupKey[];
 }
 
-/** SQL for the due retries of a webhook in a run that no live worker has claimed, the earliest first. */
+/** SQL `from … where …` for the unclaimed due retries of a webhook in a run. */
 const dueOf = (runId: string, webhookId: string) =>
   `from retries t where ${retriesOf(runId, webhookId, "now()")} and ${isFree("t")}`;
 
-/** SQL that orders and limits them. The order leaves the planner one index to choose from. */
+/** SQL that orders the rows of `dueOf` by due time and limits their number. Only one index has this order, so the planner must use it. */
 const earliest = (limit: string) => `order by t.run_id, t.webhook_id, t.due limit ${limit}`;
 
 /**
  * Claims due retries of groups, the earliest of each webhook first and fairly between the webhooks.
  *
- * A claim reads an entry of `run_groups` for each webhook of the groups, makes one index probe in `retries` for each that is not
- * excluded, and reads the rows of `webhooks` of those with due retries. It does not read retries that are not due, or whose
- * webhook is excluded: of 300 hanging webhooks with 18,000 retries, a claim reads 300 entries. A probe reads past the claimed
- * retries of its webhook, of which the sender holds few.
+ * A claim reads one entry of `run_groups` per webhook of the groups. For each webhook that is not excluded, it makes one index lookup
+ * in `retries`. For each webhook with due retries, it reads the row of `webhooks`. It reads no retries that are not due or whose webhook
+ * is excluded: for 300 excluded webhooks with 18,000 retries, it reads 300 entries. An index lookup also passes the claimed retries of
+ * its webhook, of which the sender keeps few.
  *
- * @param options.groups each group once
- * @param options.excluded webhooks to skip
- * @param known as `claimPending` takes it
+ * @param options.groups the groups to claim for, without duplicates
+ * @param options.limit the maximum number of rows claimed
+ * @param options.excluded ids of webhooks not to visit
+ * @param known the process's cache of webhooks. Defaults to an empty cache
  */
 export async function claimDue(
   db: Db,
@@ -181,14 +188,14 @@ export async function claimDue(
   const found = await rows<FoundRow & { limited: GroupKey[] }>(
     db,
     `with members as materialized (
-      -- One index probe per webhook and run. With "exists" the planner, as long as it takes the run for small, would join each
-      -- webhook with all rows of the run.
+      -- One index lookup per webhook and run. With "exists", a planner that underestimates the retries of a run would join each
+      -- webhook with all of them.
       select q.run_id, q.group_number, g.webhook_id from ${GROUP_WEBHOOKS}
         cross join lateral (select ${dueOf("q.run_id", "g.webhook_id")} ${earliest("1")}) due
       where ${isVisited("g.webhook_id")} and ${IS_WORKER}
     ),
     failing as materialized (
-      -- Once, however many runs retry it: its rate limit holds for all of them.
+      -- One row per webhook, even if several runs retry it: the runs share its rate limit.
       select m.*, w.paused, w.test_delivery, w.probe_attempts, w.rate_limit, w.endpoint_id from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
@@ -226,8 +233,8 @@ export async function claimDue(
 }
 
 /**
- * SQL that marks the rows of `chosen(place)`, already locked by the statement. Joins by ctid: a join by id may scan
- * the whole table.
+ * SQL query `claimed`: claims the rows of `chosen(place)`, which the statement has already locked. `place` is the ctid: a join by id may
+ * scan the whole table.
  *
  * @param runId SQL for the run that claims
  */
@@ -238,28 +245,29 @@ const claimed = (table: "queue" | "retries", runId: string) => `
     returning id, event_id, webhook_id, run_id, attempts, claims
   )`;
 
-/** SQL for the tokens of a bucket: a row of `webhooks` or `endpoints`. */
+/** SQL for the current tokens of a bucket, a row of `webhooks` or `endpoints`. It gains `limit` tokens a second, up to `limit`. */
 const tokensOf = (bucket: string, limit: string) =>
-  // Another claim that began later may have ended first: time does not run backwards then.
+  // A claim that began later may have ended first and stored its later time: no time has passed then.
   `least(${limit}, ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
 
 /**
- * SQL for the new time of a bucket: now, or that of a claim that began later. A time more than a minute ahead is from before the
- * clock of the database was set back.
+ * SQL for the new `rate_at` of a bucket: now, or the stored time if that is later, because a claim that began later stored it. A
+ * stored time more than a minute ahead is replaced by now: the clock of the database was set back.
  */
 const refilledAt = (bucket: string) =>
   `case when ${bucket}.rate_at > now() + interval '1 minute' then now() else greatest(${bucket}.rate_at, now()) end`;
 
-/** The period, in seconds, of which first attempts leave one second to the retries of a rate-limited webhook or endpoint. */
+/** The period, in seconds, in which first attempts leave the rate-limit tokens of one second to retries. */
 const RETRY_PERIOD_S = 5;
 
-/** SQL for whether a webhook has retries, due or not; null if not. */
+/** SQL: true if a webhook has retries, due or not; null if it has none. */
 const hasRetries = (webhookId: string) =>
   `(select true from retries t where ${ofWebhook("t", webhookId)} order by t.webhook_id, t.id limit 1)`;
 
 /**
- * SQL for the tokens that first attempts leave to retries: in one second of five, those that have come in since its beginning.
- * Claims of first attempts are more frequent, and would take nearly all. Unused tokens stay in the bucket, which holds those of one second.
+ * SQL for the tokens of bucket `b` that a claim of first attempts leaves to retries. In one second of five, these are the tokens gained
+ * since that second began; otherwise, or without retries, 0. First attempts are claimed more often and would take nearly all tokens.
+ * Tokens that retries do not use stay in the bucket, up to those of one second.
  */
 const LEFT_TO_RETRIES = `
   case when floor(extract(epoch from now()))::int8 % ${RETRY_PERIOD_S} = 0 and case
@@ -268,15 +276,16 @@ const LEFT_TO_RETRIES = `
     then b.rate_limit * (extract(epoch from now()) % 1)::float8 else 0 end`;
 
 /**
- * SQL for the number of deliveries that each webhook of `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no
- * limit. A bucket of tokens belongs to an endpoint or to a webhook alone. The webhooks of an endpoint divide its tokens evenly. Tokens
- * that are left over by the division go to the webhooks after the last one that got such a token. Skips webhooks whose bucket is locked
- * by another claim, so that the rate limit holds over all workers.
+ * SQL queries `divided` and `allowed`: the number of deliveries, `most`, that each webhook of
+ * `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no limit. A bucket of tokens belongs to an endpoint, or to a
+ * webhook without one. The webhooks of an endpoint divide its tokens evenly. One token each of a remainder goes to the webhooks whose
+ * ids follow that of the last webhook served from an earlier remainder (`endpoints.served`). If another claim has locked a bucket, its
+ * webhooks get 0, so that the rate limit holds over all workers.
  *
- * One index probe per bucket: with joins, the planner would read all webhooks for each of them as long as it takes the
- * table for small.
+ * Makes one index lookup per bucket. With joins, the planner would read all webhooks for each bucket while its statistics show a small
+ * table.
  *
- * @param left SQL for the tokens that a claim leaves in bucket `b`
+ * @param left SQL for the tokens of bucket `b` that the claim does not use
  */
 const allowances = (source: string, left: string) => `
   divided as (
@@ -310,7 +319,7 @@ const allowances = (source: string, left: string) => `
     from ${source} s left join divided d on d.webhook_id = s.webhook_id
   )`;
 
-/** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks and endpoints. */
+/** SQL queries that subtract the claimed deliveries from the tokens of `divided`, and store the last webhook served from a remainder. */
 const SPEND_ALLOWANCES = `
   spending as (
     select d.alone, d.endpoint_id, d.tokens - sum(coalesce(c.n, 0)) as tokens,
@@ -328,7 +337,7 @@ const SPEND_ALLOWANCES = `
     from spending s where e.id = s.endpoint_id
   )`;
 
-/** A row of a claim statement; these columns are null if nothing was claimed. */
+/** A row of a claim statement. If nothing was claimed, there is one row, in which these columns are null. */
 interface FoundRow {
   id: string | null;
   event_id: string;
@@ -336,7 +345,7 @@ interface FoundRow {
   run_id: number;
   attempts: number;
   claims: number;
-  /** For a retry. */
+  /** The retry group. Only in claims of retries. */
   group_number?: number;
 }
 
@@ -365,7 +374,7 @@ async function toResult(
   };
 }
 
-/** Releases claimed deliveries as if they had not been claimed. */
+/** Releases claimed deliveries; the claims do not count toward `MAX_CLAIMS`. Ignores rows that the worker no longer holds. */
 export async function release(
   db: Db,
   workerId: number,

@@ -3,33 +3,34 @@ import { idsOf } from "../webhooks/index.ts";
 import { cancelOfWebhooks } from "./endings.ts";
 
 /**
- * The number of open deliveries that are cancelled immediately when webhooks are deleted, in each of `queue` and `retries`.
- * Maintenance cancels the rest.
+ * The maximum number of open deliveries in each of `queue` and `retries` that the deletion of webhooks cancels itself. Maintenance
+ * cancels the rest.
  */
 const MAX_CANCELLED_IMMEDIATELY = 500;
 
-/** Cancels the first open deliveries of webhooks. `cancelOfDeleted` cancels the others. Requires the transaction that deletes them. */
+/** Cancels up to 500 unclaimed deliveries per table. `cancelOfDeleted` cancels the rest. Requires the transaction of the deletion. */
 export async function cancelFirst(trx: Db, ids: readonly bigint[]): Promise<void> {
   await cancelOfWebhooks(trx, ids, MAX_CANCELLED_IMMEDIATELY);
 }
 
-/** Whether webhook `w` has rows. With "exists", the planner would scan the table from its start. */
+/** SQL: true if webhook `w` has rows in a table, else false or null. With `exists`, the planner would scan the table from its start. */
 const hasRows = (table: "queue" | "retries") =>
   `(select t.webhook_id from ${table} t where t.webhook_id >= w.id order by t.webhook_id limit 1) = w.id`;
 
 /** The maximum number of rows per table moved by one step of `cancelOfDeleted`. */
 const CANCEL_STEP = 1_000;
 /**
- * The time after which a publish that read a webhook before its deletion must have ended, in seconds. Statements time
+ * The time after the deletion of a webhook, in seconds, by which every publish that still saw the webhook has ended: statements time
  * out earlier.
  */
 const LATEST_PUBLISH_S = 300;
 
 /**
- * Cancels open deliveries of deleted webhooks, at most 2,000 per step. Checks a webhook until no new deliveries can
- * appear: a publish, a fan-out or a claim may add some after its deletion.
+ * Cancels unclaimed open deliveries of deleted webhooks, at most 1,000 per table. If it finds none, it sets `webhooks.emptied` where no
+ * open delivery is left and none can appear; later calls leave these webhooks out. After a deletion, deliveries can still appear by a
+ * publish or a fan-out that began before it.
  *
- * @returns the number cancelled. If the step is full, there may be more
+ * @returns the number cancelled. If not 0, there may be more
  */
 export async function cancelOfDeleted(db: Db): Promise<number> {
   const withRows = await rows<{ id: bigint }>(

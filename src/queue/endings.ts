@@ -6,7 +6,7 @@ import { CHANGE, deltaOf } from "./rollup-deltas.ts";
 /**
  * Moves deliveries to the log without another attempt.
  *
- * @param choose selects the rows of a table, as `select ctid …`, locked
+ * @param choose returns SQL `select ctid …` that selects and locks the rows of a table to move
  * @returns the number of deliveries moved
  */
 async function end(
@@ -40,7 +40,7 @@ async function end(
   return ended?.n ?? 0;
 }
 
-/** Chooses deliveries of a table by their ids, as far as the worker holds them. */
+/** SQL that selects and locks the rows of a table with `:ids` that the worker has claimed. */
 const claimed = (table: "queue" | "retries") =>
   `select ctid from ${table} where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update`;
 
@@ -52,13 +52,14 @@ export async function endInterrupted(
   ids: readonly string[],
 ): Promise<void> {
   const endClaimed = () => end(db, claimed, "failed", "interrupted", { ids, workerId }, [table]);
-  // The statement skips a claimed retry that leaves its run at the same time.
+  // The statement misses a retry that `leavePaused` or `settleGroups` changes concurrently. A second one finds it.
   if ((await endClaimed()) < ids.length) await endClaimed();
 }
 
 /**
- * Ends claimed first attempts that the filters of their webhooks do not match. If one of them was the probe of a circuit
- * breaker, the next look chooses another. A probe that the worker no longer holds stays: another worker may send it.
+ * Ends claimed deliveries in `queue` that the filters of their webhooks do not match. If one of them was the probe of a circuit breaker,
+ * clears the probe and makes the breaker due, so that `decideBreakers` chooses another one. A probe whose claim the worker has lost
+ * remains the probe: another worker may send it.
  */
 export async function endFiltered(
   db: Db,
@@ -80,7 +81,7 @@ export async function endFiltered(
 }
 
 /**
- * Cancels deliveries of deleted webhooks, at most `limit` per table. Claimed ones are skipped: the result of their
+ * Cancels open deliveries of deleted webhooks, at most `limit` per table. Leaves out claimed ones: the result of their
  * attempt ends them.
  */
 export function cancelOfWebhooks(db: Db, webhookIds: readonly bigint[], limit: number): Promise<number> {
@@ -101,7 +102,7 @@ export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Prom
   return end(trx, choose, "cancelled", "payload erased", { eventIds });
 }
 
-/** Fails unclaimed open deliveries with an id smaller than `before`, at most `limit` per table. */
+/** Fails unclaimed open deliveries with an id smaller than `before`, which are older: ids are UUIDv7. At most `limit` per table. */
 export async function endExpired(db: Db, before: string, limit: number): Promise<number> {
   const choose = (table: string) =>
     `select ctid from ${table} q where id < :before::uuid and ${isFree("q")} order by id limit :limit::int
@@ -110,9 +111,9 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
 }
 
 /**
- * Fails the latest unclaimed deliveries of webhooks with more than `max` pending first attempts, so that the oldest
- * `max` remain; at most `limit`. Leaves out the test delivery of a paused webhook. Visits every webhook with pending
- * deliveries, and at most `max` index entries of each.
+ * Fails the newest unclaimed deliveries in `queue` of webhooks with more than `max` rows there, so that the oldest `max` remain; at most
+ * `limit`. Leaves out `webhooks.test_delivery`. To find the first delivery beyond `max`, reads up to `max` index entries of each webhook
+ * with rows in `queue`.
  */
 export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
   const choose = () => `

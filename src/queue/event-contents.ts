@@ -1,6 +1,6 @@
 import { type Db, plainArray, rows } from "../lib/pg/index.ts";
 
-/** The part of a request that all deliveries of an event share. Of an event that is not stored, every value is null. */
+/** The part of a request that all deliveries of an event share. If the event is not stored, every value is null. */
 export interface EventContent {
   /** The JSON body; null if it was erased, or the event is not stored or cannot be read. */
   payload: string | null;
@@ -18,10 +18,11 @@ export interface EventContent {
 }
 
 /**
- * Loads the contents of events, by event id, each once. Payloads that do not fit are omitted. An event that is not
- * stored, for example after a partial restore, has no payload.
+ * Loads the contents of events, by event id. Adds up the sizes of the payloads in order, and omits the events from which on the sum
+ * exceeds `maxBytes`. Never omits events without a payload. An event that is not stored, for example after a partial restore, has none.
  *
- * @param options.maxBytes the maximum total size of the payloads
+ * @param eventIds duplicates are ignored
+ * @param options.maxBytes the maximum total size of the payloads, in bytes
  * @param options.alone whether the first payload is loaded regardless of its size
  */
 export async function loadContents(
@@ -37,11 +38,11 @@ export async function loadContents(
           coalesce(sum(octet_length(e.payload)) over before, 0) + octet_length(e.payload) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
         from unnest(:eventIds::uuid[]) with ordinality a(id, place)
-          -- An index probe for each, also if the plan was made while the partition was empty.
+          -- One index lookup per event, even with a plan that was made while the partition was empty.
           left join lateral (select * from events e where e.id = a.id offset 0) e on true
         window before as (order by a.place rows between unbounded preceding and 1 preceding)
       ) e
-      -- Null if there is no payload.
+      -- fits is null for an event without a payload.
       where fits is not false`,
     { eventIds: plainArray([...new Set(eventIds)]), ...options },
     { prepare: "load_contents" },

@@ -1,16 +1,16 @@
 import { type Db, rows } from "../lib/pg/index.ts";
 import { NIL_ID } from "../schema/index.ts";
 
-/** Counts, in one snapshot, of all deliveries ever accepted and not dropped by retention. */
+/** Counts of all deliveries that retention has not deleted, in one snapshot. `accepted` must equal the sum of the others. */
 export interface Ledger {
-  /** The number of recipients of all events. */
+  /** The recipients of all events: the number of deliveries that must exist. */
   accepted: bigint;
-  /** Deliveries without an attempt in their current round. */
+  /** Deliveries without a recorded attempt in their current round. */
   queued: bigint;
   retrying: bigint;
   /** Deliveries in the log. */
   ended: bigint;
-  /** Deliveries of events whose fan-out has not finished: they have no row yet. */
+  /** Deliveries that a fan-out has not inserted yet, so that they have no row. */
   toFanOut: bigint;
 }
 

@@ -1,9 +1,9 @@
 import { count, type Db } from "../lib/pg/index.ts";
 
-/** The number of days for which runs with attempts are kept. Runs without attempts are kept for one day. */
+/** The number of days after its close for which a run with attempts is kept. A run without attempts is kept for one day. */
 const RETENTION_DAYS = 7;
 
-/** Deletes closed runs that are older than their retention, at most `most`. Returns their number. */
+/** Deletes runs that have been closed for longer than they are kept, at most `most`. Returns their number. */
 export function deleteOldRuns(db: Db, most: number): Promise<number> {
   return count(
     db,

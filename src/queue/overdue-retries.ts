@@ -1,23 +1,23 @@
 import { type Db, rows } from "../lib/pg/index.ts";
 import { ofWebhook } from "./conditions.ts";
 
-/** A retry is overdue when it was due longer ago than this, in seconds: an attempt under way takes most of it. */
+/** The seconds after its due time from which a retry is overdue. An attempt in flight may take `DELIVERY_TIMEOUT`, 15 s by default. */
 export const OVERDUE_AFTER_S = 20;
-/** Waiting deliveries of a webhook among which overdue ones are counted, the oldest first. */
+/** The maximum number of a webhook's retries, oldest first, that `readOverdueRetries` examines. */
 const MAX_COUNTED = 10_000;
-/** Hosts that an account of all overdue retries names. */
+/** The maximum number of hosts in an `OverdueAccount`. */
 const MAX_HOSTS = 5;
 
 const isOverdue = `due < now() - interval '${OVERDUE_AFTER_S} seconds'`;
 
-/** Retries that were due and have not been sent. */
+/** Retries that were due more than 20 s ago and have no recorded result. */
 export interface OverdueRetries {
   count: number;
-  /** The time at which the first of them was due. */
+  /** The earliest due time. */
   oldestDue: Date;
 }
 
-/** A webhook's overdue retries, counted among its 10,000 oldest deliveries that wait for one; null when there are none. */
+/** Counts a webhook's overdue retries among its 10,000 oldest retries. Returns null if there are none. */
 export async function readOverdueRetries(db: Db, webhookId: bigint): Promise<OverdueRetries | null> {
   const [found] = await rows<{ count: number; oldestDue: Date | null }>(
     db,
@@ -30,14 +30,14 @@ export async function readOverdueRetries(db: Db, webhookId: bigint): Promise<Ove
   return found?.oldestDue ? { count: found.count, oldestDue: found.oldestDue } : null;
 }
 
-/** All overdue retries of webhooks that are not paused. */
+/** The overdue retries of all webhooks that are not paused or deleted. */
 export interface OverdueAccount extends OverdueRetries {
   webhooks: number;
-  /** The hosts with the most of them, at most five, with how many each has. */
+  /** The number of overdue retries by host, for the up to five hosts with the most. */
   hosts: Record<string, number>;
 }
 
-/** Counts all overdue retries, reading every waiting one: for once a minute. Null when there are none. */
+/** Counts the overdue retries of all webhooks; null if there are none. Scans the whole of `retries`: call it once a minute at most. */
 export async function accountForOverdue(db: Db): Promise<OverdueAccount | null> {
   const found = await rows<OverdueRetries & { host: string; webhooks: number }>(
     db,

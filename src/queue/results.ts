@@ -19,9 +19,9 @@ export interface AttemptResult {
   status: number | null;
   error: string | null;
   responseStart: string | null;
-  /** The header webhook-signature that a failed attempt sent; null if it sent nothing, or was successful. */
+  /** The header `webhook-signature` of a failed attempt; null if the attempt sent nothing or succeeded. */
   signature: string | null;
-  /** The response headers of a failed attempt: JSON, an array of names and values in turn. */
+  /** The response headers of a failed attempt, as a JSON array of alternating names and values; null if there are none. */
   responseHeaders: string | null;
   retryAfterMs: number | null;
 }
@@ -29,21 +29,20 @@ export interface AttemptResult {
 /** The state of a delivery after a recorded attempt. */
 export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
 
-/** The retry delay: the initial one in milliseconds before the first retry, then multiplied by the coefficient each time. */
+/** The delay before the first retry of a round, in milliseconds, and the factor by which it grows with each further retry. */
 export interface RetrySpacing {
   retryInitialDelayMs: number;
   retryBackoffCoefficient: number;
 }
 
 /**
- * Records attempts and moves their deliveries in one statement: ended ones to the log, with their last attempt;
- * others to the retries. A delivery fails with the fourth failure of a round, or with any failure if its webhook is
- * deleted.
+ * Records attempts and moves their deliveries in one statement: ended ones to the log, with the attempt that ended them; others to
+ * `retries`. A delivery fails with the fourth failure of a round. If its webhook is deleted, any failure cancels the delivery.
  *
- * A result matches its row only while the claim holds and no other result of this attempt is recorded. The operation
- * is idempotent, so a call whose response was lost can be repeated.
+ * A result is recorded only while the claim is valid and no other result of the attempt is recorded. The operation is idempotent, so a
+ * call whose response was lost can be repeated.
  *
- * @param isRepeated whether this is the second and last attempt to find retries that another statement had locked
+ * @param isRepeated whether this is the second and last call, for retries that the first call missed
  * @returns the new state of each recorded delivery, by id
  */
 export async function recordAttempts(
@@ -77,22 +76,23 @@ export async function recordAttempts(
   );
   const states = new Map<string, RecordedState>();
   for (const { state, ids } of recorded) for (const id of ids.split(",")) states.set(id, state);
-  // The statement skips a claimed retry that leaves its run at the same time.
+  // The statement misses a retry that `leavePaused` or `settleGroups` changes concurrently. A second one finds it.
   const missed = results.filter((each) => each.token.table === "retries" && !states.has(each.deliveryId));
   if (missed.length === 0 || isRepeated) return states;
   return new Map([...states, ...(await recordAttempts(db, missed, spacing, true))]);
 }
 
 /**
- * SQL for whether row `t` of `queue` or `retries` is that of result `r`, and the claim holds. Compares the webhook, with which every
- * index finds the row.
+ * SQL for whether row `t` of `queue` or `retries` is that of result `r`, and the claim is valid. Compares the webhook id too, so that
+ * the index on `(webhook_id, id)` finds the row as well as the primary key does.
  */
 const IS_OF_RESULT = `
   t.id = r.id and t.webhook_id = r.webhook_id and t.claimed_by = r.worker_id and t.attempts = r.attempts`;
 
 /**
- * SQL that deletes found rows by ctid: a join may scan the whole table while its statistics show few rows. Compares the claim again,
- * because older versions of PostgreSQL follow a ctid to a row version that was changed concurrently. Newer ones skip the row.
+ * SQL that deletes the rows of `found` by ctid: a join may scan the whole table while its statistics show few rows. Compares the worker
+ * again, because older versions of PostgreSQL follow the ctid to the new version of a row that was changed concurrently. Newer versions
+ * leave the row out.
  */
 const goneFrom = (table: "queue" | "retries") => `
   ${table}_gone as (
@@ -105,8 +105,8 @@ const goneFrom = (table: "queue" | "retries") => `
 const ATTEMPT = "status, duration_ms, started, error, response_start, signature, response_headers";
 
 /**
- * Finds rows one by one by id: first attempts only in `queue`, others only in `retries`. `moved` looks the deleted ones up in a hash
- * table.
+ * The statement of `recordAttempts`. Looks up each row by id: those of first attempts only in `queue`, others only in `retries`. In
+ * `moved`, `is true` makes the test for deleted rows a lookup in a hash table instead of a join.
  */
 const RECORD = `
   with result as materialized (

@@ -2,62 +2,66 @@ import { count, type Db, plainArray, rows } from "../lib/pg/index.ts";
 import { distinctOf, retriesOf } from "./conditions.ts";
 
 /**
- * The maximum number of failing webhooks with a group each, and of hosts whose other failing webhooks share one: those with the most
- * deliveries when they first fail. Each group is an activity, which costs more than a delivery, so that runs divide the numbers: one
- * run may wait for retries for an hour, while many others begin.
+ * The maximum number of webhooks with a retry group of their own, over all open runs: those with the most retries when a run chooses
+ * groups. Open runs divide this number, because each group is a Temporal activity, which costs more than a delivery, and a run may wait
+ * for retries for an hour while many others begin.
  */
 const OWN_GROUPS = 20;
+/** The maximum number of hosts whose other webhooks share a retry group per host. Divided like `OWN_GROUPS`. */
 const HOST_GROUPS = 20;
-/** The number of each kind that a run has at least. */
+/** The number of groups of each kind, per webhook and per host, that every run may have, however many runs divide them. */
 const MIN_GROUPS = 2;
-/** The maximum number of retry groups of a run, and the number of the group of all others. Earlier releases had up to 200. */
+/** The maximum number of retry groups of a run; also the number of the group of all other webhooks. Earlier releases had up to 200. */
 export const MAX_GROUPS = OWN_GROUPS + HOST_GROUPS + 1;
 /**
- * The time from which a row of `retries t` can be sent: when it is due and the lease of its claim, if any, has
+ * SQL for the time from which a row of `retries t` can be sent: it is due, and the lease of the worker that has claimed it, if any, has
  * expired.
  */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
-/** SQL for the milliseconds until a time; 0 for one that has passed, and for null. */
+/** SQL for the milliseconds until a time; 0 if the time has passed or is null. */
 const untilDue = (due: string) => `ceil(greatest(0, extract(epoch from ${due} - now()) * 1000))::float8`;
 /**
- * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
- * circuit breaker. `probe_attempts` lets it through for one attempt only. With "or", the planner would take the condition for a rare
- * one, and sort all retries of the webhook.
+ * SQL for whether retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its circuit breaker.
+ * `probe_attempts` permits one attempt of the probe only. With "or" instead of "case", the planner would expect few matches, and sort all
+ * retries of the webhook.
  */
 export const MAY_RETRY =
   "case when w.paused is null then true else t.id = w.test_delivery and t.attempts = w.probe_attempts end";
-/** The condition that some retries of webhook `w` may be sent. */
+/** SQL for whether any retry of webhook `w` may be sent: the webhook is not paused, or a retry is the probe of its circuit breaker. */
 export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
 
-/** A failing webhook within a run. */
+/** A webhook with retries in a run. */
 export interface FailingWebhook {
   webhookId: bigint;
   group: number;
   /** Host and port of its URL. */
   host: string;
-  /** The number of its open deliveries in the run. */
+  /** The number of its retries in the run. */
   deliveries: number;
-  /** The time until the first of them is due, in milliseconds; 0 if one is due. */
+  /** The time until the first of them can be sent, in milliseconds; 0 if one can be sent now. */
   delayMs: number;
-  /** Whether the delivery is a probe of the webhook's circuit breaker. */
+  /** Whether the webhook is paused, and the retry that may be sent is the probe of its circuit breaker. */
   isProbe: boolean;
-  /** The error of its latest attempt for the webhook with the most deliveries of a group: `503`, `410, webhook disabled`. */
+  /**
+   * The status and error of the last attempt of its latest retry, such as `503` or `410, webhook disabled`. Null unless the webhook has
+   * the most retries of its group.
+   */
   lastError?: string | null;
 }
 
-/** The maximum number of retries that a run adopts in one step. */
+/** The maximum number of retries that `adoptRetries` assigns per call: of those without a run, and of each closed run. */
 export const MAX_ADOPTED_PER_STEP = 10_000;
 
 /**
- * SQL for the webhook of a row, found by its id alone: a planner without statistics would join all webhooks with each retry, three
- * million pairs for 1,500 retries.
+ * SQL that joins the webhook of a row as `w`, looked up by id. With a plain join, a planner without statistics would combine all webhooks
+ * with each retry: three million pairs for 1,500 retries and 2,000 webhooks.
  */
 export const webhookOf = (row: string) =>
   `cross join lateral (select w.* from webhooks w where w.id = ${row}.webhook_id offset 0) w`;
 
 /**
- * SQL for the webhooks of groups `q`: an index probe for each group, whatever the planner takes the sizes of the tables for. By the
- * subqueries, the groups have no effect on the plan.
+ * SQL for the groups `q` and their webhooks `g`. Makes one index lookup per group, whatever sizes of the tables the planner assumes. The
+ * bindings are in subqueries, so that their values have no effect on the plan.
  */
 export const GROUP_WEBHOOKS = `
   unnest((select :runIds::int[]), (select :groups::int[])) with ordinality as q(run_id, group_number, place)
@@ -71,20 +75,22 @@ const adoptable = (ofRun: string) => `
   order by t.run_id, t.webhook_id, t.due limit :most::int for update of t skip locked`;
 
 /**
- * Assigns a run the retries that are due within a minute and have no run or a closed one: their run was cancelled or
- * its lease expired, or their webhook was paused and is resumed.
+ * Assigns a run the retries that are due within a minute and have no run or a closed one: their run was cancelled, the run's lease
+ * expired, or their webhook was paused and is resumed or may send a probe.
+ *
+ * @returns the number of retries
  */
 export async function adoptRetries(db: Db, runId: number): Promise<number> {
   return count(
     db,
     `with recursive ${distinctOf("known", "run_id", "retries", { where: "run_id is not null" })},
-      -- Materialized, so that no retry of an open run is read and locked.
+      -- Materialized: otherwise the planner may read and lock retries of open runs.
       closed as materialized (
-        -- The account of a run may be deleted by now.
+        -- The row of a closed run may have been deleted.
         select known.run_id from known left join runs r on r.id = known.run_id
         where known.run_id is not null and (r.id is null or r.closed is not null)
       ),
-      -- One index probe per webhook, so that the many retries of paused webhooks are not visited.
+      -- One index lookup per webhook, so that the many retries of paused webhooks are not read.
       ${distinctOf("lost", "webhook_id", "retries", { where: "run_id is null", order: "run_id, webhook_id" })},
       orphans as (
         select t.place from lost ${webhookOf("lost")}
@@ -100,7 +106,7 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
   );
 }
 
-/** Removes the retries of paused and deleted webhooks from a run, so that it can close; probes stay. */
+/** Removes the retries of paused and deleted webhooks from a run, so that the run can close. Probes stay. Returns their number. */
 export async function leavePaused(db: Db, runId: number): Promise<number> {
   return count(
     db,
@@ -111,8 +117,8 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
 }
 
 /**
- * The webhooks with open deliveries in the run, in the order of their groups. Groups are assigned once and stored, so
- * repeated calls return the same.
+ * Assigns retry groups to the webhooks with retries in a run, and returns the webhooks in the order of their groups. A group is assigned
+ * once and stored, so repeated calls return the same groups. Leaves out paused webhooks without a probe, and deleted ones.
  */
 export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
   const failing = await listFailing(db, runId);
@@ -135,13 +141,13 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
       on conflict do nothing`,
     { runId, webhookIds, groups: plainArray([...chosen.values()]) },
   );
-  // Another process may have assigned some.
+  // Reads the groups again: another process may have assigned some first.
   return assignGroups(db, runId);
 }
 
 type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
 
-/** The webhooks with open deliveries in the run, and the last error of the one with most of each group. */
+/** The webhooks with retries in a run; null as the group if none is assigned. Reads one last error per group. */
 async function listFailing(db: Db, runId: number): Promise<Listed[]> {
   const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
     db,
@@ -172,11 +178,11 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
 }
 
 /**
- * Chooses groups for webhooks without one: an own one for those with the most deliveries, one per host for the others, as long as there
- * are numbers left, and the last one for the rest.
+ * Chooses groups for webhooks without one. Those with the most retries get a group of their own, the others one per host, as long as
+ * group numbers are free. The rest gets the last group.
  *
- * @param taken the hosts of the groups that have open deliveries
- * @param runs the number of open runs with failing webhooks, which divide the numbers
+ * @param taken the groups of the run that have retries, by number, with the host of one of their webhooks
+ * @param runs the number of open runs with retry groups, this run included, which divide the group numbers
  */
 export function chooseGroups<T extends Pick<FailingWebhook, "host" | "deliveries">>(
   fresh: readonly T[],
@@ -210,15 +216,15 @@ export interface GroupKey {
 
 /** The status of a retry group. */
 export interface GroupStatus {
-  /** The number of open deliveries. */
+  /** The number of retries that may be sent, due or not. */
   open: number;
-  /** The time until the first of them is due, in milliseconds; 0 if one is due. */
+  /** The time until the first of them can be sent, in milliseconds; 0 if one can be sent now. */
   delayMs: number;
 }
 
 /**
- * The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. Removes the
- * retries of paused and deleted webhooks from the runs, as `leavePaused` does.
+ * Returns the status of retry groups, in the order of `groups`. `open` is 0 if all deliveries of a group have ended, or their webhooks are
+ * paused or deleted. Removes the retries of such webhooks from the runs, as `leavePaused` does.
  */
 export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise<GroupStatus[]> {
   const found = await rows<GroupStatus & { place: number }>(

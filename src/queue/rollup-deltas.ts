@@ -1,14 +1,14 @@
 import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 
 /**
- * Codes of changes counted by rollups. The attempt that ends a delivery counts as attempt and as outcome. A negative
- * code subtracts an outcome, when a delivery is resent.
+ * Codes of changes counted by rollups. `retrying` is an attempt that did not end its delivery; the others are outcomes. An outcome also
+ * counts as an attempt if it has a duration. A negative code subtracts an outcome, because the delivery was sent again.
  */
 export const CHANGE = { retrying: 0, delivered: 1, failed: 2, cancelled: 3, filtered: 4 } as const;
 
 /**
- * Whether any webhook subscribes to notices of failed deliveries: an SQL expression, which PostgreSQL evaluates at most
- * once in a statement, and not before a delivery has failed.
+ * SQL for whether any webhook subscribes to notices of failed deliveries. PostgreSQL evaluates it at most once per statement, and only
+ * if a delivery has failed.
  */
 const IS_NOTICED = `(select p.live > 0 from processes p where p.process = ${WebhookProcess.DELIVERY_FAILED})`;
 
@@ -16,10 +16,10 @@ const IS_NOTICED = `(select p.live > 0 from processes p where p.process = ${Webh
 const MAX_CHANGES_PER_ROW = 500;
 
 /**
- * A part of a statement that records outcomes: inserts one row with the changes, to be folded into the rollups later. The
- * ids of failed deliveries are kept only while a webhook subscribes to notices of them.
+ * SQL query `delta` for statements that record outcomes: inserts the changes into `rollup_deltas`, up to 500 per row, to be folded into
+ * the rollups later. Stores the ids of failed deliveries only while a webhook subscribes to notices of them.
  *
- * @param changes a query of `id`, `webhook_id`, `change` and `duration_ms`; a duration of -1 means no attempt
+ * @param changes an SQL query of `id`, `webhook_id`, `change` and `duration_ms`; a duration of -1 means no attempt
  */
 export const deltaOf = (changes: string) => `
   delta as (

@@ -1,10 +1,10 @@
 import { count, type Db, rows } from "../lib/pg/index.ts";
 
-/** A request for a run's row. Its key in Temporal is unchanged by continue-as-new. */
+/** A request to open a run. `workflowId` and `firstRunId` identify the run; continue-as-new changes neither. */
 export interface RunWish {
   workflowId: string;
   firstRunId: string;
-  /** The minimum duration of its lease from now, in milliseconds. An existing longer lease is kept. */
+  /** The minimum duration of the run's lease from now, in milliseconds. A longer lease stays. */
   leaseMs: number;
 }
 
@@ -15,7 +15,7 @@ export interface OpenRun {
   ageMs: number;
 }
 
-/** The runs, in the order of the wishes. Inserts missing rows. */
+/** Inserts missing runs, extends the leases of the others, and returns the runs in the order of the wishes. */
 export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<OpenRun[]> {
   const opened = await rows<OpenRun & RunWish>(
     db,
@@ -34,7 +34,7 @@ export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<Open
   );
 }
 
-/** The totals of a run's activities. */
+/** Totals over the activities of a run. `delivered` and `failed` count deliveries. */
 export interface RunTotals {
   /** The number of recorded attempts. */
   sent: number;
@@ -101,7 +101,7 @@ export async function closeRun(db: Db, runId: number, abandon = false): Promise<
  */
 export function closeExpiredRuns(db: Db): Promise<number> {
   return db.transaction(async (trx) => {
-    // Not those that another process is closing, or that have renewed their lease.
+    // Leaves out runs that another process is closing or whose lease it is renewing.
     const expired = await rows<{ id: number }>(
       trx,
       "select id from runs where closed is null and lease_until < now() order by id limit 20 for update skip locked",

@@ -10,8 +10,8 @@ import {
 } from "../webhooks/index.ts";
 
 /**
- * A parsed target URL: as stored, its origin, its path with the query, and its host with the port, which is the key of the connection
- * pool and of the host's limits.
+ * Parses a target URL into `url` as stored, `origin`, `path` with the query, and `host` with the port. `host` is the key of the
+ * connection pool and of the host's limits.
  *
  * @param targetUrl as stored, so it is a valid URL
  */
@@ -20,38 +20,38 @@ export function parseTarget(targetUrl: string) {
   return { url: targetUrl, origin, path: pathname + search, host };
 }
 
-/** The target and attributes of a webhook at the time of a claim. */
+/** The target and settings of a webhook at the time of a claim. */
 export interface ClaimedWebhook extends Partial<ClaimedSettings> {
   id: bigint;
   /** Raised by each change that a user makes. */
   revision: bigint;
-  /** The number of the WebhookProcess. */
+  /** The number of its event type, a `WebhookProcess`. */
   process: number;
   /** Parsed once, because each of its deliveries needs it. */
   target: ReturnType<typeof parseTarget>;
-  /** Newest first. Secrets that have expired at the time of an attempt do not sign it. */
+  /** The signing secrets, newest first. A secret that has expired does not sign an attempt. */
   secrets: readonly SealedSecret[];
-  /** Set if the webhook belongs to an installed app. */
+  /** The installed app that the webhook belongs to; null if none. */
   installedAppId: string | null;
-  /** The endpoint with which it shares a limit of requests in flight, if any. */
+  /** The endpoint of the webhook, if any. All webhooks of an endpoint share one window of requests in flight. */
   endpointId?: string | null;
   /** Sealed custom headers and credentials, if any. */
   requestSettings?: Buffer | null;
-  /** The filter of its events, if any that is not switched off. */
+  /** The filter of its events, a CEL expression; null if there is none, or if it was switched off because it is slow. */
   filter?: string | null;
   /** Whether the response 410 Gone disables the webhook. Defaults to false. */
   disableOnGone?: boolean;
 }
 
-/** The default maximum number of cached webhooks. */
+/** The default maximum number of webhooks in a `ClaimedWebhooks` cache. */
 const MAX_CACHED_WEBHOOKS = 10_000;
 
 /**
- * The webhooks of claimed deliveries, cached over the claims of a process. Every claim needs about a hundred webhooks and
- * few change, so unchanged rows are not transferred again. Rows of webhooks are never deleted.
+ * A cache of the webhooks of claimed deliveries, shared by all claims of a process. Every claim needs about a hundred webhooks and few
+ * change, so unchanged rows are not transferred again. Rows of `webhooks` are never deleted, so every id is found.
  */
 export class ClaimedWebhooks {
-  /** Cached rows by id. Each change of a row changes its version. */
+  /** Cached rows by id. `version` is the row's `xmin`, which each change of the row changes. */
   readonly #known: LRUCache<bigint, { version: string; webhook: ClaimedWebhook }>;
 
   /** @param max the maximum number of cached webhooks */
@@ -59,11 +59,11 @@ export class ClaimedWebhooks {
     this.#known = new LRUCache({ max });
   }
 
-  /** The webhooks in their current state. Returns the same object as the last call unless the row has changed. */
+  /** Returns the current state of webhooks by id: the same object as an earlier call while the row is unchanged and cached. */
   async load(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
     if (ids.size === 0) return new Map();
     const asked = [...ids];
-    // Read before the query: concurrent loads may evict them meanwhile.
+    // Read before the query: concurrent calls may evict these entries during the query.
     const cached = asked.map((id) => this.#known.get(id));
     const changed = await rows<
       Omit<ClaimedWebhook, "target" | "secrets"> & SecretsRow & { targetUrl: string; version: string }
@@ -76,7 +76,7 @@ export class ClaimedWebhooks {
           case when filter_stopped is null then filter end as filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version)
-          -- An index probe for each, whatever the planner takes the table's size for.
+          -- One index lookup per webhook, whatever size of the table the planner assumes.
           cross join lateral (select w.xmin, w.* from webhooks w where w.id = k.id offset 0) w
         where w.xmin::text is distinct from k.version`,
       { ids: plainArray(asked), versions: plainArray(cached.map((each) => each?.version ?? null)) },

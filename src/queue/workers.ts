@@ -2,11 +2,12 @@ import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
 import { count, type Db, rows } from "../lib/pg/index.ts";
 
 /**
- * Adds a row for a process that will claim deliveries. The row expires unless renewed.
+ * Adds a row for a process that will claim deliveries. The row expires unless `renewWorker` renews it.
  *
- * @param worker.taskQueue the Temporal task queue from which it takes pumps
+ * @param worker.name the name of the process, for logs
+ * @param worker.taskQueue the Temporal task queue from which the process takes the activities of its pumps
  * @param worker.leaseMs the duration of the lease, in milliseconds
- * @returns the worker id of its claims
+ * @returns the worker id for claims
  */
 export async function addWorker(
   db: Db,
@@ -21,7 +22,7 @@ export async function addWorker(
   return (added as { id: number }).id;
 }
 
-/** The live workers, one per process, by the task queue from which they take pumps. */
+/** Lists processes that have a worker with a valid lease. Each process has a task queue of its own, for its pumps. */
 export function listLiveWorkers(db: Db): Promise<{ taskQueue: string; name: string }[]> {
   return rows(
     db,
@@ -33,7 +34,7 @@ export function listLiveWorkers(db: Db): Promise<{ taskQueue: string; name: stri
 /**
  * Renews a lease, even an expired one. Returns false if the row no longer exists.
  *
- * @param bottleneck what holds up the deliveries of the process. Defaults to nothing
+ * @param bottleneck the cause that currently prevents requests of the process. Defaults to null: none
  */
 export async function renewWorker(
   db: Db,
@@ -52,10 +53,10 @@ export async function renewWorker(
 }
 
 /**
- * Deletes workers with an expired lease, which frees their claims. Returns their names. Deletes none if all leases of the
- * calling process have expired: the statement may have been sent before an outage of the database.
+ * Deletes workers with an expired lease, which frees their claims. Returns their names. Deletes none if all leases of the calling process
+ * have expired: the statement may have been sent before an outage of the database, during which no worker could renew its lease.
  *
- * @param own ids of the calling process, which renews them itself when the database is available again
+ * @param own worker ids of the calling process. They are not deleted, because the process still renews them
  */
 export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Promise<string[]> {
   const ended = await rows<{ name: string }>(
@@ -70,7 +71,7 @@ export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Pr
   return ended.map(({ name }) => name);
 }
 
-/** Deletes a worker without claims. */
+/** Deletes a worker, which frees its remaining claims. The process must have recorded or released all claims that it knows of. */
 export async function removeWorker(db: Db, id: number): Promise<void> {
   await count(db, "delete from workers where id = :id::int", { id });
 }

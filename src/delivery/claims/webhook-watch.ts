@@ -5,7 +5,7 @@ import type { ChangeFeed, HeldWebhook } from "../../queue/index.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
 const READ_INTERVAL_MS = 250;
-/** The maximum age of the last read, in milliseconds, beyond which nothing starts. */
+/** The age of the last read from which no request starts, in milliseconds. */
 const MAX_AGE_MS = 1_000;
 /** The delay between connection attempts, in milliseconds. */
 const RECONNECT_DELAY_MS = 500;
@@ -14,7 +14,7 @@ const RECONNECT_DELAY_MS = 500;
 export interface WatchParts {
   clock: Clock;
   log: Logger;
-  /** Connects directly to the database; connections of a pooler cannot listen. */
+  /** Opens a connection to PostgreSQL itself, because LISTEN does not work through a pooler. */
   openFeed: (queued: () => void) => Promise<ChangeFeed>;
   /** Returns which of the webhooks are paused, deleted or changed. */
   loadStopped: (held: readonly HeldWebhook[]) => Promise<bigint[]>;
@@ -28,17 +28,17 @@ export interface WatchParts {
 
 /**
  * Detects paused, deleted and changed webhooks, so that no process sends to them, to an old URL, or with replaced secrets or
- * credentials, later than one second after the API call has returned. Reads a revision number four times a second over a dedicated connection. While that
- * fails, nothing is sent.
+ * credentials, later than one second after the API call has returned. Reads a revision number four times a second over a dedicated
+ * connection. While the reads fail, no request starts.
  */
 export class WebhookWatch {
   readonly #parts: WatchParts;
   readonly #end = new AbortController();
-  /** The known revision of the webhooks. Changes whenever a webhook changes. */
+  /** The revision of all webhooks at the last read; -1 before the first. A user's change of any webhook raises it. */
   revision = -1n;
   /** The latest revision whose changes have been applied. */
   #applied = -1n;
-  /** The time of the last read. */
+  /** The time just before the last successful read was sent. */
   #readAt = LONG_AGO;
   readonly #running: Promise<void>;
   #isAway = false;
@@ -49,15 +49,15 @@ export class WebhookWatch {
   }
 
   /**
-   * Whether requests may start: the last read is recent enough to know of changes a second ago. Only the wall clock shows
-   * that the machine was suspended since.
+   * Whether requests may start: the last read is less than one second old by the monotonic and by the wall clock. The monotonic clock
+   * stands still while the machine is suspended.
    */
   isFresh(): boolean {
     const { now, wall } = currentMoment(this.#parts.clock);
     return now - this.#readAt.now < MAX_AGE_MS && wall - this.#readAt.wall < MAX_AGE_MS;
   }
 
-  /** The given webhooks that are paused, deleted or changed, if the revision has changed since. */
+  /** Returns which of the held webhooks are paused, deleted or changed; none if the revision is still the given one. */
   async stoppedSince(revision: bigint, held: () => HeldWebhook[]): Promise<ReadonlySet<bigint>> {
     const stopped = new Set<bigint>();
     for (let known = revision; known !== this.revision; ) {
@@ -97,8 +97,8 @@ export class WebhookWatch {
   async #read(feed: ChangeFeed): Promise<void> {
     const sent = currentMoment(this.#parts.clock);
     const revision = await feed.revision();
-    // Set before checking: deliveries held now were claimed under earlier revisions, and later claims check the new
-    // one.
+    // Set before the check of the deliveries held now: a delivery that is taken over during that check was claimed under the older
+    // revision, and `stoppedSince` must see that the revision has changed.
     this.revision = revision;
     if (revision !== this.#applied) {
       const stopped = await this.#parts.loadStopped(this.#parts.held());

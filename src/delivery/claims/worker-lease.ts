@@ -13,9 +13,9 @@ export interface WorkerLeaseParts {
   log: Logger;
   /** The duration of a lease, in milliseconds. */
   leaseMs: number;
-  /** Ends the wait for the database: no row is added from then on. */
+  /** Aborted on shutdown: from then on no row is added, and a wait for the database to add one ends. */
   stopping: AbortSignal;
-  /** Statements on `workers`, as in `db/queue/workers.ts`. */
+  /** Statements on `workers`, as in `src/queue/workers.ts`. */
   add: (worker: Parameters<typeof addWorker>[1]) => Promise<number>;
   renew: (id: number, leaseMs: number) => Promise<boolean>;
   remove: (id: number) => Promise<void>;
@@ -27,17 +27,17 @@ export interface WorkerLeaseParts {
  *
  * The lease is measured from before the renewal is sent, so that this process stops sending before another one can
  * start. It ends by the monotonic clock, or by the wall clock if that is earlier: the monotonic clock stands still while
- * the machine is suspended. A wall clock that is set ahead costs a renewal.
+ * the machine is suspended. If the wall clock is set ahead, the lease seems to have ended, and is renewed at once.
  */
 export class WorkerLease {
   readonly #parts: WorkerLeaseParts;
   readonly #end = new AbortController();
-  /** The number of unsettled claims by worker id, including retired ids. */
+  /** The number of unsettled claims, and of claim statements in progress, by worker id. Includes retired ids. */
   readonly #claims = new Map<number, number>();
-  /** The task queue from which only this process takes pumps. Different at each start. */
+  /** The Temporal task queue from which only this process takes pumps. A new name at each start. */
   readonly taskQueue = `worker-${randomUUID()}`;
   #current: number | undefined;
-  /** The time before the last renewal was sent. */
+  /** The time just before the last successful renewal was sent; LONG_AGO before the first one, and after `verify`. */
   #renewedAt = LONG_AGO;
   /** The monotonic time from which the lease has been valid without interruption. */
   #validSince = Number.POSITIVE_INFINITY;
@@ -71,30 +71,30 @@ export class WorkerLease {
     try {
       await untilAnswered(claim, { signal: stop });
     } catch (error) {
-      // Deliveries claimed while stopping must still be returned.
+      // `stop` was aborted while the claim succeeded: its deliveries are returned, so that the caller releases them.
       if (!claimed) throw error;
     }
     return claimed as T;
   }
 
   /**
-   * Stops claiming with an id that may have claims unknown to this process, or whose claims a repeated call may end. Unknown
-   * claims become free when all known claims of the id are settled.
+   * Stops claiming with an id. Called if the result of a statement is unknown: the id may have claims that this process does not know,
+   * and the statement could still end later claims of the id. Unknown claims become free when all known ones are settled.
    */
   retire(id: number): void {
     if (this.#current === id) this.#current = undefined;
   }
 
-  /** Records that claims were recorded, released or lost; that they were made, if the number is negative. */
+  /** Subtracts settled claims of an id, which were recorded, released or lost. A negative number adds new claims. */
   settle(id: number, claims = 1): void {
     const known = this.#claims.get(id);
-    // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
+    // The lease of the id has expired meanwhile: its claims are no longer this process's.
     if (known === undefined) return;
     const left = known - claims;
     this.#claims.set(id, left);
     if (left > 0 || id === this.#current) return;
     this.#claims.delete(id);
-    // On failure the lease expires, because it is no longer renewed.
+    // If this fails, the row expires, because it is no longer renewed.
     this.#parts.remove(id).catch(() => {});
   }
 
@@ -110,7 +110,7 @@ export class WorkerLease {
     return this.#adding;
   }
 
-  /** Blocks sending until the lease is renewed, for example when a result matched no claim. */
+  /** Renews the lease at once, and blocks sending until then. Called, for example, if a result matched no claim. */
   verify(): void {
     this.#renewedAt = LONG_AGO;
     void this.#renew();
@@ -131,7 +131,7 @@ export class WorkerLease {
 
   /**
    * Whether this process may end expired leases of others: its own has been valid for half its duration. After an outage of
-   * the database, all leases have expired, and others renew theirs within that time.
+   * the database, all leases have expired, and live processes renew theirs within that time.
    */
   mayEndOthers(): boolean {
     const { clock, leaseMs } = this.#parts;
@@ -143,12 +143,12 @@ export class WorkerLease {
     return [...this.#claims.keys()];
   }
 
-  /** Whether the claims of an id may be taken over by others. */
+  /** Whether an id is no longer renewed, so that other processes may claim its deliveries. */
   hasLost(id: number): boolean {
     return !this.#claims.has(id);
   }
 
-  /** Removes the rows. All claims must be recorded or released before. */
+  /** Ends the renewals and removes the rows. All claims must be recorded or released before. */
   async close(): Promise<void> {
     this.#end.abort();
     await this.#renewing;

@@ -4,19 +4,19 @@ import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../
 import type { ClaimedDelivery, ClaimedWebhook, EventContent } from "../../queue/index.ts";
 
 /**
- * The estimated time of waiting evaluations from which a webhook, and the webhooks of an app, are excluded from claims, in
- * milliseconds.
+ * Claims of first attempts skip a webhook whose waiting evaluations are estimated to take this long, in milliseconds, and all webhooks of
+ * an app whose evaluations together do.
  */
 const FULL_MS = { webhook: 100, app: 1_000 };
-/** The estimated time beyond which further deliveries of a webhook are given back, in milliseconds. */
+/** If the waiting evaluations of a webhook would take this long, in milliseconds, those beyond FULL_MS.webhook are released. */
 const OVERFULL_MS = 1_000;
-/** The number of waiting deliveries from which nothing is claimed. Deliveries of excluded webhooks do not count. */
+/** The number of waiting deliveries from which no first attempt is claimed. Deliveries of skipped webhooks do not count. */
 const MAX_WAITING = 2_048;
-/** The number of slow evaluations in succession with which a filter is switched off. */
+/** The number of consecutive slow evaluations after which a filter is switched off. */
 const MAX_SLOW = 10;
 /** The maximum number of webhooks whose evaluations are remembered. */
 const MAX_KNOWN = 10_000;
-/** Webhooks without an app share the time of the operator. */
+/** The owner of all filters of webhooks without an installed app. Owners share the time of the filter thread evenly. */
 const OPERATOR = "operator";
 
 /** A delivery that waits for the result of its filter. */
@@ -26,9 +26,9 @@ interface Filtered {
 
 /** The evaluations of a webhook's filter. */
 interface Evaluations {
-  /** The time that the next one is expected to take, in milliseconds. */
+  /** The estimated duration of the next evaluation, in milliseconds. */
   estimateMs: number;
-  /** The number of slow ones in succession. */
+  /** The number of latest consecutive evaluations that were slow. */
   slow: number;
 }
 
@@ -39,18 +39,19 @@ interface Waiting<T> {
   readonly evaluations: Evaluations;
 }
 
-/** What filters need. */
+/** Dependencies of filters. */
 export interface FiltersParts {
   runner: FilterRunner;
   log: Logger;
-  /** Called for each slow evaluation. */
+  /** Called for each slow evaluation, which took longer than FILTER_TIMEOUT. */
   onSlow(webhook: ClaimedWebhook): void;
-  /** Called when a filter is switched off: MAX_SLOW evaluations in succession were slow. */
+  /** Called when a filter is switched off, after MAX_SLOW consecutive slow evaluations. */
   onStopped(webhook: ClaimedWebhook): void;
 }
 
 /**
- * The deliveries that wait for the results of their webhooks' filters. An event for which a filter cannot be evaluated is sent.
+ * Evaluates filters for first attempts, and holds the deliveries that wait for the results. If a filter cannot be evaluated for an event,
+ * the event is sent.
  *
  * @template T the deliveries
  */
@@ -67,7 +68,7 @@ export class Filters<T extends Filtered> {
 
   /**
    * @param ended called with each result, unless the delivery was removed before
-   * @param givenBack called with deliveries that would wait for long
+   * @param givenBack called with removed deliveries of a webhook whose evaluations reach OVERFULL_MS
    */
   constructor(
     parts: FiltersParts,
@@ -79,7 +80,7 @@ export class Filters<T extends Filtered> {
     this.#givenBack = givenBack;
   }
 
-  /** Whether the delivery has to wait for a result. Test events are always sent. */
+  /** Whether the delivery waits for a result of its webhook's filter. Test events are always sent. */
   appliesTo({ webhook }: ClaimedDelivery, { test, payload }: EventContent): boolean {
     return !!webhook.filter && !test && payload !== null && !this.#unfiltered.has(webhook);
   }
@@ -127,7 +128,7 @@ export class Filters<T extends Filtered> {
   }
 
   /**
-   * The webhooks to exclude from claims, because enough of their deliveries wait.
+   * The webhooks that claims of first attempts skip, because enough of their deliveries wait.
    *
    * @returns undefined if nothing may be claimed
    */
@@ -152,7 +153,7 @@ export class Filters<T extends Filtered> {
     return removed;
   }
 
-  /** Removes and returns deliveries of a webhook that would wait for long: they would keep their payloads. */
+  /** At OVERFULL_MS, removes and returns the deliveries beyond FULL_MS.webhook: while they wait, their payloads stay in memory. */
   #removeExcess(waiting: Waiting<T>): T[] {
     if (waitingMs(waiting) < OVERFULL_MS) return [];
     const excess = [...waiting.tasks].slice(Math.ceil(FULL_MS.webhook / waiting.evaluations.estimateMs));
@@ -170,7 +171,7 @@ export class Filters<T extends Filtered> {
   #note(webhook: ClaimedWebhook, evaluations: Evaluations, { problem, ...result }: FilterResult): void {
     const { log, onSlow, onStopped } = this.#parts;
     if (problem === "invalid" && !this.#unfiltered.has(webhook)) {
-      // For example, a later version has stored it.
+      // For example, a newer release has stored a filter that this release cannot compile.
       this.#unfiltered.add(webhook);
       const webhookId = String(webhook.id);
       log.error({ webhookId, ...result }, "the filter of a webhook is not valid; its events are sent");

@@ -7,11 +7,11 @@ import type { ClaimedWebhook } from "../../queue/index.ts";
 import { noteSlowFilter, stopFilter } from "../../webhooks/index.ts";
 import type { FiltersParts } from "./filters.ts";
 
-/** The interval in which slow evaluations of a webhook's filter are logged and stored once, in milliseconds. */
+/** The minimum interval between two logs of slow evaluations of one webhook, in milliseconds. Also limits how often they are stored. */
 const NOTE_INTERVAL_MS = 60_000;
 const MAX_NOTED = 10_000;
 
-/** Creates what logs, counts and stores slow evaluations of filters, and switches filters off. */
+/** Creates the callbacks that count, log and store slow evaluations of filters, and switch filters off. */
 export function createSlowFilters(options: {
   db: Db;
   log: Logger;

@@ -6,34 +6,34 @@ import { SAMPLE_MS } from "./failing-share.ts";
 
 /** The thread utilization, 0 to 1, above which queued deliveries wait for the thread. */
 const BUSY = 0.9;
-/** The period after which the cause that held for at least half of it is logged, in milliseconds. */
+/** The period over which the time by cause is summed, in milliseconds. */
 const MINUTE_MS = 60_000;
 
 /** What a sender knows at a sample. */
 export interface Situation {
   /** Whether deliveries are queued whose receivers have room. */
   isWaiting: boolean;
-  /** What prevents every start; undefined if nothing does. */
+  /** The cause that prevents every start; undefined without one. */
   heldBy: BottleneckCause | undefined;
   /** The thread utilization, 0 to 1. */
   utilization: number;
 }
 
 /**
- * Finds the part of the service for which deliveries wait that their receivers would take. Counts the time by cause, and logs the
- * cause that held for at least half of a minute.
+ * Finds the part of the service that delays deliveries whose receivers have room. Counts the time by cause, and logs the cause that lasted
+ * for at least half of a minute.
  */
 export class Bottlenecks {
   readonly #clock: Pick<Clock, "now">;
   readonly #log: Logger;
   readonly #seconds: Pick<Counter, "add">;
-  /** Waits for the database, the longest first. */
+  /** The waits for the database that are in progress, the oldest first. */
   readonly #waits = new Set<{ since: number }>();
   #sampledAt: number;
   #minuteAt: number;
   /** The time by cause in the current minute, in milliseconds. */
   readonly #heldMs = new Map<BottleneckCause, number>();
-  /** The cause that held for at least half of the last whole minute; null if none did. */
+  /** The cause that lasted for at least half of the last whole minute; null without one. */
   current: BottleneckCause | null = null;
 
   /** @param seconds counts the time by cause */
@@ -45,7 +45,7 @@ export class Bottlenecks {
     this.#minuteAt = this.#sampledAt;
   }
 
-  /** Notes the wait for a statement that leads to deliveries in the queue. From `SAMPLE_MS` on, an empty queue waits for it. */
+  /** Waits for a statement that fills the queue. From `SAMPLE_MS` on, the wait counts as `database`, unless queued deliveries wait. */
   async waitFor<T>(statement: Promise<T>): Promise<T> {
     const wait = { since: this.#clock.now() };
     this.#waits.add(wait);
@@ -73,7 +73,7 @@ export class Bottlenecks {
     const [longest] = this.#waits;
     const isClaiming = longest !== undefined && now - longest.since >= SAMPLE_MS;
     if (!isWaiting && !isClaiming) return undefined;
-    // Fewer handshakes also relieve the thread. With more of anything else, deliveries would wait for a busy thread.
+    // Reported even if the thread is busy: fewer handshakes also relieve the thread. The remedies of other causes would not.
     if (isWaiting && heldBy === "handshakes") return heldBy;
     if (utilization > BUSY) return "thread";
     return isWaiting ? heldBy : "database";

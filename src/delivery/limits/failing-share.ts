@@ -9,18 +9,18 @@ const FAILING_COST = 4;
 /** The thread utilization, 0 to 1, from which attempts to failing receivers are limited to their share. */
 const BUSY = 0.7;
 /**
- * The weight of the latest sample in the moving average: more than a third of a second of work makes a thread busy, and some seconds
- * without work end that. A thread that waits for a claim for a moment is as busy as before.
+ * The weight of the latest sample in the moving average of the utilization. An idle thread is busy after 0.4 s of full work. A fully busy
+ * thread is not busy any more after about 1 s without work, so that a short wait for a claim changes nothing.
  */
 const SAMPLE_WEIGHT = { rising: 0.3, falling: 0.03 };
-/** The factor by which earlier costs count less after each sample: a half after 0.7 s. */
+/** The factor applied to the counted costs at each sample: costs count half after 0.7 s. */
 const DECAY = 0.9;
-/** The cost that failing receivers may always have, so that they are tried however busy the thread is. */
+/** The cost allowed in addition to the share, in requests, so that failing receivers get an attempt however busy the thread is. */
 const MIN_COST = CONNECTION_COST;
 
 /**
- * Returns a function that measures the utilization of this thread since the previous call, from 0 to 1: its processor time as a
- * part of that and its idle time. The time in which it waits for a processor does not count.
+ * Returns a function that measures the utilization of this thread since the previous call, from 0 to 1: processor time divided by the
+ * sum of processor time and idle time. The time in which the thread is ready but has no processor does not count.
  */
 export function threadUtilization(): () => number {
   const read = () => ({ worked: systemClock.worked(), idle: performance.eventLoopUtilization().idle });
@@ -35,8 +35,8 @@ export function threadUtilization(): () => number {
 }
 
 /**
- * Limits attempts to receivers that fail one attempt after another to a share of a busy thread's time. Costs are counted in requests:
- * the share then holds at every pace of the machine.
+ * Limits attempts to failing receivers to a share of a busy thread's time. Costs are counted in requests, not in milliseconds, so that the
+ * share does not depend on the speed of the machine.
  */
 export class FailingShare {
   readonly #share: number;
@@ -46,7 +46,7 @@ export class FailingShare {
   #failing = 0;
 
   /**
-   * @param share of the costs of the last second, 0 to 1
+   * @param share the part of the costs of about the last second that failing receivers may cause, 0 to 1
    * @param utilization returns the thread utilization since its previous call
    */
   constructor(share: number, utilization = threadUtilization()) {
@@ -64,7 +64,7 @@ export class FailingShare {
     this.#spend(isFailing ? FAILING_COST : 1, isFailing);
   }
 
-  /** Counts a new connection of a request. */
+  /** Counts a new connection, in addition to its request. */
   connection(isFailing: boolean): void {
     this.#spend(CONNECTION_COST, isFailing);
   }

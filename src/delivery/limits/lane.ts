@@ -5,7 +5,7 @@ import type { Task, WindowKey } from "./task.ts";
 export interface WindowQueue<T> {
   readonly window: WindowKey;
   readonly host: HostQueue<T>;
-  /** The tasks of each webhook, oldest first; the webhooks in the order of their turns. */
+  /** The tasks of each webhook, oldest first. Webhooks are in round-robin order: the next task is of the first one. */
   readonly webhooks: Map<bigint, T[]>;
   /** The number of queued tasks of all these webhooks. */
   waiting: number;
@@ -17,21 +17,21 @@ export interface HostQueue<T> {
   readonly windows: Map<WindowKey, WindowQueue<T>>;
   /** The number of queued tasks of all these windows. */
   waiting: number;
-  /** Windows with room, by requests in flight. */
+  /** Windows with room that are not in trouble, by requests in flight; all windows with room if the host itself is in trouble. */
   readonly ready: LeastLoaded<WindowQueue<T>>;
-  /** Windows that fail, with room, in turn; none if the host itself is in trouble. */
+  /** Windows with room that fail, in round-robin order; none if the host itself is in trouble. */
   readonly failing: LeastLoaded<WindowQueue<T>>;
 }
 
-/** The queued tasks of one kind, by host, window and webhook. Which of them may start is up to the scheduler. */
+/** The queued tasks of one kind, by host, window and webhook. The scheduler decides which of them start. */
 export class Lane<T extends Task> {
   readonly hosts = new Map<string, HostQueue<T>>();
   readonly windows = new Map<WindowKey, WindowQueue<T>>();
-  /** Hosts with room in their window and in one of a webhook, by requests in flight. */
+  /** Hosts that are not in trouble, with room and a window in `HostQueue.ready`, by requests in flight. */
   readonly ready = new LeastLoaded<HostQueue<T>>();
-  /** Hosts that hang, and windows that hang of hosts without trouble, with room, in turn. */
+  /** Hosts that hang, and hanging windows of hosts that are not in trouble; those with room, in round-robin order. */
   readonly hanging = new LeastLoaded<WindowQueue<T> | HostQueue<T>>();
-  /** Hosts that fail or have windows that fail, with room, in turn. */
+  /** Hosts with room that fail or have a window in `HostQueue.failing`, in round-robin order. */
   readonly failing = new LeastLoaded<HostQueue<T>>();
   /** The number of queued tasks. */
   waiting = 0;
@@ -47,8 +47,10 @@ export class Lane<T extends Task> {
   }
 
   /**
-   * Whether more than the given number of queued tasks wait for the thread alone: the windows of their receivers have room, and their
-   * hosts have fewer than `free` in flight. Those that wait for their receiver must not prevent claims for other receivers.
+   * Whether more than `tasks` queued tasks are sendable: their host and window are ready, and the host has fewer than `free` requests in
+   * flight. Tasks that wait for their receiver do not count, so that they do not prevent claims for other receivers.
+   *
+   * @param free the free requests of the process. Defaults to no limit
    */
   hasSendable(tasks: number, free = Number.POSITIVE_INFINITY): boolean {
     if (this.waiting <= tasks) return false;
@@ -68,7 +70,7 @@ export class Lane<T extends Task> {
     for (const { webhooks } of this.windows.values()) for (const tasks of webhooks.values()) yield* tasks;
   }
 
-  /** Adds a task to the queue of its window, which has none for another host. */
+  /** Adds a task to the queue of its window. The caller must have removed the window's tasks for another host. */
   add(task: T): WindowQueue<T> {
     const queue = this.windows.getOrInsertComputed(task.window, () => this.#newQueue(task));
     queue.webhooks.getOrInsertComputed(task.webhookId, () => []).push(task);
@@ -89,7 +91,7 @@ export class Lane<T extends Task> {
     return queue;
   }
 
-  /** Takes the oldest task of the webhook whose turn it is. */
+  /** Removes and returns the oldest task of the first webhook, and moves that webhook to the end. */
   take(queue: WindowQueue<T>): T {
     const { webhooks } = queue;
     const tasks = webhooks.values().next().value as T[];

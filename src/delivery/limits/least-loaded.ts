@@ -17,7 +17,7 @@ export class LeastLoaded<T> {
     return this.#loads;
   }
 
-  /** Adds an item, changes its load, or removes it if it has none. */
+  /** Adds an item or changes its load. Removes it if `load` is undefined. */
   set(item: T, load: number | undefined): void {
     const known = this.#loads.get(item);
     if (known === load) return;
@@ -32,7 +32,7 @@ export class LeastLoaded<T> {
     if (load < this.#least) this.#least = load;
   }
 
-  /** An item with the lowest load; undefined if empty. */
+  /** Returns an item with the lowest load, without removing it; undefined if empty. */
   first(): T | undefined {
     if (this.#loads.size === 0) return undefined;
     for (; ; this.#least += 1) {

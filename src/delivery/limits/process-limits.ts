@@ -4,15 +4,15 @@ import { readMemoryLimit } from "../../lib/process/index.ts";
 
 /** Memory that a process needs besides deliveries, in bytes: code, the Temporal SDK, the database pool. */
 export const BASE_MEMORY = 170 * 2 ** 20;
-/** Memory per request in flight, in bytes: its connection with TLS and its buffers. Measured by the bench `farther`. */
+/** Memory per request in flight, in bytes: its connection with TLS and its buffers. Measured by the benchmark `farther`. */
 export const MEMORY_EACH = 160 * 2 ** 10;
-/** The divisor of the memory above BASE_MEMORY that gives the share of payloads: one sixteenth. */
+/** Payloads take at most this part of the memory above BASE_MEMORY: one sixteenth. */
 const PAYLOAD_MEMORY_DIVISOR = 16;
 /** Copies of a payload in memory: as read, as sent, and encrypted. */
 const PAYLOAD_COPIES = 3;
 /** File descriptors reserved for other uses: idle connections, the database, Temporal, logs. */
 const RESERVED_FILES = 1_200;
-/** The minimum of the limit of requests in flight, whatever the system grants. */
+/** The limit of requests in flight is not reduced below this number, whatever the system grants. */
 const MIN_IN_FLIGHT = 16;
 
 /** Limits of a process: requests in flight, and payload memory in bytes. */
@@ -43,7 +43,7 @@ function readFileLimit(): number | undefined {
  * Reduces the configured limits to what the system grants.
  *
  * @param reservedFiles file descriptors reserved for API connections in the same process
- * @returns the limits, and a warning with the remedy for each that was reduced
+ * @returns the limits, and a warning with the remedy for each reduction of `maxInFlight`; `memoryBytes` is reduced without a warning
  */
 export function clampToGranted(
   wanted: DeliveryLimits,
@@ -63,7 +63,7 @@ export function clampToGranted(
   }
   if (files !== undefined) {
     const reserved = RESERVED_FILES + reservedFiles;
-    // API connections may never use their reservation, so deliveries always get at least half of all files.
+    // The API may need far fewer files than its reservation, so deliveries get at least half of all files.
     clamp(
       Math.max(files - reserved, files / 2),
       `open only ${files} files; raise that limit to ${maxInFlight + reserved} (ulimit -n, LimitNOFILE of systemd, --ulimit nofile of a container)`,

@@ -12,9 +12,9 @@ const NONE: readonly never[] = [];
 
 /** The part of the maximum for requests to receivers that hang. */
 const HANGING = 1 / 4;
-/** The part of the requests in flight that are retries while first attempts wait, too. */
+/** The part of the requests in flight that retries get while first attempts are queued, too. */
 const RETRIES = 1 / 8;
-/** The smallest maximum of which each part is at least one request. Of a smaller one, retries get that part of the turns. */
+/** The smallest maximum of which RETRIES is at least one request. With a smaller one, retries come first in one start of eight. */
 const MIN_SHARED = 8;
 
 /**
@@ -22,24 +22,24 @@ const MIN_SHARED = 8;
  *
  * A task starts when its host's window and its webhook's window have room. The next start goes to the host with the fewest requests
  * in flight, and within it to the window with the fewest (max-min fairness), so that a few busy or slow receivers leave room
- * for all others. The webhooks of an endpoint share a window, and take turns in it. Receivers in trouble get one request at a time, in
- * turn, and before others because these requests are few: those to failing receivers only if `mayFail` allows it.
+ * for all others. The webhooks of an endpoint share a window round robin. Receivers in trouble get one request at a time, round robin, and
+ * before all others, because these requests are few. A request to a failing receiver also needs the permission of `mayFail`.
  */
 export class Scheduler<T extends Task> {
-  /** Of webhooks, and of endpoints with several webhooks. */
+  /** The windows of webhooks, and of endpoints, whose webhooks share one. */
   readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
   readonly #max: number;
   readonly #mayFail: () => boolean;
   /** The queued tasks. Only the scheduler changes them. */
   readonly lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
-  /** Tasks in flight. */
+  /** The number of tasks in flight. */
   inFlight = 0;
   #retries = 0;
   #turn = 0;
   /**
-   * Requests in flight to receivers that hang, and whether they take no slot of their host: one to a webhook that hangs could occupy
-   * the only slot for others.
+   * Requests in flight to hanging receivers. True if the request takes no slot of its host: a hanging webhook could otherwise occupy the
+   * host's only slot.
    */
   readonly #hanging = new Map<T, boolean>();
 
@@ -54,13 +54,13 @@ export class Scheduler<T extends Task> {
     this.webhooks = new Windows(limits.perWebhook);
   }
 
-  /** The number of further tasks that are allowed in flight in total. */
+  /** The number of further tasks that may start before the total limit is reached. */
   get free(): number {
     return this.#max - this.inFlight;
   }
 
   /**
-   * Queues a task. Queued tasks of its window for another host, from before the webhooks were moved, are removed.
+   * Queues a task. If its webhook was moved to another host, removes the queued tasks of its window for the old host.
    *
    * @returns the removed tasks
    */
@@ -138,12 +138,12 @@ export class Scheduler<T extends Task> {
   #takeFailing(lane: Lane<T>): T | undefined {
     const host = lane.failing.first();
     if (!host || !this.#mayFail()) return undefined;
-    // Placed again as the last by the start.
+    // `#start` adds the host again, behind the others.
     lane.failing.set(host, undefined);
     return this.#start(lane, host.failing.first() ?? (host.ready.first() as WindowQueue<T>));
   }
 
-  /** A host gets another request while it has fewer in flight than are free, so that slow hosts cannot take all. */
+  /** Takes a task of a host that has fewer requests in flight than are free in total, so that slow hosts cannot occupy all requests. */
   #takeUsual(lane: Lane<T>): T | undefined {
     const host = lane.ready.first();
     if (!host || this.hosts.of(host.host).inFlight >= this.free) return undefined;
@@ -173,7 +173,7 @@ export class Scheduler<T extends Task> {
     }
   }
 
-  /** Moves a queue to where tasks are taken from: to its host's if its window has room, or apart if only its webhook hangs. */
+  /** Puts a queue with room into its host's `ready`; if it is in trouble and its host is not, into `failing` or the lane's `hanging`. */
   #place(lane: Lane<T>, queue: WindowQueue<T>): void {
     const { host } = queue;
     const { inFlight, allowed, trouble } = this.webhooks.of(queue.window);

@@ -1,21 +1,21 @@
 import type { Scheduler, Verdict } from "./scheduler.ts";
 import type { Kind, Task } from "./task.ts";
 
-/** The number of queued deliveries per webhook from which it is excluded from claims, however few webhooks have some. */
+/** The number of queued deliveries of a webhook from which claims skip it, however few webhooks have queued deliveries. */
 const MAX_QUEUED_PER_WEBHOOK = 1_024;
 /**
- * The number of queued deliveries of a kind that webhooks share evenly: one that has its part is excluded from claims, unless it
- * has fewer than MIN_QUEUED_PER_WEBHOOK. Each claim reads past all that are queued.
+ * The number of queued deliveries of a kind that the webhooks with queued deliveries share evenly. Claims skip a webhook that has its
+ * share, but not below MIN_QUEUED_PER_WEBHOOK. The number is limited because each claim reads past the rows of all queued deliveries.
  */
 const SHARED_QUEUE = 4_096;
 /**
- * The number of queued deliveries below which no webhook is excluded from claims, unless it fails. One with a full window is
- * excluded from as many as the window's size, if that is larger.
+ * The number of queued deliveries below which claims do not skip a webhook. A webhook without room is skipped from its window's size on,
+ * if that is larger; a webhook that hangs or fails, from one queued delivery on.
  */
 const MIN_QUEUED_PER_WEBHOOK = 4;
 /**
- * The maximum number of queued deliveries of a kind for a host that has no room or hangs, in addition to its window's size. First
- * attempts, of which a busy host always has as many queued, must leave room for retries.
+ * The maximum number of queued deliveries of a kind for a host that has no room or is in trouble, in addition to its window's size.
+ * Counted by kind, because a busy host always has this many first attempts queued, and they must not keep out its retries.
  */
 const MAX_QUEUED_BEYOND_WINDOW = 8;
 
@@ -25,8 +25,8 @@ const NONE: readonly never[] = [];
 export class SkippedWebhooks<T extends Task> {
   readonly #scheduler: Scheduler<T>;
   /**
-   * Deliveries of webhooks that have enough queued and hang, or whose host has no room or hangs: the webhooks are excluded
-   * from claims of the kind, until this ends or none is queued. A pump must not wait for webhooks that have retries only.
+   * A delivery, not queued, of each webhook that claims of the kind skip because it hangs, or its host has no room or is in trouble, and
+   * enough deliveries are queued. Separate by kind, so that a pump does not stay for webhooks that have retries only.
    */
   readonly #crowded: Record<Kind, Map<bigint, T>> = { first: new Map(), retry: new Map() };
 
@@ -56,7 +56,10 @@ export class SkippedWebhooks<T extends Task> {
     return skipped;
   }
 
-  /** Whether its webhook stays excluded. Hanging receivers get as few deliveries again when those queued have started. */
+  /**
+   * Whether claims still skip the webhook: if it hangs, until none of its deliveries is queued; if its host is in trouble, until none of
+   * the host's is queued; otherwise until the host has room.
+   */
   #isBlocked(sending: T): boolean {
     const { webhooks, hosts, lanes } = this.#scheduler;
     const { kind, window, host } = sending;
@@ -65,10 +68,10 @@ export class SkippedWebhooks<T extends Task> {
   }
 
   /**
-   * Queues a delivery, unless its webhook or host has enough of its kind queued, and hangs or, as a host, has no room: its
-   * webhook is skipped then.
+   * Queues a delivery, unless enough of its kind are queued for its webhook, which hangs, or for its host, which has no room or is in
+   * trouble. Claims then skip the webhook.
    *
-   * @returns those not queued: it, or others of its webhook from before that was moved
+   * @returns the deliveries to release: the given one if it is not queued, or those queued for the old host of a moved webhook
    */
   queue(sending: T): readonly T[] {
     if (!this.#isFull(sending)) return this.#scheduler.push(sending);
@@ -77,10 +80,10 @@ export class SkippedWebhooks<T extends Task> {
   }
 
   /**
-   * Removes queued deliveries, apart from a few, of a webhook or host that has timed out twice in succession. They would keep
-   * their payloads for hours: each waits for the timeouts of those before it.
+   * Removes all but a few queued deliveries of a webhook or host that has timed out twice in succession. They would keep their payloads
+   * for hours, because each waits for the timeouts of those before it. Must be called before `Scheduler.end`.
    *
-   * @param verdict of a delivery that ends
+   * @param verdict the verdict of the attempt that ends
    * @returns the removed deliveries
    */
   removeHanging({ window, host }: T, verdict: Verdict): readonly T[] {
@@ -106,13 +109,13 @@ export class SkippedWebhooks<T extends Task> {
     return hosts.hasRoom(host) && !hosts.isInTrouble(host);
   }
 
-  /** Deliveries, not queued, of the webhooks that are skipped until their hosts have room, or those queued have started. */
+  /** One delivery, not queued, of each webhook that is skipped because it hangs, or its host has no room or is in trouble. */
   crowded(): T[] {
     const { first, retry } = this.#crowded;
     return [...first.values(), ...retry.values()];
   }
 
-  /** Stops skipping paused, deleted or changed webhooks: a moved one may have room at its new host. */
+  /** Stops skipping paused, deleted or changed webhooks: the new host of a moved webhook may have room. */
   forget(webhookIds: ReadonlySet<bigint>): void {
     for (const id of webhookIds) for (const crowded of Object.values(this.#crowded)) crowded.delete(id);
   }

@@ -1,10 +1,10 @@
 /** First attempts and retries have separate queues and separate shares of the limits. */
 export type Kind = "first" | "retry";
 
-/** Names the window of a webhook: its id, or that of the endpoint with whose webhooks it shares the window. */
+/** The key of a webhook's window: the webhook's id, or the id of its endpoint, whose webhooks share one window. */
 export type WindowKey = bigint | string;
 
-/** An attempt to send. */
+/** A delivery to attempt, as the scheduler sees it. */
 export interface Task {
   readonly kind: Kind;
   readonly webhookId: bigint;

@@ -4,7 +4,7 @@ import type { Verdict } from "./scheduler.ts";
 /** The effect of an attempt that was not made: none. */
 export const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
 
-/** The effects of failures without a response. The others say nothing about the receiver. */
+/** The effects of failures without a response. Failures that are not listed say nothing about the receiver. */
 const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
   webhook: { webhook: "failure", host: "partial failure" },
   "webhook timeout": { webhook: "timeout", host: "none" },
@@ -13,7 +13,10 @@ const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
   "host timeout": { webhook: "none", host: "timeout" },
 };
 
-/** The effect of an outcome on the windows. A host of which all webhooks fail is known after one request instead of one for each. */
+/**
+ * Returns the effect of an outcome on the windows. A failure of a webhook also counts for its host until the host has had a success: if all
+ * webhooks of a host fail, one request shows it.
+ */
 export function verdictOf({ delivered, status, failure }: Outcome): Verdict {
   if (delivered) return { webhook: "success", host: "success" };
   if (status !== null) return { webhook: "failure", host: "partial failure" };

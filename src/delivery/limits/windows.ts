@@ -4,11 +4,11 @@ export type Evidence =
   | "success"
   /** An error response or a broken connection: the window is halved. */
   | "failure"
-  /** A failure of one of the host's webhooks, which shows that the host responds: a failure of the host until one has succeeded. */
+  /** For hosts: a webhook failed although the host was reached. Counts as a failure until an attempt to the host has succeeded. */
   | "partial failure"
-  /** A timeout: one request at a time until the next success or failure. */
+  /** A timeout: the window is set to one, and the webhook or host hangs until the next success or failure. */
   | "timeout"
-  /** No information: the attempt failed for another reason. */
+  /** No information: the attempt was not made, or failed for another reason. No effect. */
   | "none";
 
 /** The window of one webhook or host: attempts allowed in flight, and attempts in flight. */
@@ -16,9 +16,9 @@ export interface Window {
   allowed: number;
   /** Attempts in flight that take a slot. */
   inFlight: number;
-  /** Other attempts in flight: to webhooks in trouble, of a host that is not. */
+  /** Attempts in flight that take no slot of a host: those to its hanging webhooks. */
   apart: number;
-  /** Whether the last attempt that started filled the window. */
+  /** Whether the last attempt that started took the last slot. */
   isFull: boolean;
   /** Whether any attempt has succeeded. */
   hasSucceeded: boolean;
@@ -29,7 +29,7 @@ export interface Window {
   trouble: "none" | "hangs" | "fails";
 }
 
-/** The initial window of an unknown key: one that fails or hangs costs as many connections before that is known. */
+/** The initial window of a key. Small, because a receiver that fails or hangs costs this many connections before that is known. */
 export const INITIAL_WINDOW = 2;
 /** The maximum number of remembered windows; beyond it, idle ones are removed. */
 const MAX_REMEMBERED = 20_000;
@@ -58,13 +58,13 @@ export class Windows<Key> {
     return inFlight < allowed;
   }
 
-  /** Whether an attempt may start that takes no slot: all attempts together stay below the maximum. */
+  /** Whether an attempt that takes no slot may start: fewer attempts are in flight, with and without a slot, than the maximum. */
   hasRoomApart(key: Key): boolean {
     const { inFlight, apart } = this.of(key);
     return inFlight + apart < this.#max;
   }
 
-  /** Whether the last attempts failed or timed out, so that one request at a time is sent. */
+  /** Whether the key hangs or fails, so that it gets one request at a time. */
   isInTrouble(key: Key): boolean {
     return this.of(key).trouble !== "none";
   }

@@ -4,13 +4,13 @@ import { type AccessToken, TokenError } from "./token-request.ts";
 
 /** The maximum number of clients whose tokens are cached. */
 const MAX_CACHED_CLIENTS = 1_000;
-/** The time before the end of a token's lifetime at which it is renewed, in milliseconds; a fifth of it if shorter. */
+/** The maximum renewal lead: the time before the end of a token's lifetime at which the token is renewed, in milliseconds. */
 const MAX_RENEWAL_LEAD_MS = 60_000;
-/** The part of a lifetime that the renewal lead may be at most: one fifth. */
+/** The renewal lead is at most this part of the lifetime: one fifth. */
 const RENEWAL_LEAD_PART = 5;
-/** The part of that time in which a token is not used any more: an attempt that starts then could come too late. */
+/** A token is not used in the last part of its renewal lead, one fourth: a request that starts then could arrive after its expiry. */
 const UNUSED_PART = 4;
-/** The limits of a lifetime, in milliseconds. The minimum bounds the rate of fetches. */
+/** The limits of a token's lifetime, in milliseconds. The minimum bounds the rate of fetches. */
 const MIN_LIFETIME_MS = 1_000;
 const MAX_LIFETIME_MS = 86_400_000;
 /** The time after a failed fetch in which no other is made, in milliseconds: attempts fail with the same error. */
@@ -51,14 +51,14 @@ export class AccessTokens {
     const { token } = cached;
     const now = performance.now();
     if (!token || now >= token.endsAt) return this.#renewed(client, cached);
-    // The token is still good if this fails.
+    // The token is still valid if its renewal fails.
     if (now >= token.renewAt) this.#renewed(client, cached).catch(() => {});
     return token.value;
   }
 
   /**
    * Reports that a receiver answered 401 to a token: the next attempt uses another one. A receiver that refuses every
-   * token causes one fetch in half a minute.
+   * token causes at most one fetch in 30 s (MIN_REFUSAL_INTERVAL_MS).
    */
   refused(client: OAuth2Client, value: string): void {
     const cached = this.#of(client);
@@ -69,7 +69,7 @@ export class AccessTokens {
   }
 
   #of(client: OAuth2Client): Cached {
-    // Whoever has all of these can fetch the token.
+    // The key includes the secret, so that webhooks share a token only if their credentials are the same.
     return this.#cached.memo(JSON.stringify(client));
   }
 

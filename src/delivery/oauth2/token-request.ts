@@ -25,14 +25,14 @@ export const TOKEN_TIMEOUT_MS = 5_000;
 const MAX_TOKEN = 16_384;
 /** Visible ASCII: what a header can hold. */
 const TOKEN = /^[\x21-\x7e]+$/;
-/** Error codes of RFC 6749, 5.2, and its extensions. Other texts could repeat the request. */
+/** Error codes of RFC 6749, 5.2, and its extensions. Other texts are not shown, because they could repeat secrets of the request. */
 const ERROR_CODE = /^[a-z_]{1,40}$/;
-/** The lifetime of a token whose response does not tell it, in milliseconds. */
+/** The lifetime of a token whose response has no `expires_in`, in milliseconds. */
 const DEFAULT_LIFETIME_MS = 300_000;
-/** Codes of oauth4webapi's errors. */
+/** The codes of oauth4webapi's errors for a response that is not JSON. */
 const NOT_JSON = new Set<string>([PARSE_ERROR, RESPONSE_IS_NOT_JSON]);
 
-/** An access token, and how long it can be used. */
+/** An access token and its lifetime since the request, in milliseconds. */
 export interface AccessToken {
   value: string;
   lifetimeMs: number;
@@ -44,7 +44,7 @@ export class TokenError extends Error {
 }
 
 /**
- * Fetches an access token by the client credentials grant (RFC 6749, 4.4). Connections are those of deliveries: the
+ * Fetches an access token by the client credentials grant (RFC 6749, 4.4). The rules for connections are those of deliveries: the
  * guard checks every address and port, and redirects are not followed.
  *
  * @throws TokenError, ProxyUnavailableError
@@ -91,7 +91,7 @@ export async function fetchToken(
     }
     return { value, lifetimeMs: seconds === undefined ? DEFAULT_LIFETIME_MS : seconds * 1_000 };
   } catch (error) {
-    // Says nothing about the token endpoint.
+    // Not an error of the token endpoint: no connection was opened to it.
     if (error instanceof ProxyUnavailableError) throw error;
     if ((error as Error).name === "TimeoutError")
       throw new TokenError(`${endpoint} did not answer within ${timeoutMs / 1_000} s`);
@@ -99,7 +99,7 @@ export async function fetchToken(
   }
 }
 
-/** The error, to read after the endpoint's name. Contains nothing that the endpoint can choose freely. */
+/** Describes an error, to follow the endpoint's name. Contains no text that the endpoint can choose freely. */
 function inWords(error: Error, status: number | undefined): string {
   if (error instanceof errors.ResponseExceededMaxSizeError)
     return `answered with more than ${MAX_RESPONSE_BYTES} bytes`;

@@ -9,19 +9,18 @@ import {
 import type { AccessTokens } from "../oauth2/access-tokens.ts";
 import { NotBuiltError } from "./not-built.ts";
 
-/** The additions of a webhook's settings to a request. */
+/** What a webhook's sealed settings add to a request. */
 export interface Additions {
-  /** Names and values in turn. */
+  /** Header names and values, alternating. */
   headers: readonly string[];
-  /** Secrets in the headers, longest first, which no record of the response repeats. */
+  /** Secrets in the headers, longest first. In the recorded response, they are replaced with `[hidden]`. */
   hidden?: readonly string[];
-  /** To be called if the receiver answers 401. */
+  /** Must be called if the receiver answers 401, so that the next attempt fetches another access token. */
   onUnauthorized?: () => void;
-  /** The webhook's own certificates. */
+  /** The webhook's own client certificate or authorities. */
   tls?: TlsIdentity;
 }
 
-/** No additions. */
 export const NO_ADDITIONS: Additions = { headers: [] };
 
 /**
@@ -33,8 +32,8 @@ export const NO_ADDITIONS: Additions = { headers: [] };
 export type ReadAdditions = (webhookId: bigint, sealed: Buffer) => Additions | Promise<Additions>;
 
 /**
- * Creates the reader of sealed settings. Deliveries of one claim share a webhook's buffer, so each change of the
- * webhook is decrypted once.
+ * Creates the reader of sealed settings. Deliveries share the buffer of a webhook until its row changes, so the settings are
+ * decrypted once per change.
  */
 export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAdditions {
   const known = new WeakMap<Buffer, Opened>();
@@ -42,7 +41,7 @@ export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAddit
     const opened = known.getOrInsertComputed(sealed, () => open(box, webhookId, sealed));
     const { additions, oauth2 } = opened;
     if (oauth2 === null) return additions;
-    /** The same for all deliveries until the token changes. */
+    /** Returns the same object for all deliveries until the token changes. */
     const withToken = (token: string) => {
       if (opened.latest?.token !== token) {
         const header = bearer(token);
@@ -75,10 +74,10 @@ export function bearer(token: string): [string, string] {
 const MIN_HIDDEN = 8;
 
 /**
- * The secrets in the headers of a webhook's settings, longest first: values, credentials without their scheme, and the password of
- * Basic authentication, also as JSON escapes them.
+ * The secrets in headers, longest first: header values, credentials without their scheme, and the decoded user and password of Basic
+ * authentication; each also as JSON escapes it. Omits secrets shorter than MIN_HIDDEN.
  *
- * @param headers names and values in turn
+ * @param headers names and values, alternating
  */
 export function secretsIn(headers: readonly string[]): string[] {
   const values = headers.filter((_, index) => index % 2 === 1).flatMap(partsOf);
@@ -91,10 +90,10 @@ export function secretsIn(headers: readonly string[]): string[] {
   return [...new Set(long)].sort(longestFirst);
 }
 
-/** A secret may contain another. */
+/** Longer secrets are replaced first: a longer secret may contain a shorter one. */
 const longestFirst = (a: string, b: string) => b.length - a.length;
 
-/** A header's value, and what is secret in it if it authenticates. */
+/** A header's value, and the secrets in it if it is of the scheme Basic or Bearer. */
 function partsOf(value: string): string[] {
   const [, scheme = "", credentials] = /^(basic|bearer) +(\S+)$/i.exec(value) ?? [];
   if (credentials === undefined) return [value];

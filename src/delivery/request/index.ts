@@ -1,4 +1,4 @@
-/** A request to a receiver: its address, its signature, and a trial of it. */
+/** Requests to receivers: the rules for their URLs, their signatures, and test requests. */
 export { createSigner } from "./signature.ts";
 export { createTargetRules } from "./target-url.ts";
 export { createRequestTrial } from "./trial.ts";

@@ -18,8 +18,8 @@ function reasonOf(cause: unknown): string {
 }
 
 /**
- * The outcome of an attempt whose request could not be built: a failure of this service or of a token endpoint. Not
- * of the receiver, which was not called.
+ * The outcome of an attempt whose request could not be built: a failure of this service or of a token endpoint. Nothing was sent to the
+ * receiver.
  *
  * @param started the start of the attempt
  */

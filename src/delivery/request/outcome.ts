@@ -11,11 +11,11 @@ export interface Outcome {
   durationMs: number;
   /** The HTTP status; null without a response. */
   status: number | null;
-  /** The error without a response, or what the status alone does not say. Never contains a URL or a secret. */
+  /** The error if there was no response, or an explanation of the status; null if neither. Never contains a URL or a secret. */
   error: string | null;
   /** The first 1 KiB of the response body, as text. */
   responseStart: string | null;
-  /** The first response headers, unless delivered: JSON, an array of names and values in turn. */
+  /** The response headers that fit into 2 KiB, unless delivered: a JSON array of names and values, alternating. */
   responseHeaders: string | null;
   /** The delay requested by the receiver's Retry-After, in milliseconds; at most MAX_RETRY_AFTER_MS. */
   retryAfterMs: number | null;
@@ -23,7 +23,7 @@ export interface Outcome {
   failure: FailureOf | null;
 }
 
-/** The outcome of an attempt as long as there is no response. */
+/** The fields of an outcome without a response. */
 export const NO_RESPONSE = {
   delivered: false,
   status: null,
@@ -36,8 +36,8 @@ export const NO_RESPONSE = {
  * The part that failed without a response: the connection to the host or, once the request was sent, the webhook;
  * each by an error or by a timeout. `tls`: the handshake with the webhook's own certificate or authorities, which says
  * nothing about other webhooks of the host. `token endpoint`: no access token could be fetched, so that nothing was sent.
- * `proxy`: the outbound proxy opened no connection, which says nothing about the receiver. `ours` is a failure inside
- * this service.
+ * `proxy`: the outbound proxy opened no connection, which says nothing about the receiver. `ours`: a failure inside
+ * this service, or an unavailable outbound proxy.
  */
 export type FailureOf =
   | "host"
@@ -60,7 +60,7 @@ export function isDelivered(status: number): boolean {
 }
 
 /**
- * Explains the status of a failed attempt; null if the status says all.
+ * Explains the status of an attempt; null if delivered, or if the status needs no explanation.
  *
  * @param retryAfterMs as parsed by parseRetryAfter
  */
@@ -73,7 +73,8 @@ export function describeStatus(status: number, retryAfterMs: number | null): str
 }
 
 /**
- * Parses a Retry-After header. Returns the delay in milliseconds, or null if there is none.
+ * Parses a Retry-After header. Returns the delay in milliseconds, at most MAX_RETRY_AFTER_MS, or null if the header is missing, invalid
+ * or not in the future.
  *
  * @param header seconds, also with a fraction, or an HTTP date (RFC 9110, 10.2.3)
  */
@@ -82,13 +83,13 @@ export function parseRetryAfter(header: string | undefined, now: number): number
   const text = header.trim();
   let ms = Number.NaN;
   if (/^\d+(\.\d+)?$/.test(text)) ms = Math.ceil(Number(text) * 1_000);
-  // Without a letter, Date.parse takes numbers for months, days or years: 35.9 would be September 2035.
+  // An HTTP date has letters. Without this condition, Date.parse would read malformed numbers as months, days or years.
   else if (/[a-z]/i.test(text)) ms = Date.parse(text) - now;
   return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
 /**
- * The part that caused an error.
+ * Returns the part that failed, for an error without a response.
  *
  * @param sent whether the request was sent over a connection
  * @param hasIdentity whether the webhook has its own certificate or authorities

@@ -10,32 +10,31 @@ import {
 } from "./outcome.ts";
 import type { SignedRequest } from "./request.ts";
 
-/** The size of the response excerpt stored with the attempt, in bytes. */
+/** The maximum size of the response excerpt stored with the attempt, in bytes. */
 const RESPONSE_EXCERPT_BYTES = 1_024;
 
-/** The text in place of a secret that a receiver repeats. */
+/** The text that replaces a secret in a recorded response. */
 const HIDDEN = "[hidden]";
 
-/** The size of the names and values of response headers stored with a failed attempt, in bytes. */
+/** The maximum size of the response headers stored with a failed attempt, names and values, in bytes. */
 const MAX_HEADERS_BYTES = 2_048;
 
-/** An attempt that its timer ended so much too late, in milliseconds, ran while this process stood still. */
+/** If the timer of an attempt fires this late, in milliseconds, this process was suspended or blocked during the attempt. */
 const STOOD_STILL_MS = 1_000;
 
-/** Decides whether a request that has its connection is sent after all. */
+/** Decides whether a request is sent once its connection is established. */
 export interface Gate {
   maySend(): boolean;
   /** Called when the request needs a new connection. */
   opens?(): void;
-  /** Called if the request was not sent because `maySend` returned false, or because the outbound proxy is away. */
+  /** Called if the request was not sent because `maySend` returned false, or the outbound proxy is unavailable. */
   withdrawn(): void;
 }
 
 /**
- * Makes one POST and reports its outcome when the response is complete, cut off or late.
+ * Makes one POST. Reports its outcome when the response is complete or broken off, or the timeout has expired.
  *
- * Uses callbacks, here and for the record of a delivery, because a promise costs a tenth of a delivery's processing
- * time.
+ * Uses callbacks, as `Recorder` does, because a promise costs a tenth of a delivery's processing time.
  *
  * @param request `signed` is the recorded start of the attempt
  * @param maxTimeoutMs the timeout of the whole attempt, unless the request has a shorter one: connection, request, response headers
@@ -75,7 +74,7 @@ export function post(
   function settle(error: string | null, failure: FailureOf | null): void {
     if (!end()) return;
     const durationMs = Math.round(performance.now() - startedAt);
-    // A request that was sent could be answered meanwhile, but no connection be made.
+    // While the process was suspended, no connection could be established: the timeout is not the host's fault.
     const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
     if (received > 0) response.responseStart = text(excerpt, hidden);
     outcome({ ...response, started: signed, durationMs, error, failure: isOurs ? "ours" : failure });
@@ -90,7 +89,7 @@ export function post(
     giveUp();
   }
 
-  // What has arrived while this process was busy or stood still is read first: timers come before it.
+  // Node runs timers before I/O. By `setImmediate`, a response that arrived while the process was busy is read before the attempt expires.
   const timer = setTimeout(() => setImmediate(expire), timeoutMs);
 
   /** From the response headers on, the status decides, even if the body is incomplete. */
@@ -147,26 +146,26 @@ export function post(
 }
 
 /**
- * The start of a response. PostgreSQL's text type cannot store NUL. Invalid UTF-8 becomes replacement characters.
+ * Returns the start of a response as text. U+FFFD replaces invalid UTF-8, and NUL, which PostgreSQL cannot store.
  *
  * @param hidden the secrets that a receiver may repeat, longest first
  */
 function text(parts: Buffer[], hidden: readonly string[]): string {
   let start = Buffer.concat(parts);
   if (hidden.length > 0) {
-    // In latin1, each byte is a character.
+    // In latin1, each byte is a character, so that no byte is lost and `slice` counts bytes.
     const kept = withoutSecrets(start.toString("latin1"), hidden);
     start = Buffer.from(kept.slice(0, RESPONSE_EXCERPT_BYTES), "latin1");
   }
   return start.toString("utf8").replaceAll("\0", "\uFFFD");
 }
 
-/** Replaces each secret that a receiver repeats. */
+/** Replaces all secrets in a text that a receiver sent. */
 function withoutSecrets(received: string, hidden: readonly string[]): string {
   return hidden.reduce((left, secret) => left.replaceAll(secret, HIDDEN), received);
 }
 
-/** The first headers as JSON, without cookies, which are credentials. */
+/** Returns the headers that fit into MAX_HEADERS_BYTES as JSON, except cookies, which are credentials; null if none. */
 function headersText(
   headers: Record<string, string | string[] | undefined>,
   hidden: readonly string[],

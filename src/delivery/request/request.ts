@@ -8,7 +8,7 @@ import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 export interface SignedRequest extends Omit<Additions, "headers"> {
   origin: string;
   path: string;
-  /** Names and values in turn. */
+  /** Header names and values, alternating. */
   headers: string[];
   body: string;
   /** The time in webhook-timestamp, which is the start of the attempt. */
@@ -21,7 +21,7 @@ export interface SignedRequest extends Omit<Additions, "headers"> {
   timeoutMs?: number | null;
 }
 
-/** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and what the webhook's settings add. */
+/** Builds the POST of an attempt: the headers of docs/contract.md, 6.2, a new signature, and what the webhook's settings add. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, damage, userId, process = webhook.process, test, traceparent = null }: EventContent,

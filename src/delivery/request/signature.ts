@@ -28,11 +28,11 @@ export type Signer = (
  * @param box opens the stored secrets
  */
 export function createSigner(box: SecretBox): Signer {
-  /** By buffer: deliveries share a webhook's buffer until its row changes. */
+  /** Opened secrets by their sealed buffer, which deliveries share until the webhook's row changes. */
   const opened = new WeakMap<Buffer, KeyObject>();
 
   const key = ({ webhookId, sealed, keyPair }: SealedSecret) =>
-    // A KeyObject, because Node would create one from raw bytes for each signature, at five times the cost.
+    // A KeyObject is reused. From raw bytes, Node would create one for each signature, which takes five times as long.
     opened.getOrInsertComputed(sealed, () =>
       keyPair
         ? privateKeyOf(box.open(sealed, keyPairContext(webhookId)))

@@ -7,9 +7,9 @@ import { type AddressGuard, AddressRefusedError, bareHost, HTTPS_PORT } from "..
 export const MAX_URL_LENGTH = 2_048;
 
 /**
- * The rules for a webhook's URL: https, at most 2,048 characters, no invisible characters, no user or password, no
- * fragment, and no port or literal address that the guard refuses. Host names are resolved and checked with each
- * connection instead.
+ * The rules for a webhook's URL: https, at most 2,048 characters, no surrounding white space, no invisible characters, no user or
+ * password, no fragment, and no port or literal address that the guard refuses. Host names are resolved and checked with each connection
+ * instead. Removes one dot from the end of a host name.
  */
 export function createTargetRules(guard: AddressGuard): TargetRules {
   return {

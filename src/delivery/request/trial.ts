@@ -21,10 +21,10 @@ import { post } from "./post.ts";
 import { buildRequest } from "./request.ts";
 import { createSigner } from "./signature.ts";
 
-/** The value of X-Service-UserId, for webhooks that get this header. */
+/** The value of X-Service-UserId in test requests to webhooks of installed apps. */
 const USER_ID = "test";
 
-/** Creates what sends test requests from the API's process. Its client shares no connection with deliveries. */
+/** Creates the sender of test requests in the API's process. Its HTTP client shares no connections with deliveries. */
 export function createRequestTrial(options: {
   db: Db;
   secrets: SecretBox;
@@ -46,7 +46,7 @@ export function createRequestTrial(options: {
     const started = new Date();
     const headers = [...given.headers];
     try {
-      // Not cached: the credentials are tried.
+      // Fetches a new token, because a cached one would not test the credentials.
       if (oauth2) headers.push(...bearer((await fetchToken(client, oauth2)).value));
     } catch (error) {
       if (error instanceof TokenError || error instanceof ProxyUnavailableError)

@@ -14,24 +14,29 @@ export function bareHost(hostname: string): string {
   return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
 }
 
-/** Thrown for an address or port to which deliveries are not allowed. The message names the remedy. */
+/** Thrown if the address guard refuses an address or a port. The message names the remedy. */
 export class AddressRefusedError extends Error {
   readonly code = "ADDRESS_REFUSED";
   override name = "AddressRefusedError";
 }
 
-/** Prevents deliveries to non-public networks (server-side request forgery) and to ports of other protocols. */
+/** Refuses connections to non-public networks (server-side request forgery) and to ports of other protocols. */
 export type AddressGuard = ReturnType<typeof createAddressGuard>;
 
-/** Azure's platform address: in a public range, but serves instance metadata. */
+/** Azure's platform address (WireServer): in a public range, but serves the configuration of the virtual machine. */
 const PLATFORM_ADDRESSES = new Set(["168.63.129.16"]);
 const GLOBAL_UNICAST: Network = [ipaddr.IPv6.parse("2000::"), 3];
-/** NAT64 prefixes of local networks (RFC 8215). The position of the IPv4 address depends on the network. */
+/**
+ * NAT64 prefixes of local networks (RFC 8215). All are refused: the position of the embedded IPv4 address depends on the network, so
+ * the guard cannot check it.
+ */
 const LOCAL_NAT64: Network = [ipaddr.IPv6.parse("64:ff9b:1::"), 48];
 
 /**
- * @param allowedNetworks non-public networks to which deliveries are allowed
- * @param options.allowedPorts blocked ports to which deliveries are allowed
+ * Creates an address guard.
+ *
+ * @param allowedNetworks non-public networks to which connections are allowed
+ * @param options.allowedPorts ports of BLOCKED_PORTS to which connections are allowed. Defaults to none
  * @param options.resolver resolves host names. Defaults to the hosts file and DNS
  */
 export function createAddressGuard(
@@ -60,11 +65,11 @@ export function createAddressGuard(
 
     /**
      * Resolves a name to its allowed addresses. The caller must connect to these, so that the checked address is the
-     * one used. The error does not contain the resolved addresses: anyone who may register webhooks could read an
-     * internal zone.
+     * one used. The error does not contain the resolved addresses: anyone who may choose a host name could otherwise
+     * read an internal DNS zone.
      *
      * @throws AddressRefusedError if none of the name's addresses is allowed
-     * @throws an error with the code LOOKUP_FAILED
+     * @throws an error with the code LOOKUP_FAILED if the lookup fails or finds no address
      */
     async resolve(name: string): Promise<LookupAddress[]> {
       const found = await resolver.resolve(name);
@@ -119,7 +124,7 @@ function within(address: ipaddr.IPv4 | ipaddr.IPv6, [network, bits]: Network): b
   return address.kind() === network.kind() && address.match(network as never, bits);
 }
 
-/** `linkLocal` → `link-local`. */
+/** Converts a range name of ipaddr.js to words: `linkLocal` becomes `link-local`. */
 function words(range: string): string {
   return range.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

@@ -11,5 +11,5 @@ const BAD_PORTS = [
 /** Ports of Docker, etcd, databases and caches: MySQL, PostgreSQL, Redis, Elasticsearch, memcached, MongoDB. */
 const DATA_PORTS = [2375, 2379, 3306, 5432, 6379, 9200, 11211, 27017];
 
-/** The ports to which deliveries are refused unless an operator allows them. Port 0 is never a valid target. */
+/** The ports to which the address guard refuses connections unless its `allowedPorts` contain them. Port 0 is always refused. */
 export const BLOCKED_PORTS: ReadonlySet<number> = new Set([0, ...BAD_PORTS, ...DATA_PORTS]);

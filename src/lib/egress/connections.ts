@@ -1,66 +1,84 @@
 import type { Client, Dispatcher } from "undici";
 import type { TlsIdentity } from "./tls-identity.ts";
 
-/** The maximum age of a connection that takes another request, in milliseconds. Receivers change their DNS records. */
+/**
+ * The maximum age at which a connection takes another request, in milliseconds. A new connection resolves the host name again, so
+ * the limit bounds how long a changed DNS record has no effect.
+ */
 const MAX_CONNECTION_AGE_MS = 300_000;
-/** Error codes of a request on a connection that the receiver closed at the same moment. */
+/** Error codes of a request that was sent while the server closed the connection. */
 const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
 
-/** A connection and its client. */
+/** A connection, established or not yet, and its undici client. */
 interface Kept {
-  /** The name of its origin and TLS identity: it takes requests of these only. An origin holds no space. */
+  /**
+   * The origin, followed by a space and the id of the TLS identity if there is one. The connection takes only requests of the same
+   * pool. An origin contains no space, so pools do not collide.
+   */
   readonly pool: string;
   readonly client: Client;
   /** Aborted if the connection is dropped before it is established. */
   readonly connecting: AbortController;
-  /** The time at which the socket connected; undefined without a socket. */
+  /** The time at which the socket connected, in milliseconds of `performance.now()`; undefined without a socket. */
   since: number | undefined;
-  /** Whether it has carried a request before, since the socket connected. */
+  /** Whether the current socket has already completed a request. */
   isReused: boolean;
   isIdle: boolean;
 }
 
 type RequestOptions = Dispatcher.DispatchOptions & { origin: string };
 
-/** What a request demands of its connection. */
+/** Options for the connection of a request. */
 export interface ConnectionOptions {
-  /** The webhook's own certificates. Undefined for the public authorities without a client certificate. */
+  /** The client certificate and trusted authorities. Undefined for no client certificate and the public authorities. */
   tls?: TlsIdentity | undefined;
-  /** Called when a connection is opened for the request: also when it is sent a second time. */
+  /**
+   * Called before a new connection is opened for the request; again if the request is resent over another one. Not called if an idle
+   * connection is reused.
+   */
   onOpen?: () => void;
 }
 
-/** Creates the client of a connection. The signal aborts if the connection is not needed any more. */
+/** Creates the client of a connection. The signal aborts when the connection is dropped before it is established. */
 export type NewClient = (origin: string, tls: TlsIdentity | undefined, signal: AbortSignal) => Client;
 
 /**
- * The connection pool of a process. A request uses the most recently used idle connection to its host with its TLS
+ * The connection pool of a process. A request uses the most recently used idle connection to its origin with its TLS
  * identity, or a new one.
  * If a reused connection closes before the first byte of the response, the request is sent once more over a new
- * connection: the receiver closed the idle connection at that moment.
+ * connection: the server probably closed the idle connection while the request was on its way.
  */
 export class Connections {
   readonly #maxConnections: number;
   readonly #newClient: NewClient;
   readonly #idle = new Map<string, Kept[]>();
-  /** All connections. The idle ones are in the order of their last use. */
+  /** All connections. The idle ones are in the order of their last use, the longest idle first. */
   readonly #all = new Set<Kept>();
 
   /**
-   * @param maxConnections the limit of connections, idle and in use, above which the longest idle connection is closed
+   * @param maxConnections the number of connections, idle and in use, above which the longest idle one is closed when a request ends.
+   *   Does not limit the connections in use
    */
   constructor(maxConnections: number, newClient: NewClient) {
     this.#maxConnections = maxConnections;
     this.#newClient = newClient;
   }
 
-  /** Open connections, including those in use, and the number of hosts with idle connections. */
+  /**
+   * `connections`: the number of established connections, idle and in use. `idleHosts`: the number of pools (origin and TLS identity)
+   * with idle connections.
+   */
   get size(): { connections: number; idleHosts: number } {
     const open = [...this.#all].filter(({ since }) => since !== undefined);
     return { connections: open.length, idleHosts: this.#idle.size };
   }
 
-  /** Sends a request. @returns aborts the request, also while it waits for its connection */
+  /**
+   * Sends a request.
+   *
+   * @returns a function that aborts the request, even before its connection is established. Must not be called after the request has
+   *   ended: its connection may be carrying another request
+   */
   dispatch(
     options: RequestOptions,
     handler: Dispatcher.DispatchHandler,
@@ -127,7 +145,7 @@ export class Connections {
     if (idle.length === 0) this.#idle.delete(pool);
     kept.isIdle = false;
     if (!isOld(kept)) return kept;
-    // Connections used earlier may be younger.
+    // A connection that was used less recently may have been opened later.
     void this.#drop(kept);
     return this.#takeIdle(pool);
   }

@@ -10,18 +10,21 @@ const GRACE_MS = 50;
 /** The maximum number of addresses used per family. A connection cannot try more within its timeout. */
 const MAX_ADDRESSES = 8;
 /**
- * Delays after which an unanswered query is sent again, in milliseconds since the first one; to the next name server
- * if there are several. c-ares' own retry is not used: it discards late answers to an earlier query, so a name server
+ * Delays after which an unanswered query is sent again, in milliseconds since the first one. Each resend starts with the
+ * next name server if there are several. c-ares' own retry is not used: it discards late answers to an earlier query, so a name server
  * that takes two seconds per answer would never succeed.
  */
 const SEND_AGAIN_MS = [1_500, 3_500];
 
-/** The addresses of a name and their time to live. */
+/** The addresses of a name, and the shortest time to live of their records. */
 export interface DnsAnswer {
-  /** IPv6 first, as far as this family has answered in time. */
+  /** At least one address, IPv6 first. A family that failed or did not answer in time is missing. */
   addresses: LookupAddress[];
   ttlMs: number;
-  /** False if one family's answer is missing: its query failed or did not finish within the grace period. */
+  /**
+   * False if one family's query failed or did not finish within GRACE_MS. An answer that the family has no records counts as
+   * complete.
+   */
   isComplete: boolean;
 }
 
@@ -29,13 +32,13 @@ export interface DnsAnswer {
  * Resolves the first of the names that exists, over DNS with c-ares, which uses no thread. `dns.lookup` would block one of
  * libuv's four threads until the name server answers.
  *
- * Each query has its own c-ares channel, because a channel can only cancel all of its queries, and keeps the resolv.conf
- * read at its creation. Creating one takes less than 0.1 ms.
+ * Each pair of A and AAAA queries has its own c-ares channel: a channel cannot cancel a single query, and never reads
+ * resolv.conf again after its creation. Creating a channel takes less than 0.1 ms.
  *
  * @param servers name servers as `address:port`. Undefined for the servers of resolv.conf
  * @param timeoutMs the timeout of a query, in milliseconds
  * @param ended ends the queries in progress when it aborts
- * @throws an error of c-ares
+ * @throws an error with a code of c-ares, such as ENOTFOUND
  */
 export async function lookUp(
   names: readonly string[],
@@ -46,14 +49,14 @@ export async function lookUp(
   const channel = (nth: number): Resolver => {
     const opened = new Resolver({ timeout: timeoutMs, tries: 1 });
     ended.addEventListener("abort", () => opened.cancel());
-    // Node gets addresses with a zone, but cannot set them.
+    // `getServers` returns addresses with a zone, such as fe80::1%eth0, which `setServers` does not accept.
     const all = servers ?? opened.getServers().filter((server) => !server.includes("%"));
     const first = nth % (all.length || 1);
     if (servers || first > 0) opened.setServers([...all.slice(first), ...all.slice(0, first)]);
     return opened;
   };
 
-  /** Queries a name, resending on the schedule of SEND_AGAIN_MS. The first result wins, whichever query it answers. */
+  /** Queries a name, and resends on the schedule of SEND_AGAIN_MS. The first result or error of any of the queries counts. */
   async function ask(name: string): Promise<DnsAnswer> {
     const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
     const send = (nth: number) => void bothFamilies(channel(nth), name).then(resolve, reject);
@@ -73,14 +76,14 @@ export async function lookUp(
     } catch (reason) {
       const error = reason as NodeJS.ErrnoException;
       if (!isNegative(error)) throw error;
-      // "Exists without addresses" is a better explanation than "another candidate does not exist".
+      // ENODATA, a name without addresses, explains more than ENOTFOUND of another candidate.
       if (!negative || error.code === "ENODATA") negative = error;
     }
   }
   throw negative;
 }
 
-/** Queries A and AAAA records concurrently. */
+/** Queries A and AAAA records concurrently. Resolves at most GRACE_MS after one family has answered with addresses. */
 async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer> {
   const addresses: LookupAddress[] = [];
   let ttlMs = Number.POSITIVE_INFINITY;
@@ -111,7 +114,10 @@ async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer>
   return { addresses: addresses.toSorted((a, b) => b.family - a.family), ttlMs, isComplete };
 }
 
-/** Whether the name or the record does not exist, as the name server answered, or the name is too long with a search domain. */
+/**
+ * Whether the name certainly has no address: the name server answered so (ENOTFOUND, ENODATA), or the name is too long, for example
+ * with a search domain (EBADNAME).
+ */
 function isNegative({ code }: NodeJS.ErrnoException): boolean {
   return code === "ENOTFOUND" || code === "ENODATA" || code === "EBADNAME";
 }

@@ -1,6 +1,6 @@
-/** The error of a receiver that supports no TLS version of this service. */
+/** The message for a server that supports neither TLS 1.2 nor TLS 1.3. */
 const NO_COMMON_TLS = "the receiver only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required";
-/** The error of a receiver that demands another client certificate. */
+/** The message for a server that demands a client certificate, or refuses the one it got. */
 const CLIENT_CERTIFICATE =
   "the receiver demands a client certificate, or refuses the webhook's; set it with SetWebhookRequestSettings";
 
@@ -47,22 +47,22 @@ const FAULTS: Record<string, string> = {
 };
 
 /**
- * Errors of responses that the request did not ask for, by undici's message. undici ends the connection on them, with the
- * code UND_ERR_SOCKET; its message is the only evidence. An unknown message falls back to FAULTS.
+ * Messages for responses with status 100 or 101, which the request did not ask for, by undici's message. undici closes the
+ * connection with the code UND_ERR_SOCKET, so only its message identifies them. An unknown message falls back to FAULTS.
  */
 const UNREQUESTED: Record<string, string> = {
   "bad response": "the receiver sent 100 Continue, which the request did not ask for",
   "bad upgrade": "the receiver sent 101 Switching Protocols, which the request did not ask for",
 };
 
-/** Describes a connection error in one line for the attempt record. */
+/** Describes a connection error in one line, usually with its code: `connection refused (ECONNREFUSED)`. */
 export function describeFault(error: Error): string {
   const code = faultCode(error);
   if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
   if (code === "LOOKUP_FAILED" || code === "PROXY_REFUSED" || code === "PROXY_UNAVAILABLE")
     return error.message;
   if (/^(HPE_|HTTPParserError)/.test(code) && !FAULTS[code]) return `response is not HTTP (${code})`;
-  // Node's own error, without a system call, if the receiver closed the connection amid the handshake.
+  // Node creates this ECONNRESET itself if the server closes the connection during the handshake.
   if (code === "ECONNRESET" && error.message.startsWith(CLOSED_IN_HANDSHAKE))
     return `the receiver closed the connection during the TLS handshake (${code})`;
   const unrequested = code === "UND_ERR_SOCKET" ? UNREQUESTED[error.message] : undefined;
@@ -74,13 +74,13 @@ export function describeFault(error: Error): string {
   return words ? `${words} (${code})` : `request failed (${code})`;
 }
 
-/** Error codes of a certificate that OpenSSL's own words explain, such as `certificate has expired`. */
+/** Certificate error codes for which OpenSSL's message is shown, such as `certificate has expired`. */
 const CERTIFICATE_CODE = /^(CERT_|EE_KEY_|CA_MD_)/;
 
 /** The start of Node's message for a connection that ended before TLS was established. */
 const CLOSED_IN_HANDSHAKE = "Client network socket disconnected before secure TLS connection";
 
-/** OpenSSL's words for an error, such as `tlsv1 alert decode error`. */
+/** OpenSSL's reason for an error, such as `tlsv1 alert decode error`. */
 function tlsReason(error: Error): string {
   const { reason } = error as { reason?: unknown };
   return typeof reason === "string" ? reason : "the handshake failed";
@@ -89,13 +89,13 @@ function tlsReason(error: Error): string {
 /** Error codes of a TLS handshake, of OpenSSL or Node. */
 const TLS_CODE = /^(ERR_(SSL|OSSL|TLS)_|CERT_|UNABLE_TO_|EE_KEY_|CA_MD_|DEPTH_ZERO_|SELF_SIGNED_)/;
 
-/** Whether the TLS handshake failed. */
+/** Whether TLS failed with an error of OpenSSL or Node. A connection that closes during the handshake does not count. */
 export const isTlsFault = (error: Error) => TLS_CODE.test(faultCode(error));
 
 /** Error codes for an address family that this machine has no route for. */
 const NO_ROUTE = new Set(["ENETUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"]);
 
-/** The code of a connection error. */
+/** The code of a connection error, or the error's name if it has no code. */
 export function faultCode(error: Error): string {
   if (!(error instanceof AggregateError)) return (error as NodeJS.ErrnoException).code ?? error.name;
   // Happy Eyeballs fails with one error per address. Report the first address that this machine has a route for.

@@ -11,16 +11,16 @@ import { Pacer } from "./pacer.ts";
 import { createTlsSessions, TlsContext, type TlsIdentity } from "./tls-identity.ts";
 
 /**
- * The timeout of a connection including the outbound proxy and TLS, in milliseconds. It starts after the wait for a
+ * The timeout for opening a connection including the outbound proxy and TLS, in milliseconds. It starts after the wait for a
  * handshake slot and the DNS lookup.
  */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**
  * The keep-alive timeout of idle connections, in milliseconds. Shorter than the five seconds after which many servers
- * close idle connections, because a request that crosses such a close fails.
+ * close idle connections, because a request that is sent while the server closes the connection fails.
  */
 const KEEP_ALIVE_MS = 4_000;
-/** The maximum size of a response read, in bytes. Beyond it, the connection is closed. */
+/** The maximum size of a response body, in bytes. A larger body fails the request and closes the connection. */
 export const MAX_RESPONSE_BYTES = 64 * 1024;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
@@ -28,10 +28,11 @@ export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
 const MAX_CACHED_IDENTITIES = 500;
 
 /**
- * Creates the HTTP client of a process: HTTP/1.1 only (HTTP/2 would send the contract's headers in lower case), with
- * keep-alive. The guard checks every address and port; proxy variables are ignored.
+ * Creates the HTTP client of a process, with keep-alive. HTTP/1.1 only, because HTTP/2 sends header names in lower case. The
+ * guard checks every address and port. Environment variables such as HTTPS_PROXY are ignored.
  *
- * @param maxConnections the limit of connections, idle and in use, above which idle ones are closed
+ * @param maxConnections the number of connections, idle and in use, above which idle ones are closed. Does not limit the
+ *   connections in use
  * @param proxy opens the connections to the checked addresses. Undefined to connect directly
  * @param handshakes paces new connections. Defaults to HANDSHAKES
  */
@@ -59,9 +60,9 @@ export function createHttpClient(
     if (family !== 0) guard.check(host);
     const context = contexts.memo(tls?.id ?? "", { context: tls });
     const { promise: started, resolve: start } = Promise.withResolvers<void>();
-    // Before the lookup, so that the backlog counts the connection from this call on.
+    // The slot is requested before the DNS lookup, so that `backlogMs` of the pacer counts this connection at once.
     const free = handshakes.take(start);
-    // Also aborts if the lookup fails: no handshake needs the slot.
+    // The signal also aborts after a failed lookup. No handshake follows, so the slot is given back.
     signal.addEventListener("abort", free);
     await started;
     const addresses = family === 0 ? await guard.resolve(host) : [{ address: host, family }];
@@ -69,7 +70,7 @@ export function createHttpClient(
     signal.removeEventListener("abort", free);
 
     const end = performance.now() + CONNECT_TIMEOUT_MS;
-    // An outbound proxy gets all addresses: it may have the family that this machine lacks.
+    // An outbound proxy gets all addresses: it may have an address family that this machine lacks.
     const target = { addresses: addresses.map(({ address }) => address), port };
     const tunnel = await proxy?.open(target, CONNECT_TIMEOUT_MS, signal);
     const socket = context.connect(host, port, addresses, tunnel);
@@ -93,9 +94,9 @@ export function createHttpClient(
         pipelining: 1,
         allowH2: false,
         keepAliveTimeout: KEEP_ALIVE_MS,
-        // A receiver's Keep-Alive hint may shorten the timeout, never extend it.
+        // A server's Keep-Alive hint may shorten the timeout, never extend it.
         keepAliveMaxTimeout: KEEP_ALIVE_MS,
-        // Each attempt has one timer for headers and body together.
+        // The caller has one timer for headers and body together.
         headersTimeout: 0,
         bodyTimeout: 0,
         maxHeaderSize: 16 * 1024,

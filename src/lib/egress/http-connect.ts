@@ -4,9 +4,9 @@ import type { ProxyAddress } from "./proxy-address.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 
 /**
- * Requests a tunnel with HTTP CONNECT (RFC 9110, 9.3.6).
+ * Requests a tunnel to an address and port with HTTP CONNECT (RFC 9110, 9.3.6).
  *
- * @param socket a connection to the proxy
+ * @param socket an open connection to the proxy, which becomes the tunnel
  * @throws ProxyRefusedError, ProxyUnavailableError, or the socket's error
  */
 export function requestConnect(
@@ -21,7 +21,7 @@ export function requestConnect(
   const connect = request({
     method: "CONNECT",
     path: authority,
-    // Some proxies expect this case.
+    // Some proxies expect these header names with this capitalization.
     headers: { Host: authority, ...(user && { "Proxy-Authorization": `Basic ${user.toString("base64")}` }) },
     createConnection: () => socket,
   });
@@ -39,7 +39,7 @@ export function requestConnect(
 }
 
 function refusal(status: number, { headers }: IncomingMessage): Error {
-  // Some proxies answer 407 for a receiver that their rules refuse, without the header that asks for credentials.
+  // Some proxies answer 407 for a target that their rules refuse, without the header that asks for credentials.
   if (status === 407 && headers["proxy-authenticate"] !== undefined) {
     return new ProxyUnavailableError(
       "it demands other credentials (407); check the user and password of DELIVERY_PROXY",

@@ -1,4 +1,4 @@
-/** Outbound HTTPS: names, addresses that are allowed, connections, TLS, and proxies. Knows nothing of webhooks. */
+/** Outbound HTTPS: name resolution, allowed addresses, connections, TLS, and proxies. */
 export {
   type AddressGuard,
   AddressRefusedError,

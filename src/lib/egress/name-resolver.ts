@@ -24,8 +24,8 @@ const REASONS: Record<string, string> = {
 };
 
 /**
- * The error of a lookup that ended with this code of c-ares: the reason why a host name has no addresses. The message is stored
- * in the attempt record and shown to users.
+ * Creates the error of a lookup that ended with this code of c-ares. The error's code is LOOKUP_FAILED. Its message says why the
+ * host name has no addresses, in words for users.
  */
 export function lookupError(name: string, code: string): NodeJS.ErrnoException {
   const reason = REASONS[code] ?? `host name could not be looked up: % (${code})`;
@@ -45,12 +45,12 @@ export interface NameResolverOptions extends SystemFiles {
 /** A lookup in progress, or its cached result. */
 interface Known {
   addresses: Promise<readonly LookupAddress[]>;
-  /** Infinity while the lookup is in progress. */
+  /** The time until which the result is used, in milliseconds of `performance.now()`. Infinity while the lookup is in progress. */
   expires: number;
 }
 
 /**
- * Resolves host names of receivers: first the hosts file, then the cache, then DNS. Concurrent requests for one name
+ * Resolves host names: first by the hosts file, then the cache, then DNS. Concurrent requests for one name
  * share a lookup. Search domains are supported; other name sources of the system (NIS, mDNS) are not.
  */
 export class NameResolver {
@@ -85,7 +85,7 @@ export class NameResolver {
     return known && known.expires > performance.now() ? known.addresses : this.#start(name);
   }
 
-  /** Ends the lookups in progress. */
+  /** Ends the lookups in progress. These and later DNS lookups fail with LOOKUP_FAILED. */
   close(): void {
     this.#closing.abort(failure("ECANCELLED"));
   }
@@ -112,18 +112,18 @@ export class NameResolver {
       return addresses;
     } catch (error) {
       const { code = "" } = error as NodeJS.ErrnoException;
-      // Without a name server nothing is known about the name.
+      // ECONNREFUSED: no name server was reachable. Not cached, because nothing is known about the name.
       cacheFor(code === "ECONNREFUSED" ? 0 : MAX_NEGATIVE_TTL_MS);
       if (code !== "ETIMEOUT") throw lookupError(name, code);
       throw failure("LOOKUP_FAILED", `DNS lookup of ${name} timed out after ${this.#timeoutMs / 1_000} s`);
     } finally {
-      // Also ends the other family's query if it is still pending.
+      // Ends queries that are still pending, such as the other family's.
       ended.abort();
     }
   }
 }
 
-/** An error with a code, as the errors of c-ares have one. */
+/** Creates an error with a code, like the errors of c-ares. */
 function failure(code: string, message = code): NodeJS.ErrnoException {
   return Object.assign(new Error(message), { code });
 }

@@ -12,20 +12,21 @@ import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 import { greetSocks5, requestSocks5 } from "./socks5.ts";
 import { TlsContext } from "./tls-identity.ts";
 
-/** The timeout of the connection to the proxy itself, in milliseconds. */
+/** The timeout of the connection to the proxy itself, including DNS, TLS and SOCKS5 authentication, in milliseconds. */
 const REACH_TIMEOUT_MS = 3_000;
-/** The part of an attempt's timeout that connecting to the proxy may take at most: one half. */
+/** Connecting to the proxy may take at most the timeout of a request divided by this number. */
 const REACH_DIVISOR = 2;
-/** The maximum number of a receiver's addresses that the proxy is asked for. */
+/** The maximum number of a target's addresses to which the proxy is asked to connect. */
 const MAX_ADDRESSES = 3;
-/** The interval between requests that try an unavailable proxy, in milliseconds. */
+/** The interval at which `mayStart` lets requests try an unavailable proxy, in milliseconds. */
 const TRY_INTERVAL_MS = 1_000;
 
 /**
- * The proxy through which a process opens its connections to receivers and token endpoints. The proxy gets an address
- * that the address guard has checked, never a name.
+ * The proxy through which a process opens its HTTPS connections. A target is the server at the other end of such a connection.
+ * The proxy gets an address that the address guard has checked, never a host name.
  *
- * While the proxy is unavailable, deliveries wait as they do while the database is away; one a second starts, to find out.
+ * While the proxy is unavailable, requests should wait: `mayStart` then returns true only once a second, for requests that try
+ * the proxy again.
  */
 export class OutboundProxy {
   readonly #address: ProxyAddress;
@@ -33,14 +34,14 @@ export class OutboundProxy {
   readonly #resolver: Pick<Resolver, "resolve">;
   readonly #reachTimeoutMs: number;
   readonly #tls: TlsContext | undefined;
-  /** The time at which the proxy became unavailable; undefined while it is available. */
+  /** The time at which the proxy became unavailable, by `performance.now()`; undefined while it is available. */
   #failedAt: number | undefined;
   #nextTryAt = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;
 
   /**
    * @param resolver resolves the proxy's name, which may have a private address
-   * @param options.timeoutMs the timeout of an attempt, in milliseconds
+   * @param options.timeoutMs the timeout of a request, in milliseconds. Connecting to the proxy gets half of it, at most 3 s
    */
   constructor(
     address: ProxyAddress,
@@ -54,7 +55,7 @@ export class OutboundProxy {
     this.#reachTimeoutMs = Math.min(REACH_TIMEOUT_MS, timeoutMs / REACH_DIVISOR);
   }
 
-  /** Whether a request may start. Called once for each request. */
+  /** Whether requests may start. While the proxy is unavailable, true for one call per TRY_INTERVAL_MS. */
   mayStart(): boolean {
     if (this.#failedAt === undefined) return true;
     const now = performance.now();
@@ -63,11 +64,16 @@ export class OutboundProxy {
     return true;
   }
 
-  /** The proxy answered about a receiver, or a receiver over the proxy. @param since the start of what was answered */
+  /**
+   * Records that the proxy works, because it answered a tunnel request or a target responded through it.
+   *
+   * @param since the time at which the answered request started, by `performance.now()`. A request that started before the proxy
+   *   became unavailable does not count. Defaults to now
+   */
   answered(since = performance.now()): void {
     const now = performance.now();
     if (this.#failedAt !== undefined) {
-      // An older connection may have outlived the proxy's credentials or process.
+      // The request is older than the failure. Its connection may have outlived the proxy's process or valid credentials.
       if (since < this.#failedAt) return;
       const awayMs = Math.round(now - this.#failedAt);
       this.#failedAt = undefined;
@@ -77,9 +83,9 @@ export class OutboundProxy {
   }
 
   /**
-   * Opens a tunnel. Tries the target's next address if the proxy cannot reach one.
+   * Opens a tunnel. If the proxy cannot reach one of the target's addresses, tries the next one: at most 3 (MAX_ADDRESSES), IPv4 first.
    *
-   * @param target the receiver's checked addresses and port
+   * @param target the target's checked addresses and its port
    * @param timeoutMs the timeout of the whole tunnel, in milliseconds
    * @throws ProxyUnavailableError, ProxyRefusedError, or the signal's reason
    */
@@ -89,7 +95,7 @@ export class OutboundProxy {
     cancelled: AbortSignal,
   ): Promise<Socket> {
     const end = performance.now() + timeoutMs;
-    // The proxy's egress addresses are IPv4 more often than IPv6; this machine's own families do not matter.
+    // IPv4 first, because more proxies can reach IPv4 than IPv6. The address families of this machine do not matter.
     const addresses = target.addresses.toSorted((a, b) => Number(isIPv4(b)) - Number(isIPv4(a)));
     let refused: unknown;
     for (const address of addresses.slice(0, MAX_ADDRESSES)) {
@@ -112,7 +118,7 @@ export class OutboundProxy {
     let reached: Socket | undefined;
     try {
       const reachBy = started + this.#reachTimeoutMs;
-      // The receiver's earlier addresses may have used up the time: that says nothing about the proxy.
+      // If the target's earlier addresses left less time than connecting to the proxy may take, a timeout does not blame the proxy.
       const tooLate =
         end < reachBy
           ? receiverTooLate()
@@ -136,9 +142,9 @@ export class OutboundProxy {
   }
 
   /**
-   * Connects to the proxy, and authenticates if that comes before naming the receiver.
+   * Connects to the proxy. With SOCKS5, also authenticates; an HTTP proxy gets the credentials with the CONNECT request.
    *
-   * @param ended closes the connection
+   * @param ended closes the connection when it aborts
    */
   async #reach(ended: AbortSignal): Promise<Socket> {
     const { credentials, host, port, protocol } = this.#address;
@@ -147,7 +153,7 @@ export class OutboundProxy {
     const socket =
       this.#tls?.connect(host, port, addresses) ?? connectTcp({ host, port, ...dialling(addresses) });
     ended.addEventListener("abort", () => socket.destroy());
-    // A socket that nobody listens to would end the process with its error.
+    // An error event without a listener would end the process.
     socket.on("error", () => {});
     socket.setNoDelay(true);
     await once(socket, this.#tls ? "secureConnect" : "connect");
@@ -162,7 +168,7 @@ export class OutboundProxy {
     try {
       return await this.#resolver.resolve(host);
     } catch {
-      // The resolver's error holds the name, which users of the settings page need not know.
+      // The resolver's error contains the proxy's name. Messages about the proxy must not reveal its address.
       throw new ProxyUnavailableError("the DNS lookup of its name failed");
     }
   }
@@ -179,7 +185,7 @@ export class OutboundProxy {
         : new ProxyUnavailableError(
             isReached ? `it closed the connection (${error.code})` : describeFault(error),
           );
-    // Other receivers are answered: the reason is this one.
+    // The proxy answered another request meanwhile, so the cause is this target, not the proxy.
     return isReached && this.#answeredAt > started ? new ProxyRefusedError(unavailable.reason) : unavailable;
   }
 
@@ -191,7 +197,7 @@ export class OutboundProxy {
   }
 }
 
-/** The proxy connects to the receiver after the request: a receiver that does not answer is the usual reason. */
+/** The error of a tunnel that was not open in time. Blames the target: the proxy usually waits for a target that does not answer. */
 function receiverTooLate(): ProxyRefusedError {
   return new ProxyRefusedError("it did not reach the receiver in time", "host timeout");
 }

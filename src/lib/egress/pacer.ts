@@ -5,7 +5,7 @@ export class Pacer {
   readonly #clock: Pick<Clock, "now" | "after">;
   readonly #gapMs: number;
   readonly #atOnce: number;
-  /** The time of the last slot taken. */
+  /** The time of the last slot taken, in milliseconds of the clock. A slot that is given back moves it back by one gap. */
   #last = Number.NEGATIVE_INFINITY;
   readonly #waiting = new Set<() => void>();
   #cancelTimer = () => {};
@@ -20,17 +20,17 @@ export class Pacer {
     this.#atOnce = atOnce;
   }
 
-  /** The time until all that waits has started, in milliseconds. */
+  /** The approximate time until all waiting work has started, in milliseconds. */
   get backlogMs(): number {
     return this.#waiting.size * this.#gapMs;
   }
 
   /**
-   * Calls `start` when its slot comes: before this returns if one is free.
+   * Calls `start` when its slot comes. If a slot is free, calls it before `take` returns.
    *
-   * @param start another function for each call
-   * @returns frees the slot for another start: `start` is not called any more, or its work was not needed. To be called at
-   *   most once
+   * @param start starts the work. Must be a new function in each call, because the pacer identifies the work by it
+   * @returns a function that gives the slot to other work. If `start` has not been called yet, it never will be. Call the returned
+   *   function at most once
    */
   take(start: () => void): () => void {
     this.#waiting.add(start);

@@ -1,7 +1,7 @@
-/** An outbound proxy. */
+/** The address and the credentials of an outbound proxy. */
 export interface ProxyAddress {
   protocol: "http" | "https" | "socks5";
-  /** A name or an address, without brackets. */
+  /** A host name in lower case, or an IP address without brackets. */
   host: string;
   port: number;
   credentials: { username: string; password: string } | undefined;

@@ -1,6 +1,6 @@
 /**
- * Thrown if the outbound proxy itself cannot be used: not reachable, or its credentials are wrong. Nothing was sent, and
- * nothing is known about the receiver. The message names neither the proxy's address nor its credentials.
+ * Thrown if the outbound proxy itself cannot be used: unreachable, another protocol, or wrong credentials. No request was sent,
+ * and nothing is known about the target. The message contains neither the proxy's address nor its credentials.
  */
 export class ProxyUnavailableError extends Error {
   readonly code = "PROXY_UNAVAILABLE";
@@ -14,15 +14,15 @@ export class ProxyUnavailableError extends Error {
 }
 
 /**
- * Thrown if the outbound proxy opens no connection to one receiver. Nothing was sent. Counts as an attempt: a receiver could
- * cause it, and would otherwise stop all deliveries.
+ * Thrown if the outbound proxy opens no connection to one target. No request was sent. The proxy still counts as available:
+ * a target can cause this error, and would otherwise stop the requests to all targets.
  */
 export class ProxyRefusedError extends Error {
   readonly code = "PROXY_REFUSED";
   override name = "ProxyRefusedError";
-  /** `host` and `host timeout` if the proxy could not reach the receiver; `proxy` for all other reasons. */
+  /** `host`: the proxy could not reach the target. `host timeout`: not in time. `proxy`: any other reason, such as its rules. */
   readonly failure: "proxy" | "host" | "host timeout";
-  /** Whether the receiver's next address may have another result. */
+  /** Whether another address of the target may succeed. Defaults to true for `host`, false otherwise. */
   readonly mayTryNext: boolean;
 
   constructor(

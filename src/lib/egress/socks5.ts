@@ -4,8 +4,8 @@ import type { ProxyAddress } from "./proxy-address.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 
 /*
- * SOCKS5 (RFC 1928) with user and password (RFC 1929). Written here because
- * its errors must say whether the proxy or one receiver is at fault, and must not contain the credentials.
+ * SOCKS5 (RFC 1928) with user and password (RFC 1929). Not a library, because the
+ * errors must say whether the proxy or one target is at fault, and must not contain the credentials.
  */
 
 const VERSION = 5;
@@ -13,11 +13,11 @@ const PASSWORD_VERSION = 1;
 const METHOD = { none: 0, password: 2 };
 const CONNECT = 1;
 const ADDRESS_TYPE = { ipv4: 1, ipv6: 4 };
-/** The bytes of an address by its type. A name, the remaining type, begins with its length. */
+/** The length of an address in bytes, by address type. A name (type 3) is not listed: it begins with a byte for its length. */
 const ADDRESS_BYTES: Record<number, number> = { 1: 4, 4: 16 };
 const PORT_BYTES = 2;
 
-/** The meanings of replies, from 0 on. */
+/** The meanings of the reply codes. The index is the code. */
 const REPLIES = [
   "success",
   "general failure",
@@ -72,7 +72,7 @@ export async function requestSocks5(socket: Socket, address: string, port: numbe
   const [version, reply = 1, , boundType = 0] = await read(socket, 4);
   if (version !== VERSION) throw notSocks();
   if (reply !== 0) throw refusal(reply);
-  // The rest of the reply, which nothing uses: the proxy's own address.
+  // Discards the rest of the reply, an address of the proxy, so that the next byte read belongs to the tunnel.
   const bytesLeft = ADDRESS_BYTES[boundType] ?? (await read(socket, 1)).readUInt8();
   await read(socket, bytesLeft + PORT_BYTES);
 }
@@ -95,7 +95,7 @@ async function read(socket: Socket, bytes: number): Promise<Buffer> {
   for (;;) {
     const found: Buffer | null = socket.read(bytes);
     if (found?.length === bytes) return found;
-    // At the end of the stream, `read` returns what is left.
+    // At the end of the stream, `read` returns the remaining bytes, even if they are fewer.
     if (found || socket.destroyed || socket.readableEnded)
       throw socket.errored ?? Object.assign(new Error("closed"), { code: "ECONNRESET" });
     const { promise, resolve } = Promise.withResolvers<void>();

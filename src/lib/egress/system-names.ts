@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
 
-/** The time for which the content of a file is used, in milliseconds. */
+/** The time after which a file is read again, in milliseconds. */
 const REREAD_MS = 1_000;
 
 const HOSTS_FILE =
@@ -16,25 +16,25 @@ const RESOLVER_FILE = "/etc/resolv.conf";
 export interface SystemFiles {
   /** The hosts file. Defaults to the system's, such as `/etc/hosts`. */
   hostsFile?: string;
-  /** The search domains. Defaults to `/etc/resolv.conf`. */
+  /** The file with the search domains. Defaults to `/etc/resolv.conf`. */
   resolverFile?: string;
 }
 
 /**
- * Name resolution outside of DNS: the hosts file, search domains, and localhost (RFC 6761). c-ares supports none of them.
+ * Name resolution outside of DNS: the hosts file, search domains, and localhost (RFC 6761). Node's DNS queries use none of them.
  * A change of a file applies within a second.
  */
 export function systemNames({ hostsFile = HOSTS_FILE, resolverFile = RESOLVER_FILE }: SystemFiles) {
   const hosts = contentOf(hostsFile, parseHosts);
   const domains = contentOf(resolverFile, parseSearch);
   return {
-    /** The addresses of a name that needs no DNS query; undefined for others. */
+    /** The addresses of a name, in lower case, from the hosts file or for localhost; undefined for other names. */
     addresses(name: string): readonly LookupAddress[] | undefined {
       return hosts().get(name) ?? (/(^|\.)localhost$/.test(name) ? LOOPBACK : undefined);
     },
     /**
      * The names to query in DNS, in this order, until one exists. A name with a dot is tried unchanged first,
-     * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
+     * regardless of `ndots`: host names of URLs are usually absolute, and a search domain must not shadow them.
      */
     candidates(name: string): string[] {
       const searched = domains().map((domain) => `${name}.${domain}`);
@@ -53,7 +53,7 @@ function parseHosts(text: string): Map<string, LookupAddress[]> {
   const entries = linesOf(text).flatMap(([address = "", ...names]) =>
     names.map((name) => ({ name: name.toLowerCase(), address, family: isIP(address) })),
   );
-  // Addresses with a zone, such as fe80::1%lo0, are valid on one link only.
+  // Leaves out addresses with a zone, such as fe80::1%lo0, which are valid on one network link only.
   const usable = entries.filter(({ address, family }) => family !== 0 && !address.includes("%"));
   return Map.groupBy(usable, ({ name }) => name);
 }
@@ -70,7 +70,10 @@ function linesOf(text: string): string[][] {
   return text.split("\n").map((line) => line.replace(/[#;].*$/, "").match(/\S+/g) ?? []);
 }
 
-/** Reads the parsed content of a small file, at most once per REREAD_MS. Empty if the file cannot be read. */
+/**
+ * Returns a function that returns the parsed content of a small file. Reads the file at most once per REREAD_MS. A file that cannot
+ * be read counts as empty.
+ */
 function contentOf<Content>(file: string, parse: (text: string) => Content): () => Content {
   let content = parse("");
   let readAt = Number.NEGATIVE_INFINITY;

@@ -6,16 +6,17 @@ import { LRUCache } from "lru-cache";
 import { dialling } from "./families.ts";
 
 /**
- * The maximum size of the cached sessions of a client, in bytes: enough for thousands of hosts. A resumed handshake takes a third less
- * of the thread's time than a full one. The limit is in bytes because a session contains the receiver's certificate.
+ * The maximum total size of the TLS sessions that an HTTP client caches, in bytes: enough for thousands of hosts. The limit is in
+ * bytes, because sessions contain the server's certificate and differ in size. A resumed handshake takes a third less of the thread's
+ * time than a full one.
  */
 const MAX_SESSION_BYTES = 8 * 1_024 * 1_024;
-/** The size of the read buffer, in bytes: that of the largest TLS record. */
+/** The size of the read buffer, in bytes: one TLS record of the maximum size. */
 const READ_BUFFER_BYTES = 16_384;
-/** The delay of the first TCP keep-alive probe, in milliseconds. */
+/** The idle time before the first TCP keep-alive probe, in milliseconds. */
 const PROBE_DELAY_MS = 60_000;
 
-/** The certificates of a connection, beside the public authorities. */
+/** The TLS settings of a connection: a client certificate, and authorities that replace the public ones. */
 export interface TlsCredentials {
   /** PEM: the client certificate, then intermediate ones, and its private key, not encrypted. Null for none. */
   client: { certificate: string; key: string } | null;
@@ -23,14 +24,14 @@ export interface TlsCredentials {
   authorities: string | null;
 }
 
-/** The certificates of a webhook's connections. Only requests of the same identity share connections. */
+/** TLS settings with an id. Only requests with the same identity share connections and TLS sessions. */
 export interface TlsIdentity {
-  /** Differs if anything differs. Contains no secret. */
+  /** A SHA-256 hash of the settings, in base64: different settings have different ids. Reveals no secret. */
   readonly id: string;
   readonly settings: TlsCredentials;
 }
 
-/** The identity of a webhook's TLS settings; undefined without any. */
+/** Creates the identity of TLS settings; undefined for null. */
 export function tlsIdentity(settings: TlsCredentials | null): TlsIdentity | undefined {
   if (settings === null) return undefined;
   return { id: createHash("sha256").update(JSON.stringify(settings)).digest("base64"), settings };
@@ -44,15 +45,16 @@ export function createTlsSessions() {
   });
 }
 
-/** What the TLS connections of one identity share: certificates, and sessions to resume. HTTP/1.1 only. */
+/** The certificates and resumable sessions that the TLS connections of one identity share. HTTP/1.1 only. */
 export class TlsContext {
-  /** Shared: otherwise each connection reads the certificates of the authorities again. */
+  /** Shared by all connections, because creating it parses the certificates of all authorities. */
   readonly #secureContext: SecureContext;
   readonly #id: string;
   readonly #sessions: LRUCache<string, Buffer>;
 
   /**
-   * @param identity its authorities replace the public ones; host names are verified in any case. Undefined for the public ones
+   * @param identity its authorities replace the public ones. Undefined for no client certificate and the public authorities. Host
+   *   names are always verified
    * @param sessions the cache that all identities of a client share. Defaults to a new one
    */
   constructor(identity?: TlsIdentity, sessions = createTlsSessions()) {
@@ -66,14 +68,14 @@ export class TlsContext {
   }
 
   /**
-   * Starts connecting.
+   * Starts connecting. Returns the socket at once: its `secureConnect` event reports the end of the handshake.
    *
-   * @param host the name or address to verify
-   * @param addresses the addresses to dial
-   * @param tunnel an open connection that leads to the host. Undefined to dial
+   * @param host the name or address that the server's certificate must be valid for
+   * @param addresses the addresses to dial. Ignored with a tunnel
+   * @param tunnel an open connection to the host, over which TLS starts. Undefined to dial the addresses
    */
   connect(host: string, port: number, addresses: readonly LookupAddress[], tunnel?: Socket): TLSSocket {
-    // Of this identity only: a resumed session authenticates as the identity that opened it.
+    // The cache key contains the identity, because a resumed session authenticates with the client certificate that opened it.
     const name = `${this.#id} ${host}`;
     const session = this.#sessions.get(name);
     const socket = connect({
@@ -90,7 +92,8 @@ export class TlsContext {
       ...{ highWaterMark: READ_BUFFER_BYTES },
     });
     socket.on("session", (next) => this.#sessions.set(name, next));
-    // Whoever awaits the connection listens as well. Later errors must not end the process before the client listens.
+    // An error event without a listener would end the process. After the handshake, the caller stops listening before the HTTP
+    // client starts.
     socket.on("error", () => {});
     return socket.setNoDelay(true).setKeepAlive(true, PROBE_DELAY_MS);
   }

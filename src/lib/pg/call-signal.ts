@@ -6,25 +6,28 @@ import { type ConnectedClient, requestCancel } from "./cancel-request.ts";
 /** The interval between repeated cancel requests for a statement, in milliseconds. */
 const CANCEL_INTERVAL_MS = 1_000;
 
-/** Limits the statements of a call, so that they leave connections for other calls. */
+/** The turns that the statements of a call take, so that they leave connections for other calls. */
 export interface Turns {
-  /** The maximum duration of a statement, and the error of one that takes longer. Defaults to the maximum of the pool. */
+  /**
+   * The maximum duration of a statement outside of transactions, in milliseconds, and the error of one that takes longer. Defaults to
+   * the timeout of the pool.
+   */
   limit?: { ms: number; error: () => Error };
   /**
    * Runs a statement when it is its turn.
    *
-   * @param signal ends the wait; undefined for a statement that several calls share
-   * @throws DomainError RESOURCE_EXHAUSTED if too many calls of the key wait
+   * @param signal ends the wait for the turn; undefined for a statement that several calls share
+   * @throws the signal's reason, or an error of the implementation if too many statements wait
    */
   run<T>(statement: () => Promise<T>, signal: AbortSignal | undefined): Promise<T>;
 }
 
-/** An API call whose queries are run. */
+/** A call: work for one client, such as an API call, or for several clients together. */
 interface Call {
   /** Cancels the queries. Undefined for queries that several calls share. */
   signal: AbortSignal | undefined;
   turns: Turns | undefined;
-  /** Called when a query ends: from then on, the thread works on the call. */
+  /** Called when a query ends and the thread continues with the call. */
   onResult?: (() => void) | undefined;
 }
 
@@ -34,7 +37,7 @@ const calls = new AsyncLocalStorage<Call | undefined>();
  * Runs work whose queries are cancelled in the database when the signal aborts.
  *
  * @param options.turns the turns that the queries take. Defaults to none
- * @param options.onResult called when a query ends. Defaults to nothing
+ * @param options.onResult called when a query ends and the thread continues with the work. Defaults to nothing
  */
 export function onBehalfOf<T>(
   signal: AbortSignal,
@@ -45,8 +48,8 @@ export function onBehalfOf<T>(
 }
 
 /**
- * Returns messages whose queries belong to the call, as in `onBehalfOf`. A generator's code runs when a message is read, and the
- * reader, such as a listener, belongs to no call.
+ * Wraps messages so that the queries that produce them belong to the call, as in `onBehalfOf`. A generator's code runs when its
+ * reader asks for the next message, and the reader itself, such as an HTTP server, belongs to no call.
  */
 export function eachOnBehalfOf<T>(
   signal: AbortSignal,
@@ -68,7 +71,7 @@ export function eachOnBehalfOf<T>(
   };
 }
 
-/** Runs work that several calls share, so that no single call's end cancels it. @param turns as in `onBehalfOf` */
+/** Runs work that several calls share: the end of a single call does not cancel its queries. @param turns as in `onBehalfOf` */
 export function onBehalfOfAll<T>(work: () => T, turns?: Turns): T {
   return calls.run({ signal: undefined, turns }, work);
 }
@@ -78,7 +81,7 @@ export function turnsOfCall(): Turns | undefined {
   return calls.getStore()?.turns;
 }
 
-/** Whether a query failed because its call ended. */
+/** Whether a query was not started, or was cancelled, because its call ended. Also true after the server's `statement_timeout`. */
 export function isGivenUp(error: unknown): boolean {
   return error instanceof GivenUpError || (error as { code?: string } | null)?.code === "57014";
 }
@@ -88,13 +91,16 @@ export class GivenUpError extends Error {
   override name = "GivenUpError";
 }
 
-/** Runs a statement when it is its call's turn; immediately in a transaction, which has its connection. */
+/** Runs a statement when it is its call's turn. In a transaction, which already has a connection, runs it immediately. */
 export function inTurn<T>(db: Knex, statement: () => Promise<T>): Promise<T> {
   const call = calls.getStore();
   return call?.turns && !db.isTransaction ? call.turns.run(statement, call.signal) : statement();
 }
 
-/** Runs a transaction when it is its call's turn. Its statements take no turns: those that have none would wait for it. */
+/**
+ * Runs a transaction when it is its call's turn. The statements in it take no turns, not even statements on other connections: a
+ * transaction that holds one turn and waits for another could wait forever.
+ */
 export function transactionInTurn<T>(db: Knex, transaction: () => Promise<T>): Promise<T> {
   return inTurn(db, () =>
     calls.run({ signal: undefined, ...calls.getStore(), turns: undefined }, transaction),
@@ -102,9 +108,9 @@ export function transactionInTurn<T>(db: Knex, transaction: () => Promise<T>): P
 }
 
 /**
- * Runs a query. Cancels it in the database if its call ends first, or if the query takes longer than the call's queries may.
+ * Runs a query. Cancels it in the database if its call ends first, or if the query exceeds the `limit` of the call's turns.
  *
- * @throws the error of the call's limit if it takes too long
+ * @throws GivenUpError if the call ended before the query started; the error of the limit if the query exceeds it
  */
 export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface): Promise<T> {
   const call = calls.getStore();
@@ -136,7 +142,7 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
     clearTimeout(timer);
     signal?.removeEventListener("abort", cancel);
     ended?.abort();
-    // Until the cancellation has finished, it could hit the connection's next query.
+    // A cancellation that has not finished could hit the connection's next query.
     await cancelled;
     await client.releaseConnection(connection);
     call?.onResult?.();

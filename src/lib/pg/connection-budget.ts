@@ -2,9 +2,8 @@ import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 
 /**
- * Connections that a process uses in addition to its pool. Migrations use two. Later, a worker uses one for change
- * notifications, an API uses one for announcements, and either uses one for gauges of the backlog and one to check a
- * silent database.
+ * The maximum number of connections that a process uses in addition to its pool: one that listens for notifications, one
+ * that reads metrics, and one that checks whether the database responds. Migrations, which run earlier, use two.
  */
 const CONNECTIONS_OUTSIDE_POOL = 3;
 
@@ -12,13 +11,13 @@ const CONNECTIONS_OUTSIDE_POOL = 3;
 export interface ConnectionBudget {
   /** Connections available to ordinary roles (`max_connections` minus reserved ones). */
   available: number;
-  /** Connections of all clients at the moment. */
+  /** Connections of all clients at the moment, including this process. */
   used: number;
-  /** The number of processes with a pool of this size that fit into `available`. */
+  /** The number of processes with a pool of the given size that fit into `available`, if nobody else connects. */
   processes: number;
 }
 
-/** Reads how many processes with pools of `poolSize` connections the server can serve. */
+/** Reads the connection limit and its use, and calculates how many processes with pools of `poolSize` connections fit. */
 export async function readConnectionBudget(db: Db, poolSize: number): Promise<ConnectionBudget> {
   const [row] = await rows<{ available: number; used: number }>(
     db,
@@ -31,8 +30,9 @@ export async function readConnectionBudget(db: Db, poolSize: number): Promise<Co
 }
 
 /**
- * A warning if the pools do not fit beside the connections that other clients have open; otherwise null.
+ * Returns a warning if the full pools do not fit beside the connections in use, including those of this process; otherwise null.
  *
+ * @param poolSize the maximum number of connections of each pool
  * @param pools the number of pools of this process and the processes that it starts
  */
 export function budgetWarning(

@@ -4,7 +4,7 @@ import pg from "pg";
 import { inTurn, untilCallEnds } from "./call-signal.ts";
 import { databaseErrorClass } from "./faults.ts";
 
-/** A pool or a transaction. The first parameter of every repository function. */
+/** A pool or a transaction. Functions that run queries take it as their first parameter. */
 export type Db = Knex;
 
 /** The data that a pool and its transactions share. */
@@ -13,14 +13,14 @@ interface UserParams {
   operationDuration: Histogram | undefined;
   prepared: {
     /**
-     * A suffix of the names of prepared statements: the time at which a server was last found to have lost some, in
-     * milliseconds since 1970. Not a counter, because names and texts of ended processes remain in use behind a pooler.
+     * The suffix of the names of prepared statements: 0 at first, then the time at which a prepared statement was last found
+     * lost or outdated, in milliseconds since 1970. A counter would repeat names of ended processes, which a pooler still uses.
      */
     generation: number;
   };
 }
 
-/** The data of a nested transaction, to which knex passes nothing on. */
+/** The data of nested transactions, because knex does not pass `userParams` on to them. */
 const NESTED: UserParams = {
   preparedStatements: false,
   operationDuration: undefined,
@@ -37,29 +37,32 @@ const types = {
   },
 };
 
-/** The timeout of a statement, in milliseconds. Without it, a vanished server blocks its caller forever. */
+/** The default timeout of a statement, in milliseconds. Without a timeout, a vanished server blocks its caller forever. */
 const QUERY_TIMEOUT_MS = 60_000;
 
-/** Turns the server's timeouts off. `transaction_timeout` is new in PostgreSQL 17. */
+/** Turns the server's timeouts off. Skips `transaction_timeout` before PostgreSQL 17, where it does not exist. */
 const NO_TIMEOUTS = `select set_config(name, '0', false) from pg_settings
   where name in ('statement_timeout', 'transaction_timeout')`;
 
 /**
  * Opens a pool. Connects on first use.
  *
- * @param url PostgreSQL connection address
- * @param options.max most connections at once
- * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes, whatever timeouts the role or the
- *   database has
- * @param options.lockTimeoutMs how long a statement may wait for a lock. Defaults to the server's `lock_timeout`
- * @param options.idleTimeoutMs how long a connection may be idle before the server ends it. Defaults to the server's
+ * @param url the connection URL of PostgreSQL
+ * @param options.max the maximum number of connections
+ * @param options.applicationName the name of the connections in `pg_stat_activity`
+ * @param options.queryTimeoutMs the timeout of a statement, in milliseconds. Defaults to 60,000 (QUERY_TIMEOUT_MS). 0 for no
+ *   timeout, not even those that the role or the database sets
+ * @param options.lockTimeoutMs the maximum time that a statement waits for a lock, in milliseconds. Defaults to the server's
+ *   `lock_timeout`
+ * @param options.idleTimeoutMs the idle time after which the server ends a connection, in milliseconds. Defaults to the server's
  *   `idle_session_timeout`
- * @param options.indexesOnly whether plans avoid sequential scans where there is an index. A queue is often empty when a
- *   statement is planned or its table is analysed, and must not be read from end to end once it is full. Nothing is JIT-compiled
- *   then: before PostgreSQL 18, a scan that cannot be avoided counts as very costly. Defaults to false
- * @param options.preparedStatements false: hot statements are planned at each execution, since a pooler between loses
- *   prepared ones. Defaults to true
- * @param options.operationDuration records each statement's, in seconds; undefined: nothing is measured
+ * @param options.indexesOnly whether plans avoid sequential scans where an index exists. For a table that serves as a queue: it is
+ *   often empty when the statement is planned or the table is analysed, so the planner would choose a sequential scan, which is slow
+ *   once the table is full. Also turns JIT compilation off, which the planner would otherwise use too often: before PostgreSQL 18, an
+ *   unavoidable sequential scan gets an extremely high cost. Defaults to false
+ * @param options.preparedStatements whether statements with `prepare` are prepared. False for a pooler that does not keep prepared
+ *   statements. Defaults to true
+ * @param options.operationDuration records the duration of each statement, in seconds. Undefined to record nothing
  */
 export function openDatabase(
   url: string,
@@ -95,14 +98,14 @@ export function openDatabase(
       min: 0,
       max: options.max,
       validate: isIdle,
-      // By statements, because poolers refuse them as parameters of the connection.
+      // Set by statements, because poolers refuse these settings as connection parameters.
       ...(settings.length === 0 ? {} : { afterCreate: withSettings(settings) }),
     },
     acquireConnectionTimeout: 10_000,
-    // Knex prints errors on the console that it also throws.
+    // Silent, because knex throws the errors that it would print.
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
   });
-  // Transactions have them too.
+  // Knex passes these on to the pool's transactions.
   db.userParams = {
     preparedStatements: options.preparedStatements ?? true,
     operationDuration: options.operationDuration,
@@ -126,11 +129,15 @@ export interface Databases {
 }
 
 /**
- * Opens both. They connect on first use.
+ * Opens the pool and the direct connection of a process. They connect on first use.
  *
- * @param options.directUrl the address of PostgreSQL if `url` is that of a pooler. Defaults to `url`
- * @param options.delivers whether the process delivers: its plans then avoid sequential scans, unless a pooler is in between,
+ * @param url the connection URL of PostgreSQL or a pooler
+ * @param options.directUrl the connection URL of PostgreSQL if `url` leads to a pooler. Defaults to `url`
+ * @param options.poolSize the maximum number of connections of the pool
+ * @param options.preparedStatements as in `openDatabase`
+ * @param options.delivers whether the process reads queues: its pool then has `indexesOnly` of `openDatabase`. Ignored with a pooler,
  *   whose connections keep no settings
+ * @param options.operationDuration as in `openDatabase`, for the pool
  */
 export function openDatabases(
   url: string,
@@ -171,12 +178,12 @@ export type Bindings = Record<string, unknown>;
 
 /** Options for running a query. */
 export interface QueryOptions {
-  /** The name of a prepared statement, planned once per connection. For the few queries that run thousands of times. */
+  /** The name under which each connection prepares the statement once. Undefined: not prepared. For the few most frequent queries. */
   prepare?: string;
 }
 
 /**
- * Runs a raw query and returns its rows, with the caller's type.
+ * Runs a raw query and returns its rows. Does not check that they have the type `T`.
  *
  * Placeholders are written `:name` and may be followed by a cast (`:ids::uuid[]`), which knex's named bindings would
  * misread as an identifier.
@@ -196,8 +203,8 @@ export async function count(db: Db, sql: string, bindings: Bindings = {}): Promi
 }
 
 /**
- * Runs a query of knex's builder, for plain reads and writes of the tables in `tables.ts`. Like `rows`, it waits for its call's
- * turn, ends with its call and is measured.
+ * Runs a query of knex's query builder. Like a query of `rows`, the query waits for its call's turn, is cancelled when its call
+ * ends, and is measured.
  */
 export function run<T>(db: Db, query: Knex.ChainableInterface<T>): Promise<T> {
   return inTurn(db, () =>
@@ -232,10 +239,10 @@ function translate(sql: string): Translated {
   return known;
 }
 
-/** The first word of a statement. */
+/** The first word of a statement in lower case, such as `select`. */
 const operationOf = (sql: string) => /[a-z]+/i.exec(sql)?.[0].toLowerCase() ?? "";
 
-/** Records the duration of a statement, unless nothing is measured. */
+/** Executes a statement and records its duration, if the pool has an `operationDuration`. */
 async function measured<T>(db: Db, operation: () => string, execute: () => Promise<T>): Promise<T> {
   const { operationDuration: duration } = userParamsOf(db);
   if (!duration) return execute();
@@ -266,7 +273,7 @@ function runRaw<T>(
   );
 }
 
-/** The time by the database's clock: that of the start of the transaction, if `db` is one. */
+/** Reads the time of the database's clock. In a transaction, this is the time at which the transaction started. */
 export async function databaseTime(db: Db): Promise<Date> {
   const [clock] = await rows<{ now: Date }>(db, "select now() as now");
   return (clock as { now: Date }).now;
@@ -302,7 +309,7 @@ async function execute<T>(
   } catch (error) {
     if (isLostByPooler(error)) throw new PreparedStatementError(error);
     if (databaseErrorClass(error) !== "stale statement" || db.isTransaction) throw error;
-    // All connections prepare it again under another name.
+    // From now on, all connections use new names, and so prepare their statements again.
     if (asked === `${prepare}_${prepared.generation}`) prepared.generation = Date.now();
   }
   try {
@@ -314,7 +321,10 @@ async function execute<T>(
   }
 }
 
-/** A connection prepares each name once, so the server connection holds another client's statement. */
+/**
+ * Whether the name of a prepared statement is already in use (42P05). A connection prepares each name once, so a pooler has assigned
+ * it a server connection on which another client prepared the statement.
+ */
 const isLostByPooler = (error: unknown) => (error as { code?: string }).code === "42P05";
 
 /** Thrown if a pooler between the service and PostgreSQL mixes up prepared statements. */
@@ -326,7 +336,7 @@ export class PreparedStatementError extends Error {
   }
 }
 
-/** The rest of the error message: the problem and the remedy. */
+/** The rest of an error message that begins with the name of the setting: the problem and the remedy. */
 export const NO_PREPARED_STATEMENTS =
   "leads through a pooler in transaction mode that does not keep prepared statements (such as PgBouncer before 1.21, or with max_prepared_statements=0); " +
   "set DATABASE_PREPARED_STATEMENTS=false, or use PgBouncer 1.21 or later with max_prepared_statements=200";

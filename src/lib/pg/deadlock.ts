@@ -1,13 +1,13 @@
 import { transactionInTurn } from "./call-signal.ts";
 import type { Db } from "./database.ts";
 
-/** The maximum number of attempts. */
+/** The maximum number of times that a transaction is executed. */
 const MAX_ATTEMPTS = 5;
 
 /**
- * Runs `work` in a transaction. Repeats the whole transaction if PostgreSQL aborted it for a deadlock (40P01) or a
- * serialization failure (40001). Inside a caller's transaction it runs once: only the outermost transaction can be
- * repeated.
+ * Runs `work` in a transaction. Repeats the whole transaction, up to 4 times and without a pause, if PostgreSQL aborted
+ * it for a deadlock (40P01) or a serialization failure (40001). Inside a caller's transaction, runs it once: only the
+ * outermost transaction can be repeated.
  */
 export async function transactionWithRetry<T>(db: Db, work: (trx: Db) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {

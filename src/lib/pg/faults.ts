@@ -3,7 +3,8 @@ import pRetry from "p-retry";
 /**
  * Classes of database errors, by the reaction that they require.
  *
- * - `unavailable`: the database is down, starting, stopping, overloaded or read-only: retry with backoff.
+ * - `unavailable`: the database is down, starting, stopping, overloaded or read-only, or a statement timed out or was
+ *   cancelled: retry with backoff.
  * - `conflict`: PostgreSQL aborted this transaction, for example in a deadlock: retry immediately.
  * - `stale statement`: the server has lost a prepared statement, or its result has other columns: prepare it again.
  * - `fault`: everything else, including data corruption (XX000 to XX002). Retrying does not help.
@@ -16,7 +17,7 @@ const STATES: readonly [RegExp, DatabaseErrorClass][] = [
   [/^(08...|53...|57P0[1235])$/, "unavailable"],
   // The server has become a standby or is read-only during a switchover.
   [/^25006$/, "unavailable"],
-  // A statement or lock timeout.
+  // A statement timeout or cancelled statement; a lock timeout.
   [/^(57014|55P03)$/, "unavailable"],
   [/^(40001|40P01)$/, "conflict"],
   [/^26000$/, "stale statement"],
@@ -54,8 +55,8 @@ export function databaseErrorClass(error: unknown): DatabaseErrorClass {
 }
 
 /**
- * Whether PostgreSQL cannot read a row or a TOAST value that it has stored. Damaged indexes and errors of the disk do not count:
- * they affect rows that are intact.
+ * Whether PostgreSQL found a stored row or TOAST value damaged (XX001). Damaged indexes and disk errors do not count, because they
+ * also fail statements whose rows are intact.
  */
 export function isDamage(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === "XX001";
@@ -67,7 +68,7 @@ export function isTransient(error: unknown): boolean {
 }
 
 /**
- * Retries until the database is available. Throws errors that a retry cannot fix.
+ * Calls `ask` until it succeeds, with growing, random pauses of 50 ms to 2 s. Throws errors that a retry cannot fix.
  *
  * @param options.signal stops the retries and throws its reason
  * @param options.onFirstFault called once, on the first transient error

@@ -6,18 +6,23 @@ export interface GatheringOptions<T> {
   most: number;
   /** The maximum number of concurrent batches. */
   atOnce: number;
-  /** The number of waiting items from which a batch starts beside another one. Defaults to 1. */
+  /** The minimum number of waiting items for a batch to start while another one is in progress. Defaults to 1. */
   minBeside?: number;
-  /** The weight at which a batch is full. Without it, only the number of items counts. */
+  /**
+   * The total weight of items from which a batch is full; its last item may exceed it. Without it, only the number of items
+   * counts.
+   */
   maxWeight?: number;
+  /** Returns the weight of an item, in the unit of `maxWeight`. Defaults to 0. */
   weigh?: (item: T) => number;
 }
 
 /**
- * Turns a batch operation into a function for single items. Items requested while a batch is running join the next
- * one. There is no timer: if no batch is running, one starts as soon as the current I/O events have been read.
+ * Turns a batch operation into a function for single items. Items wait while `atOnce` batches are in progress, or while
+ * too few items wait for another batch (`minBeside`), and then share the next batch. There is no timer: otherwise a batch
+ * starts as soon as the current I/O events have been read.
  *
- * An item never joins a running batch, so each call sees the state after it was made.
+ * An item never joins a batch in progress, so its result never reflects a state from before the call.
  *
  * @param perform processes a batch and returns a result for each item, in order; a rejected promise among them fails
  *   only its item. If `perform` itself fails, all calls of the batch fail

@@ -2,10 +2,10 @@ import pg from "pg";
 import type { ConnectedClient } from "./cancel-request.ts";
 import type { Db } from "./database.ts";
 
-/** The interval in which a timeout counts, in milliseconds. */
+/** The length of the ticks that measure a timeout, in milliseconds. */
 const TICK_MS = 50;
 
-/** Checks whether PostgreSQL responds, over a separate connection, because all pooled ones may be busy. */
+/** Checks whether PostgreSQL responds. Uses a separate connection, because all connections of the pool may be busy. */
 export class LivenessProbe {
   readonly #db: Db;
   #client: pg.Client | undefined;
@@ -15,15 +15,15 @@ export class LivenessProbe {
   }
 
   /**
-   * Returns false if PostgreSQL responds neither to the connection nor to a statement within `withinMs` milliseconds
-   * each. An error, such as a refused connection, counts as a response: statements then fail on their own. Never
-   * rejects.
+   * Whether PostgreSQL responds within `withinMs` milliseconds to a new connection, if there is none yet, and then within
+   * the same time to a statement. An error, such as a refused connection, counts as a response: statements then fail
+   * quickly without this check. Never rejects.
    */
   async answers(withinMs: number): Promise<boolean> {
     return (await this.#ask(withinMs)) !== "silent";
   }
 
-  /** Whether PostgreSQL executes a statement within `withinMs` milliseconds; an error means no. Never rejects. */
+  /** Like `answers`, but an error counts as false: whether PostgreSQL executes statements. Never rejects. */
   async works(withinMs: number): Promise<boolean> {
     return (await this.#ask(withinMs)) === "works";
   }
@@ -34,7 +34,7 @@ export class LivenessProbe {
         !(await isDoneWithin(withinMs, this.#connected())) ||
         !(await isDoneWithin(withinMs, this.#select()))
       ) {
-        // An unresponsive server never confirms the end.
+        // The socket is destroyed first: an unresponsive server never confirms the end of the connection.
         (this.#client as unknown as ConnectedClient | undefined)?.connection.stream.destroy();
         this.close();
         return "silent";
@@ -69,8 +69,9 @@ export class LivenessProbe {
 }
 
 /**
- * Whether some work is done within `ms` milliseconds, without the time in which this process was busy: after each tick, the
- * event loop first handles what has arrived. A late tick counts as one that is in time.
+ * Whether the work is done within `ms` milliseconds. Time in which this process was too busy to handle a response hardly
+ * counts: the timeout is a number of ticks, and a late tick counts as one. After each tick, the event loop handles the responses
+ * that have arrived.
  *
  * @throws the error of the work
  */

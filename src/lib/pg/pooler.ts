@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { NO_PREPARED_STATEMENTS } from "./database.ts";
 
-/** The number of comparisons of two connections before a pooler counts as session pooling. */
+/** The number of comparisons of two connections without a change after which a pooler counts as one in session mode. */
 const COMPARISONS = 3;
 
 /** Thrown if a pooler between the service and PostgreSQL does not support the configured use. */
@@ -11,7 +11,7 @@ export class PoolerError extends Error {
 }
 
 /**
- * Checks that the configured database addresses support what the service sends over them.
+ * Checks that a pooler at one of the addresses, if any, supports the prepared statements, LISTEN and session settings used there.
  *
  * @param url the address for statements and transactions
  * @param directUrl the address for LISTEN, migrations and session settings; may be the same
@@ -54,7 +54,7 @@ async function inspect(url: string): Promise<Findings> {
   }
 }
 
-/** Whether another connection gets the server process of this one, or this one gets a different process. */
+/** Whether the pooler shows transaction mode: another connection gets this one's server process, or this one gets a new process. */
 async function changesServers(client: pg.Client, server: number, url: string): Promise<boolean> {
   const other = await connect(url);
   try {

@@ -5,30 +5,31 @@ import { isTransient } from "./faults.ts";
 
 /** The interval between comparisons with the primary, in milliseconds. */
 const COMPARE_INTERVAL_MS = 1_000;
-/** The lag up to which the replica is read unless told otherwise, in milliseconds. */
+/** The default of the maximum lag at which the replica is read, in milliseconds. */
 const MAX_LAG_MS = 10_000;
-/** The maximum number of remembered positions: those of `MAX_LAG_MS` and a few more. */
+/** The maximum number of remembered WAL positions, one per COMPARE_INTERVAL_MS: enough for three times MAX_LAG_MS. */
 const MAX_POSITIONS = 30;
 
-/** Reads that may be a little old. */
+/** Reads whose results may be outdated by the lag of a replica. */
 export interface StaleReads {
   /**
-   * Reads from the replica, or from the primary while the replica does not answer, conflicts with the read, or lags by more
-   * than allowed.
+   * Reads from the replica. Reads from the primary if the replica's lag is unknown or more than allowed, or if the read fails on
+   * the replica: it does not answer, cancels the read for a conflict with replay, or lacks a new column, table, type or function.
    *
-   * @returns the result, and how far the replica was behind in milliseconds; null if the primary was read
+   * @param work runs a second time, on the primary, if the read fails on the replica
+   * @returns the result, and the lag of the replica in milliseconds; null if the primary was read
    */
   read<T>(work: (db: Db) => Promise<T>): Promise<{ result: T; lagMs: number | null }>;
-  /** The lag of the replica, in milliseconds. Null if the replica does not answer; undefined without a replica. */
+  /** The lag of the replica, in milliseconds. Null if the last comparison failed or none has ended; undefined without a replica. */
   lagMs(): number | null | undefined;
   close(): Promise<void>;
 }
 
-/** Whether a statement names a column, table, type or function that is not there: the replica has not replayed a migration yet. */
+/** Whether a column, table, type or function of the statement does not exist, because the replica has not replayed a migration. */
 const isUnknownObject = (error: unknown) =>
   ["42703", "42P01", "42704", "42883"].includes((error as { code?: string }).code ?? "");
 
-/** Reads from the primary, where there is no replica. */
+/** Creates reads from the primary, for use without a replica. */
 export function readPrimary(db: Db): StaleReads {
   return {
     read: async (work) => ({ result: await work(db), lagMs: null }),
@@ -38,12 +39,14 @@ export function readPrimary(db: Db): StaleReads {
 }
 
 /**
- * Reads from a streaming replica. Its lag is the age of the oldest of the primary's positions, one a second, that it has not
- * replayed. PostgreSQL's own figures show no lag while a replica is cut off, or show one while nothing is written.
+ * Creates reads from a streaming replica. Reads the primary's WAL position once a second. The lag is the age of the oldest of these
+ * positions that the replica has not replayed. PostgreSQL's own figures are not used: they show no lag while a replica is
+ * disconnected, or show one while nothing is written.
  *
- * @param url the replica's address
- * @param options.poolSize the maximum number of connections to it
- * @param options.maxLagMs the lag up to which it is read, in milliseconds; default 10 s (MAX_LAG_MS)
+ * @param url the connection URL of the replica
+ * @param options.poolSize the maximum number of connections to the replica
+ * @param options.preparedStatements as in `openDatabase`
+ * @param options.maxLagMs the maximum lag at which the replica is read, in milliseconds. Defaults to 10,000 (MAX_LAG_MS)
  */
 export function readReplica(
   primary: Db,
@@ -61,7 +64,7 @@ export function readReplica(
     applicationName: "webhook-service-reads",
   });
   const stopping = new AbortController();
-  /** The primary's positions that the replica has not replayed, the oldest first. */
+  /** The primary's WAL positions that the replica has not replayed, and when they were read. The oldest is first. */
   let positions: { lsn: string; at: number }[] = [];
   let isKnown = false;
   let isAway = false;
@@ -115,7 +118,7 @@ export function readReplica(
         try {
           return { result: await work(replica), lagMs: lag };
         } catch (error) {
-          // The call's own end, or a statement that no server would run.
+          // The primary would raise this error too: the call ended or reached its limit, or the statement is wrong.
           if (!isTransient(error) && !isUnknownObject(error)) throw error;
           log.debug({ err: error }, "reading the replica failed; reading the primary");
         }

@@ -1,28 +1,30 @@
 import type { Logger } from "pino";
 import { systemClock as clock } from "./clock.ts";
 
-/** The processor time without a pause from which the thread counts as blocked, in milliseconds. */
+/** The processor time used without a pause from which the thread counts as blocked, in milliseconds. */
 const BLOCKED_MS = 100;
-/** The interval in which the thread would pause, in milliseconds. */
+/** The interval of the timer that notices pauses, in milliseconds: its callback only runs when other work has paused. */
 const PAUSE_MS = 20;
-/** The interval in which blocks by the same work are logged once, in milliseconds. */
+/** The minimum interval between log lines about the same work, in milliseconds. */
 const LOG_INTERVAL_MS = 10_000;
-/** Work that nobody has named. */
+/** The name of work for which `works` was not called. */
 const OTHER = "other work";
 
-/** Names what a thread works on, and logs what blocks it. */
+/** Records by name what a thread works on, and warns of work that blocks the thread. */
 export interface BlockedThread {
-  /** Notes that the thread works on this from now on, such as a method, until it pauses. */
+  /** Sets the name of the work, such as a method, that the thread does from now on until it pauses. No effect before `start`. */
   works(on: string): void;
-  /** Starts to watch. To be called when the process has started, which takes the thread longer. */
+  /** Starts watching. Call it when the process has started up, because the startup itself blocks the thread. */
   start(): void;
   stop(): void;
 }
 
 /**
- * Creates what watches the current thread. Counts processor time, because a thread that waits for a core blocks nothing.
+ * Creates a watch of the current thread. Measures processor time, not elapsed time: a thread that waits for a processor core is not
+ * blocked by its work.
  *
- * @param log warns of work that takes more than 100 ms (BLOCKED_MS) without a pause: all other work of the thread waits meanwhile
+ * @param log gets a warning about work that takes 100 ms (BLOCKED_MS) or more without a pause. All other work of the thread waits
+ *   meanwhile
  */
 export function watchBlockedThread(log: Logger): BlockedThread {
   let work = OTHER;

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 
-/** Time and timers of the delivery engine. Tests and the simulation replace them. */
+/** Time and timers. Tests and simulations replace them. */
 export interface Clock {
   /** Monotonic time, in milliseconds. Stands still while the machine is suspended. */
   now(): number;
@@ -8,21 +8,21 @@ export interface Clock {
   wall(): number;
   /** The processor time that this thread has used, in milliseconds. */
   worked(): number;
-  /** Calls `call` once after `ms` milliseconds. @returns cancels the call */
+  /** Calls `call` once after `ms` milliseconds. @returns a function that cancels the call */
   after(ms: number, call: () => void): () => void;
-  /** Calls `call` every `ms` milliseconds. @returns stops the calls */
+  /** Calls `call` every `ms` milliseconds. @returns a function that stops the calls */
   every(ms: number, call: () => void): () => void;
-  /** Calls `call` after the current turn of the event loop. */
+  /** Calls `call` once, after the I/O events that have already arrived (`setImmediate`). */
   soon(call: () => void): void;
   /**
-   * Resolves after `ms` milliseconds, or when the signal aborts.
+   * Resolves after `ms` milliseconds, or when the signal aborts. Never rejects.
    *
    * @param options.ref whether the timer keeps the process alive. Defaults to true
    */
   wait(ms: number, options?: { signal?: AbortSignal; ref?: boolean }): Promise<void>;
 }
 
-/** A point in time by both clocks. */
+/** A point in time: `now` on the monotonic clock and `wall` on the wall clock, in milliseconds. */
 export type Moment = Record<"now" | "wall", number>;
 
 export const LONG_AGO: Moment = { now: Number.NEGATIVE_INFINITY, wall: Number.NEGATIVE_INFINITY };
@@ -32,7 +32,6 @@ export const currentMoment = (clock: Pick<Clock, "now" | "wall">): Moment => ({
   wall: clock.wall(),
 });
 
-/** The clock of the system. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),

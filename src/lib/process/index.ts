@@ -1,4 +1,4 @@
-/** Parts of a Node process. */
+/** Parts of a Node process: the clock, the log, the shutdown, watched files, and a watch for work that blocks the thread. */
 export { watchBlockedThread } from "./blocked-thread.ts";
 export { type Clock, currentMoment, LONG_AGO, type Moment, systemClock } from "./clock.ts";
 export { instanceName } from "./instance-name.ts";

@@ -1,4 +1,4 @@
 import { hostname } from "node:os";
 
-/** The name of this process among those of all machines: the host and the process id, `api-7/1`. */
+/** The name of this process, unique across machines: the host name and the process id, such as `api-7/1`. */
 export const instanceName = (): string => `${hostname()}/${process.pid}`;

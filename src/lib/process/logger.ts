@@ -6,8 +6,9 @@ import pretty from "pino-pretty";
  * Creates the logger: JSON lines, or readable lines on a terminal. Errors are logged with their cause. Lines of a traced call
  * carry its `traceId`.
  *
- * @param about what each line carries, such as the role and the version
- * @param destination takes the lines instead of the standard output, as JSON
+ * @param level the lowest level that is logged, such as `info`
+ * @param about the fields of every line, such as the role and the version. Defaults to none
+ * @param destination receives the lines as JSON, instead of the standard output
  */
 export function createLogger(
   level: string,
@@ -32,8 +33,8 @@ export function createLogger(
 }
 
 /**
- * Selects the loggable properties of an error. Others are omitted, because PostgreSQL's errors contain values of rows
- * (`detail`).
+ * Selects the properties of an error that may be logged. Other properties are omitted, because PostgreSQL's errors contain
+ * values of rows (`detail`).
  */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;

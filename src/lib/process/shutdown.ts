@@ -1,24 +1,25 @@
-/** The interval between checks whether the parent npm process still exists, in milliseconds. */
+/** The interval between checks whether the parent process still exists, in milliseconds. Only under npm. */
 const PARENT_CHECK_MS = 1_000;
 /** The time after the first signal in which further ones are ignored, in milliseconds. */
 const REPEATED_SIGNAL_MS = 1_000;
-/** The parent at the start: it may end while the rest of the code loads. */
+/** The id of the parent process when this module loads. Read early, because the parent may end while other modules load. */
 const PARENT = process.ppid;
 
 /**
- * Resolves when the process should stop: on SIGINT, SIGTERM or SIGHUP (the terminal was closed), or when the parent
- * `npm start` has ended, because npm passes SIGTERM only to its shell. A signal more than a second after the first ends
- * the process immediately.
+ * Resolves when the process should stop: on SIGINT, SIGTERM or SIGHUP (the terminal was closed). Under npm, also when the
+ * parent process has ended, because npm passes SIGTERM only to the shell in which it runs the script. A signal more than a
+ * second after the first one ends the process immediately, with status 130.
  */
 export function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {
     let toldAt: number | undefined;
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
       process.on(signal, () => {
-        // Nothing can be printed any more, and the error must not end the process.
+        // The terminal is closed, so printing fails. The error must not end the process.
         if (signal === "SIGHUP")
           for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
-        // One Ctrl-C arrives twice where /bin/sh is bash: node is then npm's child, gets it from the terminal, and npm forwards it.
+        // A single Ctrl-C can arrive twice: from the terminal, and from npm. npm forwards the signal to its child, which is this process
+        // itself if /bin/sh is bash.
         if (toldAt !== undefined && performance.now() - toldAt > REPEATED_SIGNAL_MS) process.exit(130);
         toldAt ??= performance.now();
         resolve();

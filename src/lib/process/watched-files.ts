@@ -1,18 +1,18 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 
-/** The interval between looks at the files, in milliseconds. */
+/** The interval between two reads of the files, in milliseconds. */
 const LOOK_INTERVAL_MS = 2_000;
 
 /**
  * Reads files every 2 s and calls `use` with their contents when one has changed. Compares contents and not times,
- * because Kubernetes replaces a symbolic link.
+ * because Kubernetes updates mounted files by replacing a symbolic link.
  *
- * @param known the contents that are in use
- * @param use takes the new contents. If it throws, they are offered again at the next look, in case that only one of the
- *   files is new
- * @param onError called with an error of reading or using, once per contents
- * @returns stops watching
+ * @param known the contents already in use, in the order of `paths`
+ * @param use called with the contents of all files, in the order of `paths`. If it throws, it is called again after the next
+ *   read: files that belong together, such as a certificate and its key, may not change at the same moment
+ * @param onError called with an error of reading or of `use`. Not called again while both the error and the contents stay the same
+ * @returns a function that stops watching
  */
 export function watchFiles(
   paths: readonly string[],
