@@ -10,7 +10,7 @@ import type { Gate } from "./request/post.ts";
 import { buildRequest, type SignedRequest } from "./request/request.ts";
 import type { Signer } from "./request/signature.ts";
 
-/** Dependencies of attempts. */
+/** What attempts need. */
 export interface AttemptParts {
   log: Logger;
   /** Makes one POST, as `post` does. */
@@ -26,36 +26,31 @@ export interface AttemptParts {
   contents: Pick<EventContents, "of">;
 }
 
-/** Decides whether an attempt may still be sent, and receives its end: either `ended` or `withdrawn` is called, once. */
-export interface AttemptGate extends Gate {
-  /** @param signature the signature that the request carries; null if the request could not be built */
-  ended(outcome: Outcome, signature: string | null): void;
+/** What follows once a request was prepared: exactly one of these is called. */
+export interface Prepared {
+  ready(request: SignedRequest): void;
+  /** The request could not be built: the attempt fails, so that its delivery does not stay pending forever. */
+  failed(outcome: Outcome): void;
+  /** No access token could be fetched, because the outbound proxy is unavailable. */
+  withdrawn(): void;
 }
 
 /**
- * Makes one attempt of a delivery whose payload is loaded: reads the additions of the webhook's settings, builds and signs the request,
- * and sends it. An attempt whose request cannot be built fails, so that its delivery does not stay pending forever. If no access token
- * can be fetched because the outbound proxy is unavailable, the attempt is withdrawn instead.
+ * Prepares the request of a delivery whose payload is loaded: reads the additions of the webhook's settings, builds and signs the
+ * request. Calls back at once, unless an access token must be fetched: the delivery keeps its slot meanwhile, because otherwise
+ * deliveries would pile up behind a slow token endpoint.
  */
-export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate: AttemptGate): void {
-  const { log, post, sign, additions, contents } = parts;
+export function prepare(parts: AttemptParts, delivery: ClaimedDelivery, then: Prepared): void {
+  const { log, sign, additions, contents } = parts;
   const { id, requestSettings } = delivery.webhook;
   const started = new Date();
   const build = (added: Additions) => buildRequest(delivery, contents.of(delivery), sign, added);
   const failed = (error: unknown) => {
-    if (error instanceof ProxyUnavailableError) return gate.withdrawn();
+    if (error instanceof ProxyUnavailableError) return then.withdrawn();
     if (!(error instanceof TokenError))
       log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
-    gate.ended(notBuilt(error, started), null);
+    then.failed(notBuilt(error, started));
   };
-  const send = (request: SignedRequest) => {
-    const ended = (outcome: Outcome) => {
-      if (outcome.status === 401) request.onUnauthorized?.();
-      gate.ended(outcome, request.signature);
-    };
-    post(request, ended, gate, delivery);
-  };
-
   let request: SignedRequest | Promise<SignedRequest>;
   try {
     const added = requestSettings ? additions(id, requestSettings) : NO_ADDITIONS;
@@ -65,7 +60,6 @@ export function makeAttempt(parts: AttemptParts, delivery: ClaimedDelivery, gate
     failed(error);
     return;
   }
-  if (!(request instanceof Promise)) send(request);
-  // The delivery keeps its slot while the access token is fetched: otherwise deliveries would pile up behind a slow token endpoint.
-  else request.then((built) => (gate.maySend() ? send(built) : gate.withdrawn()), failed);
+  if (request instanceof Promise) request.then((built) => then.ready(built), failed);
+  else then.ready(request);
 }

@@ -107,6 +107,19 @@ test("nothing starts while new connections wait for long, or the outbound proxy 
   expect(posted).toBe(0);
 });
 
+test("while the outbound proxy is unavailable, one request tries it at a time", async () => {
+  let tries = 0;
+  const proxy = { mayStart: () => tries-- > 0 };
+  let posted = 0;
+  const sender = startSender(time.clock, { post: () => posted++, proxy });
+  await sender.take(claimsOf(1, 9), "first", () => OWNER, 0n);
+  await time.run(1_000);
+  expect(posted).toBe(0);
+  tries = 1;
+  await time.run(2_000);
+  expect(posted).toBe(1);
+});
+
 test("once a result matches no claim, nothing starts before the lease has been read again", async () => {
   let [posted, isValid] = [0, true];
   const verify = () => {

@@ -100,9 +100,9 @@ export class Scheduler<T extends Task> {
     this.#refresh(task, wasInTrouble !== this.hosts.isInTrouble(task.host));
   }
 
-  /** Whether the webhook or host of a task is in trouble. */
-  isInTrouble({ window, host }: T): boolean {
-    return this.webhooks.isInTrouble(window) || this.hosts.isInTrouble(host);
+  /** Whether the webhook or host of a task fails. */
+  isFailing({ window, host }: T): boolean {
+    return this.webhooks.of(window).trouble === "fails" || this.hosts.of(host).trouble === "fails";
   }
 
   /** Removes and returns the queued tasks for which `wanted` is true, of one host or of all. */

@@ -29,8 +29,8 @@ export function watchFiles(
     let contents: string[] = [];
     try {
       contents = await Promise.all(paths.map((path) => readFile(path, "utf8")));
-      if (contents.every((content, n) => content === current[n])) return;
-      await use(contents);
+      const isNew = contents.some((content, n) => content !== current[n]);
+      if (isNew) await use(contents);
       current = contents;
       failed = undefined;
     } catch (error) {

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { watchFiles } from "../../../src/lib/process/watched-files.ts";
@@ -26,4 +26,25 @@ test("a certificate and key that do not match are read again until both are new;
   await write(cert, "2");
   await expect.poll(() => used).toEqual([["2", "2"]]);
   expect(errors).toHaveLength(1);
+});
+
+test("an error that comes back after the files were readable is reported again", async () => {
+  const folder = await temporaryFolder();
+  const file = path.join(folder, "key");
+  await writeFile(file, "1");
+  const errors: unknown[] = [];
+  const reads: string[] = [];
+  const stop = watchFiles(
+    [file],
+    ["1"],
+    ([content = ""]) => void reads.push(content),
+    (error) => errors.push(error),
+  );
+  onTestFinished(stop);
+  await rm(file);
+  await expect.poll(() => errors).toHaveLength(1);
+  await writeFile(file, "2");
+  await expect.poll(() => reads).toEqual(["2"]);
+  await rm(file);
+  await expect.poll(() => errors).toHaveLength(2);
 });
