@@ -105,9 +105,10 @@ const LACKING = `
   select w.name, 'before 0.4.0', 'worker' from workers w
     where w.lease_until > clock_timestamp() and not exists (select from instances i where i.name = w.name)
   union all
-  select coalesce(host(a.client_addr), 'this machine') || ':' || coalesce(a.client_port, 0), 'before 0.4.0', 'connected'
+  select coalesce(host(a.client_addr), 'this machine'), 'before 0.4.0', 'connections: ' || count(*)
     from pg_stat_activity a
     where a.datname = current_database() and a.application_name in ('webhook-service', 'webhook-service-announcements')
+    group by a.client_addr
   order by 1
   limit 10`;
 
