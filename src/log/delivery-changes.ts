@@ -1,4 +1,4 @@
-import type { AuditAction, AuditRecord, Facts } from "../audit/index.ts";
+import type { AuditRecord, Facts } from "../audit/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { webhookTarget } from "../webhooks/index.ts";
 import type { DeliveryRow } from "./deliveries.ts";
@@ -42,39 +42,19 @@ export async function sentManyAgain(
       deliveries: webhook.deliveries,
       oldest_delivery_id: webhook.oldest,
       newest_delivery_id: webhook.newest,
-      ...facts(filter),
+      ...filterFacts(filter),
     },
   }));
 }
 
-/** The entry about a replay. @param filter `search` without secrets; `process` as for webhooks, 0 for several types */
-export function replayEntry(
-  action: Extract<AuditAction, `replay_${string}`>,
-  replay: { id: string; kind: string; installedAppId: string | null },
-  filter: Pick<DeliveryFilter, "webhookId" | "eventId" | "states" | "from" | "to"> & {
-    process: number;
-    search: string | undefined;
-  },
-): AuditRecord {
-  const { process, webhookId } = filter;
-  return {
-    action,
-    target: { id: replay.id, name: null, appId: replay.installedAppId, process },
-    after: {
-      kind: replay.kind,
-      ...(webhookId === undefined ? {} : { webhook_id: String(webhookId) }),
-      ...facts(filter),
-    },
-  };
-}
-
-function facts({
+/** A filter of deliveries, for the audit log. */
+export function filterFacts({
   search,
   eventId,
   states,
   from,
   to,
-}: Pick<Parameters<typeof sentManyAgain>[1], "search" | "eventId" | "states" | "from" | "to">): Facts {
+}: Pick<DeliveryFilter, "eventId" | "states" | "from" | "to"> & { search: string | undefined }): Facts {
   return {
     ...(search === undefined ? {} : { search }),
     ...(eventId === undefined ? {} : { event_id: eventId }),

@@ -1,6 +1,7 @@
 /** Deliveries and their attempts, open and ended. */
 export { type DeliveryStateName, hasDelivery, TABLES } from "./deliveries.ts";
-export { replayEntry, sentManyAgain } from "./delivery-changes.ts";
+export { filterFacts, sentManyAgain } from "./delivery-changes.ts";
 export { latestEvents } from "./latest.ts";
+export type { DeliveryFilter } from "./list.ts";
 export { type SearchText, searchDeliveries } from "./search.ts";
 export { MAX_ROWS_PER_STATEMENT, startRound } from "./send-again.ts";

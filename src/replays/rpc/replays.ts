@@ -16,9 +16,9 @@ import {
 import { isNotice, processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../../lib/pg/index.ts";
-import { replayEntry } from "../../log/index.ts";
 import type { WorkflowUrl } from "../../temporal/index.ts";
 import { getWebhook, lockWebhook } from "../../webhooks/index.ts";
+import { replayEntry } from "../replay-entry.ts";
 import {
   changeReplay,
   countOpenReplays,
