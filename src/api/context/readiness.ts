@@ -4,8 +4,11 @@ import type { ApiContext } from "./context.ts";
 /** The reasons why the process is not ready; empty if ready. */
 export type Readiness = () => Promise<string[]>;
 
-/** The time after which a check of the database uses a separate connection, in milliseconds. */
-const POOL_TIMEOUT_MS = 500;
+/**
+ * The time after which a check of the database uses a separate connection, in milliseconds: a pool whose connections are all in use
+ * delays `/readyz` by no more.
+ */
+const POOL_TIMEOUT_MS = 100;
 /** The timeouts for opening that connection and for its statement, in milliseconds each. */
 const PROBE_TIMEOUT_MS = 750;
 /** The cache time of a result, in milliseconds, so that probes and watchers cost the database little. */
