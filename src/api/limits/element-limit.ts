@@ -14,20 +14,12 @@ const MAX_DEPTH = 100;
 /** Messages up to this size, in bytes, cannot hold enough elements or digits to block the process. */
 const CHECKED_FROM_BYTES = 64 * 1_024;
 
-function tooManyElements(): DomainError {
-  return new DomainError(
-    "INVALID_ARGUMENT",
-    `the message holds more than ${MAX_ELEMENTS} fields and list items; send less at once`,
-    { reason: "MESSAGE_TOO_COMPLEX" },
-  );
-}
+const TOO_MANY = `holds more than ${MAX_ELEMENTS} fields and list items; send less at once`;
+const TOO_DEEP = `is nested more than ${MAX_DEPTH} levels deep; send a flatter one`;
+const TOO_MANY_DIGITS = `holds a number of more than ${MAX_DIGITS} digits; 64-bit integers have at most 19`;
 
-function tooDeep(): DomainError {
-  return new DomainError(
-    "INVALID_ARGUMENT",
-    `the message is nested more than ${MAX_DEPTH} levels deep; send a flatter one`,
-    { reason: "MESSAGE_TOO_COMPLEX" },
-  );
+function tooComplex(problem: string): DomainError {
+  return new DomainError("INVALID_ARGUMENT", `the message ${problem}`, { reason: "MESSAGE_TOO_COMPLEX" });
 }
 
 /**
@@ -35,77 +27,64 @@ function tooDeep(): DomainError {
  *
  * @throws DomainError INVALID_ARGUMENT, reason MESSAGE_TOO_COMPLEX
  */
-export function checkBinaryElements(desc: DescMessage, bytes: Uint8Array): void {
+export function checkBinaryElements({ fields }: DescMessage, bytes: Uint8Array): void {
   if (bytes.byteLength <= CHECKED_FROM_BYTES) return;
   try {
-    countFields(desc, new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
+    countFields(fields, new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
   } catch (error) {
     if (error instanceof DomainError) throw error;
   }
 }
 
-interface Count {
-  elements: number;
-  depth: number;
+/** What is counted of a field, or of the value of a map's entry. */
+interface Counted {
+  number: number;
+  fieldKind: DescField["fieldKind"];
+  message: DescMessage | undefined;
+  scalar?: ScalarType | undefined;
+  /** Whether the items of a list have no tags of their own. */
+  packed?: boolean;
 }
 
-type MapField = DescField & { fieldKind: "map" };
+/** The bytes of an item of a packed list, by type. Items of other types take at least one. */
+const ITEM_BYTES: Partial<Record<ScalarType, number>> = {
+  [ScalarType.DOUBLE]: 8,
+  [ScalarType.FIXED64]: 8,
+  [ScalarType.SFIXED64]: 8,
+  [ScalarType.FLOAT]: 4,
+  [ScalarType.FIXED32]: 4,
+  [ScalarType.SFIXED32]: 4,
+};
 
-/** @param desc a message, or the map whose entry is read */
-function countFields(desc: DescMessage | MapField, reader: BinaryReader, end: number, count: Count): void {
-  if (++count.depth > MAX_DEPTH) throw tooDeep();
+function countFields(
+  fields: readonly Counted[],
+  reader: BinaryReader,
+  end: number,
+  count: { elements: number; depth: number },
+): void {
+  if (++count.depth > MAX_DEPTH) throw tooComplex(TOO_DEEP);
   while (reader.pos < end) {
     const [number, wireType] = reader.tag();
-    if (++count.elements > MAX_ELEMENTS) throw tooManyElements();
-    const field = fieldOf(desc, number);
-    if (field === undefined || wireType !== WireType.LengthDelimited) {
+    count.elements += 1;
+    const field = fields.find((each) => each.number === number);
+    if (!field || wireType !== WireType.LengthDelimited) {
       reader.skip(wireType, number, MAX_DEPTH);
-      continue;
+    } else {
+      const length = reader.uint32();
+      const next = reader.pos + length;
+      const inner = field.fieldKind === "map" ? entryOf(field) : field.message?.fields;
+      if (inner) countFields(inner, reader, next, count);
+      else if (field.packed) count.elements += length / (ITEM_BYTES[field.scalar as ScalarType] ?? 1);
+      reader.pos = next;
     }
-    const length = reader.uint32();
-    const next = reader.pos + length;
-    const inner = messageIn(field);
-    if (inner) countFields(inner, reader, next, count);
-    else if (isList(field)) count.elements += length / packedItemBytes(field);
-    if (count.elements > MAX_ELEMENTS) throw tooManyElements();
-    reader.pos = next;
+    if (count.elements > MAX_ELEMENTS) throw tooComplex(TOO_MANY);
   }
   count.depth -= 1;
 }
 
-/** A field of a message. Of a map's entry, whose value is field 2: the type of the value if it is a message. */
-function fieldOf(desc: DescMessage | MapField, number: number): DescField | DescMessage | undefined {
-  if (desc.kind === "field") return number === 2 ? desc.message : undefined;
-  return desc.fields.find((field) => field.number === number);
-}
-
-/** What a field holds whose fields are counted: a message, or a map's entry; undefined if it holds other values. */
-function messageIn(field: DescField | DescMessage): DescMessage | MapField | undefined {
-  return field.kind === "message" || field.fieldKind === "map" ? field : field.message;
-}
-
-function isList(field: DescField | DescMessage): field is DescField & { fieldKind: "list" } {
-  return field.kind === "field" && field.fieldKind === "list";
-}
-
-/** The least number of bytes that an item of a packed list takes; strings and bytes are never packed. */
-function packedItemBytes(field: DescField & { fieldKind: "list" }): number {
-  if (field.listKind !== "scalar") return 1;
-  switch (field.scalar) {
-    case ScalarType.STRING:
-    case ScalarType.BYTES:
-      return Number.POSITIVE_INFINITY;
-    case ScalarType.DOUBLE:
-    case ScalarType.FIXED64:
-    case ScalarType.SFIXED64:
-      return 8;
-    case ScalarType.FLOAT:
-    case ScalarType.FIXED32:
-    case ScalarType.SFIXED32:
-      return 4;
-    default:
-      return 1;
-  }
+/** The fields of a map's entry, as far as they can hold others: its value. */
+function entryOf({ message }: Counted): Counted[] {
+  return [{ number: 2, fieldKind: "message", message }];
 }
 
 const QUOTE = 0x22;
@@ -130,13 +109,13 @@ export function checkJsonElements(bytes: Uint8Array): void {
     switch (bytes[at]) {
       case QUOTE: {
         const end = endOfString(bytes, at + 1);
-        if (end - at > MAX_DIGITS && isNumber(bytes.subarray(at + 1, end))) throw tooManyDigits();
+        if (end - at > MAX_DIGITS && isNumber(bytes.subarray(at + 1, end))) throw tooComplex(TOO_MANY_DIGITS);
         at = end;
         break;
       }
       case OPEN_LIST:
       case OPEN_OBJECT:
-        if (++depth > MAX_DEPTH) throw tooDeep();
+        if (++depth > MAX_DEPTH) throw tooComplex(TOO_DEEP);
         elements += 1;
         break;
       case CLOSE_LIST:
@@ -147,20 +126,12 @@ export function checkJsonElements(bytes: Uint8Array): void {
         elements += 1;
         break;
     }
-    if (elements > MAX_ELEMENTS) throw tooManyElements();
+    if (elements > MAX_ELEMENTS) throw tooComplex(TOO_MANY);
   }
 }
 
 function isNumber(bytes: Uint8Array): boolean {
   return NUMBER.test(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1"));
-}
-
-function tooManyDigits(): DomainError {
-  return new DomainError(
-    "INVALID_ARGUMENT",
-    `the message holds a number of more than ${MAX_DIGITS} digits; 64-bit integers have at most 19`,
-    { reason: "MESSAGE_TOO_COMPLEX" },
-  );
 }
 
 /** The place of the quote that ends the string, or the end of the text. */
