@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { DomainError } from "../../contract/errors.ts";
 
 /** The maximum time a call waits for memory before it is rejected, in milliseconds. */
@@ -16,7 +17,7 @@ export class HeldBytes {
   readonly #max: number;
   readonly #messages: string;
   #held = 0;
-  readonly #waiting: Waiter[] = [];
+  readonly #waiting = new Set<Waiter>();
 
   /**
    * @param max the limit, in bytes
@@ -37,36 +38,31 @@ export class HeldBytes {
     return this.#held;
   }
 
-  /** @internal Used by HeldCall. @param until the time until which it waits, by `performance.now` */
-  take(bytes: number, until: number): Promise<void> | undefined {
-    if (this.#waiting.length === 0 && this.#fits(bytes)) {
+  /**
+   * @internal Used by HeldCall. Takes room now, or rejects if there is none by then.
+   *
+   * @param until the time until which it waits, by `performance.now`; undefined to take room before waiting calls, or none
+   */
+  take(bytes: number, until: number | undefined): Promise<void> | undefined {
+    if ((until === undefined || this.#waiting.size === 0) && this.#fits(bytes)) {
       this.#held += bytes;
       return undefined;
     }
+    if (until === undefined) return Promise.reject(this.#usedUp());
     return new Promise((resolve, reject) => {
-      const waiter: Waiter = {
-        bytes,
-        enter: () => {
-          clearTimeout(timer);
-          resolve();
-        },
-      };
       const timer = setTimeout(() => {
-        const place = this.#waiting.indexOf(waiter);
-        if (place >= 0) this.#waiting.splice(place, 1);
+        this.#waiting.delete(waiter);
         // A later waiter may need less.
         this.#admit();
-        reject(this.usedUp());
+        reject(this.#usedUp());
       }, until - performance.now());
-      this.#waiting.push(waiter);
+      const enter = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      const waiter = { bytes, enter };
+      this.#waiting.add(waiter);
     });
-  }
-
-  /** @internal Used by HeldCall. Takes room if available, before waiting calls. */
-  takeNow(bytes: number): boolean {
-    if (!this.#fits(bytes)) return false;
-    this.#held += bytes;
-    return true;
   }
 
   /** @internal Used by HeldCall. */
@@ -75,8 +71,7 @@ export class HeldBytes {
     this.#admit();
   }
 
-  /** @internal Used by HeldCall. The error when bytes do not fit. */
-  usedUp(): DomainError {
+  #usedUp(): DomainError {
     return new DomainError(
       "RESOURCE_EXHAUSTED",
       `the ${this.#messages} that are being read leave no room for this one in their ${this.#max} bytes; send it later`,
@@ -90,10 +85,11 @@ export class HeldBytes {
   }
 
   #admit(): void {
-    for (let first = this.#waiting[0]; first && this.#fits(first.bytes); first = this.#waiting[0]) {
-      this.#waiting.shift();
-      this.#held += first.bytes;
-      first.enter();
+    for (const waiter of this.#waiting) {
+      if (!this.#fits(waiter.bytes)) return;
+      this.#waiting.delete(waiter);
+      this.#held += waiter.bytes;
+      waiter.enter();
     }
   }
 }
@@ -125,26 +121,18 @@ export class HeldCall {
    */
   hold(bytes: number, until: number = performance.now() + MAX_WAIT_MS): Promise<void> | undefined {
     const share = this.#share;
+    const hold = () =>
+      this.#hold(bytes, until)?.catch((error: unknown) => {
+        share?.release(bytes);
+        throw error;
+      });
     const waiting = share?.hold(bytes, until);
-    if (waiting) return waiting.then(() => this.#holdShared(bytes, until, share));
-    return this.#holdShared(bytes, until, share);
-  }
-
-  #holdShared(bytes: number, until: number, share: HeldCall | undefined): Promise<void> | undefined {
-    return this.#hold(bytes, until)?.catch((error: unknown) => {
-      share?.release(bytes);
-      throw error;
-    });
+    return waiting ? waiting.then(hold) : hold();
   }
 
   #hold(bytes: number, until: number): Promise<void> | undefined {
     if (this.#closed) return undefined;
-    if (this.#held > 0) {
-      if (!this.#all.takeNow(bytes)) return Promise.reject(this.#all.usedUp());
-      this.#held += bytes;
-      return undefined;
-    }
-    const waiting = this.#all.take(bytes, until);
+    const waiting = this.#all.take(bytes, this.#held > 0 ? undefined : until);
     if (!waiting) {
       this.#held += bytes;
       return undefined;
@@ -160,19 +148,13 @@ export class HeldCall {
     return this.#held;
   }
 
-  /** Releases the given number of bytes. Defaults to all. */
+  /** Releases the given number of bytes, or what a call that has ended still holds of them. Defaults to all. */
   release(bytes: number = this.#held): void {
     const given = Math.min(bytes, this.#held);
     if (given === 0) return;
     this.#held -= given;
     this.#all.give(given);
     this.#share?.release(given);
-  }
-
-  /** Releases all bytes but the given number. */
-  releaseAllBut(bytes: number): void {
-    // A call that has ended holds less.
-    this.release(Math.max(0, this.#held - bytes));
   }
 
   /** Releases everything, and cancels a pending wait. */
@@ -183,31 +165,21 @@ export class HeldCall {
   }
 }
 
-/** The number of accounts of keys from which those without bytes are removed. */
+/** The maximum number of keys whose accounts are kept. The calls of others that are open keep theirs. */
 const MAX_ACCOUNTS = 10_000;
 
 /** Limits the memory of the request messages of each key, so that every key leaves room for the others. */
 export class KeyShares {
-  readonly #max: number;
-  readonly #accounts = new Map<string, HeldBytes>();
+  readonly #accounts: LRUCache<string, HeldBytes>;
 
   /** @param max the limit of each key, in bytes */
   constructor(max: number) {
-    this.#max = max;
+    const memoMethod = () => new HeldBytes(max, "messages of this API key");
+    this.#accounts = new LRUCache({ max: MAX_ACCOUNTS, memoMethod });
   }
 
   /** Creates the account of one call of a key. */
   open(keyId: string): HeldCall {
-    let account = this.#accounts.get(keyId);
-    if (!account) {
-      if (this.#accounts.size >= MAX_ACCOUNTS) this.#removeEmpty();
-      account = new HeldBytes(this.#max, "messages of this API key");
-      this.#accounts.set(keyId, account);
-    }
-    return account.open();
-  }
-
-  #removeEmpty(): void {
-    for (const [keyId, { held }] of this.#accounts) if (held === 0) this.#accounts.delete(keyId);
+    return this.#accounts.memo(keyId).open();
   }
 }
