@@ -11,10 +11,9 @@ import { LONG_WORK_BYTES } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { isPublic } from "../../keys/gate/index.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
-import { checkBinaryElements } from "./element-limit.ts";
+import { checkBinaryElements, checkJsonElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";
 import { type MessageLimits, messageLimits, messageTooLarge } from "./message-limits.ts";
-import { checkJsonMessage } from "./request-text.ts";
 import { ENVELOPE_HEAD_BYTES, wholeEnvelopes } from "./whole-envelopes.ts";
 
 /**
@@ -45,7 +44,7 @@ export interface BodyLimits {
 }
 
 /** The way to read the messages of a request. */
-interface Reading {
+interface Reading extends BodyLimits {
   method: DescMethod;
   limits: MessageLimits;
   /** The encoding of compressed messages; null if none. */
@@ -54,13 +53,6 @@ interface Reading {
   encodingHeader: string;
   isGrpc: boolean;
   isJson: boolean;
-  call: HeldCall;
-  holds: BodyLimits["holds"];
-  turn: BodyLimits["turn"];
-  /** Does nothing for streams of requests, whose errors pass the interceptors. */
-  onRefused: BodyLimits["onRefused"];
-  /** As in `BodyLimits`. */
-  idleMs: number;
   /** Whether the client may pause between two messages for as long as it likes. */
   mayPause: boolean;
 }
@@ -73,11 +65,11 @@ interface Reading {
 export function withBoundedBody(
   request: UniversalServerRequest,
   method: DescMethod,
-  { call, idleMs, holds, turn, onRefused }: BodyLimits,
+  limits: BodyLimits,
 ): UniversalServerRequest {
-  const body = request.body;
+  const { body, header } = request;
   if (typeof body !== "object" || body === null || !(Symbol.asyncIterator in body)) return request;
-  const type = request.header.get("Content-Type") ?? "";
+  const type = header.get("Content-Type") ?? "";
   const enveloped = ENVELOPED.test(type);
   const isGrpc = GRPC.test(type);
   const encodingHeader = isGrpc
@@ -85,31 +77,26 @@ export function withBoundedBody(
     : enveloped
       ? "connect-content-encoding"
       : "content-encoding";
-  const encoding = request.header.get(encodingHeader);
-  const length = request.header.get("content-length");
-  request.header.delete(encodingHeader);
+  const encoding = header.get(encodingHeader);
+  const length = header.get("content-length");
+  header.delete(encodingHeader);
   // The length of the body is not that of the decompressed message.
-  request.header.delete("content-length");
+  header.delete("content-length");
   const streamsForLong = method.methodKind === "client_streaming" || method.methodKind === "bidi_streaming";
   const reading: Reading = {
+    ...limits,
+    // Errors of streams of requests pass the interceptors.
+    onRefused: streamsForLong ? () => {} : limits.onRefused,
     method,
     limits: messageLimits(method),
     encoding: encoding === "identity" || encoding === "" ? null : encoding,
     encodingHeader,
     isGrpc,
     isJson: JSON_TYPE.test(type),
-    call,
-    holds,
-    turn,
-    onRefused: streamsForLong ? () => {} : onRefused,
-    idleMs,
     // Authenticated publishers may keep a stream idle between events; other callers may not.
     mayPause: streamsForLong && !isPublic(method),
   };
-  return {
-    ...request,
-    body: enveloped ? envelopes(body, reading) : wholeBody(body, reading, length),
-  };
+  return { ...request, body: enveloped ? envelopes(body, reading) : wholeBody(body, reading, length) };
 }
 
 /** The single message of a unary Connect call. */
@@ -118,13 +105,12 @@ async function* wholeBody(
   reading: Reading,
   length: string | null,
 ): AsyncIterable<Uint8Array> {
-  const { maxBytes } = reading.limits;
   try {
     assertEncoding(reading);
     // If the length is known, the library copies chunks as they arrive.
     const isKnown = Number.isSafeInteger(Number.parseInt(length ?? "", 10));
-    const bytes = await readAllBytes(received(body, reading, isKnown), maxBytes, length);
-    yield await plain(bytes, reading);
+    const bytes = await readAllBytes(received(body, reading, isKnown), reading.limits.maxBytes, length);
+    yield await plain(bytes, reading, reading.encoding !== null);
   } catch (error) {
     throw told(error, reading);
   }
@@ -132,25 +118,27 @@ async function* wholeBody(
 
 /** The messages of a call as uncompressed envelopes. */
 async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): AsyncIterable<Uint8Array> {
-  const { method, limits, call, encoding } = reading;
-  const isUnary = method.methodKind === "unary";
+  const { method, limits, call, encoding, encodingHeader } = reading;
   try {
     assertEncoding(reading);
-    const chunks = received(body, reading, false);
-    for await (const { envelope, rest } of wholeEnvelopes(chunks, limits.maxBytes)) {
+    for await (const envelope of wholeEnvelopes(received(body, reading, false), limits.maxBytes)) {
       const flags = envelope[0] as number;
       const data = envelope.subarray(ENVELOPE_HEAD_BYTES);
-      if ((flags & compressedFlag) === 0) {
-        if (isLarge(data)) await reading.turn();
-        check(data, reading, envelope);
-        yield envelope;
-      } else {
-        if (encoding === null) throw namesNoEncoding(reading);
-        const message = await plain(data, reading, envelope);
-        yield encodeEnvelope(flags & ~compressedFlag, message as Uint8Array<ArrayBuffer>);
+      const isCompressed = (flags & compressedFlag) !== 0;
+      // The library would report INTERNAL, which suggests a server error.
+      if (isCompressed && encoding === null) {
+        throw invalid(
+          `a message is flagged as compressed, but ${encodingHeader} names no encoding; name it, or clear the flag`,
+        );
       }
+      let held = envelope.byteLength;
+      const message = await plain(data, reading, isCompressed, envelope);
+      if (isCompressed) held += message.byteLength;
+      yield isCompressed
+        ? encodeEnvelope(flags & ~compressedFlag, message as Uint8Array<ArrayBuffer>)
+        : envelope;
       // The library has parsed a message when it asks for the next. A unary call keeps its message until it ends.
-      if (!isUnary) call.releaseAllBut(rest);
+      if (method.methodKind !== "unary") call.release(held);
     }
   } catch (error) {
     throw told(error, reading);
@@ -164,10 +152,9 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
  */
 async function* received(
   body: AsyncIterable<Uint8Array>,
-  reading: Reading,
+  { call, idleMs, mayPause, holds }: Reading,
   copied: boolean,
 ): AsyncIterable<Uint8Array> {
-  const { call, idleMs, mayPause, holds } = reading;
   // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
   let leftMs = idleMs;
@@ -188,7 +175,7 @@ async function* received(
     // A chunk can come just before an overdue timer; the next one must then come at once.
     leftMs = Math.min(idleMs, Math.max(0, leftMs - tookMs + gainedMs));
     holds();
-    await counted(call.hold(value.byteLength));
+    await call.hold(value.byteLength);
     heldBefore = call.held;
     yield value;
     if (copied) free(value);
@@ -204,31 +191,32 @@ function free({ buffer, byteLength }: Uint8Array): void {
   if (isWhole && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
-/** The message, decompressed and checked. @param holder what holds the bytes, which is freed once they are read */
-async function plain(bytes: Uint8Array, reading: Reading, holder = bytes): Promise<Uint8Array> {
-  const { encoding, limits, call, turn } = reading;
+/**
+ * The message, decompressed and checked.
+ *
+ * @param holder what holds the bytes, which is freed once they are read or refused
+ */
+async function plain(
+  bytes: Uint8Array,
+  { encoding, limits, call, turn, isJson, method }: Reading,
+  isCompressed: boolean,
+  holder = bytes,
+): Promise<Uint8Array> {
   let message = bytes;
-  if (encoding !== null) {
+  if (isCompressed) {
     // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
-    await counted(call.hold(limits.maxBytes));
-    message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
+    await call.hold(limits.maxBytes);
+    message = await decompress(encoding as string, bytes, limits.maxBytes);
     free(holder);
     call.release(limits.maxBytes - message.byteLength);
   }
-  if (isLarge(message)) await turn();
-  return check(message, reading, encoding === null ? holder : message);
-}
-
-const isLarge = ({ byteLength }: Uint8Array) => byteLength >= LONG_WORK_BYTES;
-
-/** @param holder what holds the message, which is freed if it is refused */
-function check(message: Uint8Array, { method, isJson }: Reading, holder = message): Uint8Array {
+  if (message.byteLength >= LONG_WORK_BYTES) await turn();
   try {
-    if (isJson) checkJsonMessage(message);
+    if (isJson) checkJsonElements(message);
     else checkBinaryElements(method.input, message);
   } catch (error) {
-    free(holder);
-    asRefusal(error);
+    free(isCompressed ? message : holder);
+    throw error;
   }
   return message;
 }
@@ -241,35 +229,22 @@ function assertEncoding({ encoding, limits, method, isGrpc }: Reading): void {
     ? `requests cannot be compressed as ${JSON.stringify(encoding.slice(0, 50))}; use ${accepted.join(" or ")}, or send them uncompressed`
     : `${method.name} does not accept compressed requests; send them uncompressed`;
   // gRPC has a status for this. Connect's would be HTTP 501, which suggests a server error.
-  throw refusal(new DomainError(isGrpc ? "UNIMPLEMENTED" : "INVALID_ARGUMENT", problem));
+  throw isGrpc ? new DomainError("UNIMPLEMENTED", problem) : invalid(problem);
 }
 
-/** The library would report INTERNAL, which suggests a server error. */
-function namesNoEncoding({ encodingHeader }: Reading): ConnectError {
-  return refusal(
-    new DomainError(
-      "INVALID_ARGUMENT",
-      `a message is flagged as compressed, but ${encodingHeader} names no encoding; name it, or clear the flag`,
-    ),
-  );
+function invalid(problem: string): DomainError {
+  return new DomainError("INVALID_ARGUMENT", problem);
 }
 
-/** The error for the caller. The library names no limit. */
+/** The error for the caller, who is told the limit of large messages: the library names none. */
 function told(error: unknown, { limits, onRefused }: Reading): unknown {
-  if (!(error instanceof ConnectError)) return error;
-  const hasDetails = error.details.length > 0;
-  const isTooLarge = error.code === Code.ResourceExhausted && !hasDetails;
-  const answered = isTooLarge ? refusal(messageTooLarge(limits.maxBytes)) : error;
-  if (answered.details.length > 0) onRefused(answered);
-  return answered;
-}
-
-async function counted(room: Promise<void> | undefined): Promise<void> {
-  await room?.catch(asRefusal);
-}
-
-function asRefusal(error: unknown): never {
-  throw error instanceof DomainError ? refusal(error) : error;
+  const isTooLarge =
+    error instanceof ConnectError && error.code === Code.ResourceExhausted && error.details.length === 0;
+  const known = isTooLarge ? messageTooLarge(limits.maxBytes) : error;
+  if (!(known instanceof DomainError)) return error;
+  const refused = refusal(known);
+  onRefused(refused);
+  return refused;
 }
 
 /** @param idleMs the timeout that the error names */

@@ -1,29 +1,23 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { refusal } from "../../calls/errors/index.ts";
 import { messageTooLarge } from "./message-limits.ts";
 
 /** The head of an envelope: a byte of flags, and the message's length as 4 bytes. */
 export const ENVELOPE_HEAD_BYTES = 5;
 
-/** An envelope of a body. */
-interface WholeEnvelope {
-  /** The head and the message. */
-  envelope: Uint8Array;
-  /** The number of bytes that have arrived after it. */
-  rest: number;
-}
-
 /**
  * Splits a body into its envelopes, heads included. An envelope that arrived as one chunk is not copied.
  *
+ * The library's decoder takes the memory of a message as soon as its head has arrived, without counting it, and adds up all chunks
+ * of a message again with each of them.
+ *
  * @param maxBytes the maximum length of a message
- * @throws ConnectError RESOURCE_EXHAUSTED when the head of a longer one has arrived, INVALID_ARGUMENT if the body ends
- * within an envelope
+ * @throws DomainError RESOURCE_EXHAUSTED when the head of a longer one has arrived
+ * @throws ConnectError INVALID_ARGUMENT if the body ends within an envelope
  */
 export async function* wholeEnvelopes(
   chunks: AsyncIterable<Uint8Array>,
   maxBytes: number,
-): AsyncIterable<WholeEnvelope> {
+): AsyncIterable<Uint8Array> {
   let parts: Uint8Array[] = [];
   let size = 0;
   let wanted = ENVELOPE_HEAD_BYTES;
@@ -33,7 +27,7 @@ export async function* wholeEnvelopes(
     while (size >= wanted) {
       const bytes = parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts, size);
       const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
-      if (length > maxBytes) throw refusal(messageTooLarge(maxBytes));
+      if (length > maxBytes) throw messageTooLarge(maxBytes);
       wanted = ENVELOPE_HEAD_BYTES + length;
       if (size < wanted) {
         parts = [bytes];
@@ -44,7 +38,7 @@ export async function* wholeEnvelopes(
       // An empty view would keep a buffer that the reader of the envelope may free.
       parts = size > 0 ? [bytes.subarray(wanted)] : [];
       wanted = ENVELOPE_HEAD_BYTES;
-      yield { envelope, rest: size };
+      yield envelope;
     }
   }
   if (size > 0) throw new ConnectError("protocol error: incomplete envelope", Code.InvalidArgument);

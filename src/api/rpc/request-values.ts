@@ -1,7 +1,7 @@
 import { type DescField, type DescMessage, type JsonReadOptions, ScalarType } from "@bufbuild/protobuf";
 import { TIMESTAMP } from "../../contract/json/field-types.ts";
 
-const utf8 = new TextDecoder();
+const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
  * Matches text that may contain an integer beyond 2^53 without quotes, or a day or hour that does not exist, also if
@@ -42,9 +42,17 @@ export function requestJsonOptions(desc: DescMessage): Partial<JsonReadOptions> 
   const options = {
     // A misspelt field name in a filter or in a key's permissions would otherwise remove the restriction.
     ignoreUnknownFields: false,
-    textDecoder: { decode: (bytes?: Uint8Array) => exactRequest(desc, utf8.decode(bytes)) },
+    textDecoder: { decode: (bytes?: Uint8Array) => exactRequest(desc, decoded(bytes)) },
   };
   return options;
+}
+
+function decoded(bytes: Uint8Array | undefined): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw new Error("the message is not UTF-8; send JSON as UTF-8");
+  }
 }
 
 /**

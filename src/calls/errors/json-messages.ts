@@ -82,6 +82,8 @@ function aboutMessage(name: string, reason: string, desc: DescMessage | undefine
 function aboutField(field: DescField, reason: string): string {
   if (/^(oneof )?set multiple times/.test(reason)) return `is ${reason}`;
   if (/null$/.test(reason)) return "must not have null as an item";
+  if (reason.endsWith(": invalid UTF8"))
+    return "holds half of a surrogate pair, such as \\ud800; send valid Unicode text";
   const wanted = wantedBy(field);
   return field.fieldKind === "list" ? `must be a list, each item ${wanted}` : `must be ${wanted}`;
 }

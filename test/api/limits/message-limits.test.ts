@@ -159,7 +159,7 @@ describe("a message of very many elements", () => {
 describe("a refusal that repeats what the caller sent arrives, in every protocol, when that is", () => {
   const HALF = "half of a surrogate pair";
   test.each<[what: string, body: string | number[], says: string]>([
-    [HALF, '{"\\ud800":1}', HALF],
+    [HALF, '{"pageToken":"\\ud800"}', HALF],
     // The parser of JSON cuts a pair in half where it quotes the text.
     ["cut into half a pair", `z"name":"${"\u{10000}".repeat(20)}"}`, "not valid JSON"],
     ["cut behind half a pair", `xz"name":"${"\u{10000}".repeat(20)}"}`, "not valid JSON"],

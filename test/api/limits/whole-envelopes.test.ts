@@ -30,7 +30,7 @@ test("envelopes come out as they were sent, however the body is cut, while those
       async (messages, lengths) => {
         const sent = messages.map((each) => Buffer.from(encodeEnvelope(0, each as Uint8Array<ArrayBuffer>)));
         const received: Buffer[] = [];
-        for await (const { envelope } of wholeEnvelopes(cut(Buffer.concat(sent), lengths), MAX_BYTES)) {
+        for await (const envelope of wholeEnvelopes(cut(Buffer.concat(sent), lengths), MAX_BYTES)) {
           received.push(Buffer.from(envelope));
           const { buffer, byteLength } = envelope;
           if (byteLength === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0);
@@ -48,7 +48,7 @@ test("a body that ends within an envelope is refused, and a longer message as so
   const whole = encodeEnvelope(0, new Uint8Array(10));
   const readAll = async (bytes: Uint8Array) => {
     const envelopes: Uint8Array[] = [];
-    for await (const { envelope } of wholeEnvelopes(cut(bytes, [4]), 9)) envelopes.push(envelope);
+    for await (const envelope of wholeEnvelopes(cut(bytes, [4]), 9)) envelopes.push(envelope);
     return envelopes;
   };
   await expect(readAll(whole.subarray(0, 5))).rejects.toThrow("at most 9 bytes");
