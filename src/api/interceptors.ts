@@ -58,7 +58,7 @@ export function errorInterceptor(
       log.debug({ method: name, code: code === undefined ? "OK" : Code[code], ms: Math.round(ms) }, "call");
     };
     const failed = (error: unknown) => {
-      const told = toConnectError(error, log, name);
+      const told = toConnectError(error, log, name, request.method.input);
       done(told.code);
       onRefused(told);
       return told;

@@ -1,4 +1,4 @@
-import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
+import { type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { type OnRefused, reasonOf, refusal, stoppingError } from "../calls/errors/index.ts";
 import { addressValues } from "../calls/index.ts";
 import { clientAddress } from "../config/index.ts";
@@ -23,7 +23,6 @@ import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
 import type { Listener } from "./listeners/listening.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
-import { explainEarlyRefusals } from "./rpc/early-refusals.ts";
 import { createRpcHandlers } from "./rpc/rpc-handlers.ts";
 import { CallTurns } from "./turns/call-turns.ts";
 
@@ -97,10 +96,6 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   };
   const gate = createGate(context);
   const addServices = createRoutes(context, gate, readiness, stopping.signal, options.overviewSilenceMs);
-  const routesOf = (refused: OnRefused) => (router: ConnectRouter) => {
-    addServices(router);
-    explainEarlyRefusals(router, refused);
-  };
   const optionsOf = (refused: OnRefused, turns?: CallTurns): ConnectRouterOptions => ({
     interceptors: [
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
@@ -129,7 +124,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const services = options.services
     ? {
         handlers: createRpcHandlers({
-          routes: routesOf(onRefused),
+          routes: addServices,
           routerOptions: {
             ...optionsOf(onRefused, turns),
             requestGate: requestGate(gate, context, database),
@@ -144,7 +139,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         }),
         readAddress,
         // Without turns: the contract's calls wait for no others.
-        transport: createRouterTransport(routesOf(uncounted), {
+        transport: createRouterTransport(addServices, {
           router: { ...optionsOf(uncounted), requestGate: admittedGate(admissions) },
         }),
         admissions,

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { constants, type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
 import type { TLSSocket } from "node:tls";
+import { base64Decode } from "@bufbuild/protobuf/wire";
 import {
   Code,
   ConnectError,
@@ -19,9 +20,11 @@ import type { Logger } from "pino";
 import type { OnRefused } from "../../calls/errors/index.ts";
 import { type AddressValues, callerIn, longTurn } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { callableByGet } from "../../contract/secret-fields.ts";
 import { isPublic } from "../../keys/gate/index.ts";
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
+import { explainEarlyRefusals } from "./early-refusals.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
 import { closeStream, sendError } from "./unknown-method.ts";
 
@@ -55,8 +58,10 @@ export interface RpcHandlerOptions {
 
 /** A handler for each method's path, such as `/webhook.v1.WebhookService/ListWebhooks`. */
 export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<string, RpcHandler> {
-  const router = createConnectRouter(options.routerOptions);
-  options.routes(withUnaryGrpc(router, options.routerOptions));
+  const { routes, routerOptions, onRefused } = options;
+  const router = createConnectRouter(routerOptions);
+  routes(withUnaryGrpc(router, routerOptions, onRefused));
+  explainEarlyRefusals(router, onRefused);
   return new Map(router.handlers.map((handler) => [handler.requestPath, rpcHandler(handler, options)]));
 }
 
@@ -64,6 +69,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
   const { contextValues, keyShares, onRefused, idleMs, log } = options;
   const { method } = handler;
   const heldBytes = isPublic(method) ? options.publicHeldBytes : options.heldBytes;
+  const byGet = method.methodKind === "unary" && callableByGet(method);
 
   async function answer(
     request: NodeRequest,
@@ -85,8 +91,8 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       turn: () => longTurn(callerIn(values)?.id ?? ""),
       onRefused,
     };
-    const asked = withBoundedBody(universalRequest(request, signal, values), method, read);
-    const answered = await handler(asked);
+    const sent = universalRequest(request, signal, values);
+    const answered = await handler(withBoundedBody(byGet ? byPost(sent) : sent, method, read));
     if (request.method === "HEAD") {
       writeHead(answered, response);
       return;
@@ -158,6 +164,30 @@ function webHeaders(headers: IncomingHttpHeaders): Headers {
     for (const each of Array.isArray(value) ? value : [value]) all.append(name, each);
   }
   return all;
+}
+
+/**
+ * A call by GET as the same call by POST, so that its message is read alike. The library reports a query without valid base64 as an
+ * internal error, and one with an unknown compression as an unknown method.
+ */
+function byPost(request: UniversalServerRequest): UniversalServerRequest {
+  const query = new URL(request.url).searchParams;
+  const encoding = query.get("encoding");
+  if (request.method !== "GET" || (encoding !== "json" && encoding !== "proto")) return request;
+  request.header.set("Content-Type", `application/${encoding}`);
+  request.header.set("Content-Encoding", encodeURIComponent(query.get("compression") ?? ""));
+  return { ...request, method: "POST", body: messageIn(query) };
+}
+
+async function* messageIn(query: URLSearchParams): AsyncIterable<Uint8Array> {
+  const message = query.get("message") ?? "";
+  try {
+    yield query.get("base64") === "1" ? base64Decode(message) : Buffer.from(message);
+  } catch {
+    const problem =
+      "message in the query is not valid base64; send it as base64url, or as JSON without base64=1";
+    throw new DomainError("INVALID_ARGUMENT", problem);
+  }
 }
 
 /** Responds to HEAD. The library would send a body, which fails over HTTP/2. */

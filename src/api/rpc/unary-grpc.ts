@@ -22,28 +22,32 @@ import {
   validateUniversalHandlerOptions,
 } from "@connectrpc/connect/protocol";
 import {
-  contentTypeJson,
-  contentTypeProto,
   grpcStatusOk,
   headerAcceptEncoding,
   headerContentType,
   headerEncoding,
+  headerGrpcMessage,
   headerGrpcStatus,
   headerTimeout,
-  parseContentType,
   parseTimeout,
   setTrailerStatus,
 } from "@connectrpc/connect/protocol-grpc";
+import { trailerFlag, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { type OnRefused, withReason } from "../../calls/errors/index.ts";
 import { ENVELOPE_HEAD_BYTES } from "../limits/whole-envelopes.ts";
+
+/** Matches the content types of gRPC and gRPC-Web, and whether their messages are JSON. */
+const GRPC_TYPE = /^application\/(grpc(?:-web)?)(?:\+(?:(json)(?:; ?charset=utf-?8)?|proto))?$/i;
 
 /** The reason by which an answered call's signal is aborted. One for all, because each would capture its stack. */
 const ANSWERED = new ConnectError("the call was answered", Code.Canceled);
 
-/** Handles one gRPC call of a unary method. */
-type UnaryGrpcHandler = (request: UniversalServerRequest) => Promise<UniversalServerResponse>;
-
-/** The router, with `unaryGrpcHandler` for gRPC calls of the unary methods that are added to it. */
-export function withUnaryGrpc(router: ConnectRouter, options: ConnectRouterOptions): ConnectRouter {
+/** The router, with `unaryGrpcHandler` for the calls of its unary methods by gRPC and gRPC-Web. */
+export function withUnaryGrpc(
+  router: ConnectRouter,
+  options: ConnectRouterOptions,
+  onRefused: OnRefused,
+): ConnectRouter {
   const added: ConnectRouter = {
     ...router,
     rpc(method, impl, own) {
@@ -51,11 +55,13 @@ export function withUnaryGrpc(router: ConnectRouter, options: ConnectRouterOptio
       if (!isUnary(method)) return added;
       const place = router.handlers.length - 1;
       const general = router.handlers[place] as UniversalHandler;
-      const grpc = unaryGrpcHandler(method, impl as MethodImpl<DescMethodUnary>, { ...options, ...own });
-      router.handlers[place] = Object.assign(
-        (request: UniversalServerRequest) => (isGrpc(request) ? grpc(request) : general(request)),
-        general,
-      );
+      const unary = impl as MethodImpl<DescMethodUnary>;
+      const grpc = unaryGrpcHandler(method, unary, { ...options, ...own }, onRefused);
+      router.handlers[place] = Object.assign((request: UniversalServerRequest) => {
+        const type = request.method === "POST" && GRPC_TYPE.exec(request.header.get(headerContentType) ?? "");
+        const [, protocol = "", json] = type || [];
+        return type ? grpc(request, protocol.toLowerCase(), json === undefined) : general(request);
+      }, general);
       return added;
     },
   };
@@ -66,22 +72,21 @@ function isUnary(method: DescMethod): method is DescMethodUnary {
   return method.methodKind === "unary";
 }
 
-function isGrpc({ method, header }: UniversalServerRequest): boolean {
-  return method === "POST" && parseContentType(header.get(headerContentType)) !== undefined;
-}
-
 /**
- * Handles gRPC calls of a unary method, as the library's own handler does and with its parts. The library passes each
- * message through a chain of a dozen generators, which suits streams. For a unary call, the chain costs more time than
+ * Handles calls of a unary method by gRPC and gRPC-Web, as the library's own handlers do and with their parts. The library passes
+ * each message through a chain of a dozen generators, which suits streams. For a unary call, the chain costs more time than
  * the call itself.
  *
  * The body must consist of complete, uncompressed envelopes, one per chunk, as `withBoundedBody` provides it.
+ *
+ * @param onRefused called for errors that no interceptor has seen
  */
 function unaryGrpcHandler(
   method: DescMethodUnary,
   impl: MethodImpl<DescMethodUnary>,
   options: ConnectRouterOptions,
-): UnaryGrpcHandler {
+  onRefused: OnRefused,
+) {
   const known = validateUniversalHandlerOptions(options);
   const { acceptCompression, compressMinBytes, interceptors, requestGate } = known;
   const serialization = createMethodSerializationLookup(
@@ -92,54 +97,82 @@ function unaryGrpcHandler(
   );
   const spec = { kind: "unary", method, impl } as const;
 
-  return async (request) => {
+  return async (
+    request: UniversalServerRequest,
+    protocolName: string,
+    binary: boolean,
+  ): Promise<UniversalServerResponse> => {
     assertByteStreamRequest(request);
     const { header } = request;
-    const binary = parseContentType(header.get(headerContentType))?.binary ?? true;
     const timeout = parseTimeout(header.get(headerTimeout), known.maxTimeoutMs);
     const context = createHandlerContext({
       service: method.parent,
       method,
-      protocolName: "grpc",
+      protocolName,
       requestMethod: request.method,
       url: request.url,
       timeoutMs: timeout.timeoutMs,
       shutdownSignal: known.shutdownSignal,
       requestSignal: request.signal,
       requestHeader: header,
-      responseHeader: { [headerContentType]: binary ? contentTypeProto : contentTypeJson },
+      responseHeader: {
+        [headerContentType]: `application/${protocolName}+${binary ? "proto" : "json"}`,
+      },
       responseTrailer: { [headerGrpcStatus]: grpcStatusOk },
       contextValues: request.contextValues,
       // The library's type does not allow undefined, but the library does.
     } as Parameters<typeof createHandlerContext>[0]);
-    const compression = compressionNegotiate(
+    const { responseHeader, responseTrailer: trailer } = context;
+    const accepted = header.get(headerAcceptEncoding);
+    const { response: compression } = compressionNegotiate(
       acceptCompression,
-      header.get(headerEncoding),
-      header.get(headerAcceptEncoding),
+      null,
+      accepted,
       headerAcceptEncoding,
     );
-    if (compression.response) context.responseHeader.set(headerEncoding, compression.response.name);
-    const response = { ...uResponseOk, header: context.responseHeader, trailer: context.responseTrailer };
+    if (compression) responseHeader.set(headerEncoding, compression.name);
+    const envelopes: Uint8Array<ArrayBuffer>[] = [];
     try {
       // Before the body is read.
       await requestGate?.(context);
-      if (compression.error) throw compression.error;
       if (timeout.error) throw timeout.error;
       const input = serialization.getI(binary).parse(await onlyMessage(request.body));
       const output = await invokeUnaryImplementation(spec, context, input, interceptors);
       const message = serialization.getO(binary).serialize(output);
-      const compressor = message.byteLength >= compressMinBytes ? compression.response : null;
-      const envelope = compressor
-        ? encodeEnvelope(compressedFlag, await compressor.compress(message))
-        : encodeEnvelope(0, message);
-      return { ...response, body: createAsyncIterable([envelope as Uint8Array<ArrayBuffer>]) };
-    } catch (error) {
-      setTrailerStatus(context.responseTrailer, asConnectError(error));
-      return response;
+      const compressor = message.byteLength >= compressMinBytes ? compression : null;
+      envelopes.push(
+        compressor
+          ? encodeEnvelope(compressedFlag, await compressor.compress(message))
+          : encodeEnvelope(0, message),
+      );
+    } catch (raised) {
+      const error = asConnectError(raised);
+      const told = withReason(error, method.input);
+      if (told !== error) onRefused(told);
+      spelt(setTrailerStatus(trailer, told));
     } finally {
       context.abort(ANSWERED);
     }
+    const response = { ...uResponseOk, header: responseHeader };
+    if (protocolName === "grpc-web") {
+      envelopes.push(encodeEnvelope(trailerFlag, trailerSerialize(trailer)));
+      return { ...response, body: createAsyncIterable(envelopes) };
+    }
+    return { ...response, body: createAsyncIterable(envelopes), trailer };
   };
+}
+
+/**
+ * Removes excess percent-encoding by the library from a status. gRPC encodes only non-printable ASCII and the percent sign, and
+ * clients such as grpc-js decode only those.
+ */
+export function spelt(status: Headers): Headers {
+  const message = status.get(headerGrpcMessage);
+  if (message !== null) {
+    const plain = decodeURIComponent(message);
+    status.set(headerGrpcMessage, plain.replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent));
+  }
+  return status;
 }
 
 /** The message of the only envelope. */

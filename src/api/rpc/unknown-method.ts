@@ -4,7 +4,7 @@ import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { hideSecrets, refusal } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { grpcSpelling } from "./early-refusals.ts";
+import { spelt } from "./unary-grpc.ts";
 
 /** Matches a content type of gRPC or gRPC-Web, ignoring the encoding. */
 const GRPC_TYPE = /^application\/grpc(?:-web)?(?=[+;]|$)/i;
@@ -75,8 +75,7 @@ function writeError(
     response.end(errorToJsonBytes(error, undefined));
     return;
   }
-  const status = setTrailerStatus(new Headers({ "content-type": grpcType.toLowerCase() }), error);
-  status.set("grpc-message", grpcSpelling(status.get("grpc-message") ?? ""));
+  const status = spelt(setTrailerStatus(new Headers({ "content-type": grpcType.toLowerCase() }), error));
   // Not with writeHead: gRPC requires that the headers frame with the status also ends the stream.
   for (const [name, value] of status) response.setHeader(name, value);
   response.end();

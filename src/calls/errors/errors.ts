@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { createRegistry, type MessageInitShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
@@ -8,17 +8,6 @@ import {
   ErrorInfoSchema,
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
-import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { file_webhook_v1_audit } from "../../../gen/webhook/v1/audit_pb.ts";
-import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { file_webhook_v1_endpoint } from "../../../gen/webhook/v1/endpoint_pb.ts";
-import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
-import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
-import { file_webhook_v1_replay } from "../../../gen/webhook/v1/replay_pb.ts";
-import { file_webhook_v1_request_settings } from "../../../gen/webhook/v1/request_settings_pb.ts";
-import { file_webhook_v1_session } from "../../../gen/webhook/v1/session_pb.ts";
-import { file_webhook_v1_stats } from "../../../gen/webhook/v1/stats_pb.ts";
-import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
 import {
   DEFAULT_REASONS,
   DomainError,
@@ -77,9 +66,15 @@ export function stateNotFit(message: string): DomainError {
  * RetryInfo if the call may be retried, with `Retry-After` in whole seconds in the metadata.
  *
  * @param method the called method, for the log
+ * @param request the type of its request, for errors of the library; undefined if it has read the request
  */
-export function toConnectError(error: unknown, log: Logger, method: string): ConnectError {
-  if (error instanceof ConnectError) return withReason(error);
+export function toConnectError(
+  error: unknown,
+  log: Logger,
+  method: string,
+  request?: DescMessage,
+): ConnectError {
+  if (error instanceof ConnectError) return withReason(error, request);
   if (error instanceof DomainError) return refusal(error);
   if (error instanceof InvalidTargetError) {
     const violation = { field: "url", description: error.message.replace(/^url:? /, "") };
@@ -107,26 +102,21 @@ export type OnRefused = (error: ConnectError) => void;
 
 /** The error while the database is unavailable. */
 export function databaseAway(): DomainError {
-  return new DomainError("UNAVAILABLE", "the database is unavailable; retry", {
-    reason: "DATABASE_AWAY",
-    retryAfterMs: RETRY_AWAY_MS,
-  });
+  return unavailable("the database is unavailable", "DATABASE_AWAY");
 }
 
 /** The error until the service has found and migrated its database. */
 export function startingError(): DomainError {
-  return new DomainError("UNAVAILABLE", "the service is starting and waits for its database; retry", {
-    reason: "DATABASE_AWAY",
-    retryAfterMs: RETRY_AWAY_MS,
-  });
+  return unavailable("the service is starting and waits for its database", "DATABASE_AWAY");
 }
 
 /** The error while the service is stopping. */
 export function stoppingError(): DomainError {
-  return new DomainError("UNAVAILABLE", "the service is stopping; retry", {
-    reason: "STOPPING",
-    retryAfterMs: RETRY_AWAY_MS,
-  });
+  return unavailable("the service is stopping", "STOPPING");
+}
+
+function unavailable(problem: string, reason: ErrorReason): DomainError {
+  return new DomainError("UNAVAILABLE", `${problem}; retry`, { reason, retryAfterMs: RETRY_AWAY_MS });
 }
 
 /** Converts a DomainError for the caller. */
@@ -134,8 +124,12 @@ export function refusal(error: DomainError): ConnectError {
   return detailed(error.message, STATUS_CODES[error.code] as Code, error);
 }
 
-/** Adds details to errors of the libraries. Errors that have details are returned unchanged. */
-export function withReason(error: ConnectError): ConnectError {
+/**
+ * Adds details to errors of the libraries. Errors that have details are returned unchanged.
+ *
+ * @param request the type of the request; undefined if the library has read it
+ */
+export function withReason(error: ConnectError, request?: DescMessage): ConnectError {
   if (error.details.length > 0) return error;
   // The only limit in the libraries is that of the message size.
   if (error.code === Code.ResourceExhausted) {
@@ -146,25 +140,10 @@ export function withReason(error: ConnectError): ConnectError {
   // The client sent bytes that are not a valid message.
   const code = error.rawMessage.startsWith("parse binary") ? Code.InvalidArgument : error.code;
   const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
-  const told = detailed(plainJsonMessage(error.rawMessage, types), code, { reason });
+  const told = detailed(plainJsonMessage(error.rawMessage, request), code, { reason });
   for (const [name, value] of error.metadata) told.metadata.set(name, value);
   return told;
 }
-
-const files = [
-  file_webhook_v1_api_key,
-  file_webhook_v1_audit,
-  file_webhook_v1_delivery,
-  file_webhook_v1_endpoint,
-  file_webhook_v1_event,
-  file_webhook_v1_options,
-  file_webhook_v1_replay,
-  file_webhook_v1_request_settings,
-  file_webhook_v1_session,
-  file_webhook_v1_stats,
-  file_webhook_v1_webhook,
-];
-const types = createRegistry(...files);
 
 /** A status as gRPC spells it. */
 export function statusNameOf(code: Code): StatusName {

@@ -1,6 +1,8 @@
 import {
+  createRegistry,
   type DescEnum,
   type DescField,
+  type DescFile,
   type DescMessage,
   type Registry,
   ScalarType,
@@ -42,26 +44,42 @@ export function withoutExcerpt(message: string): string {
  * The library's message about JSON that does not fit, in plain words: what is allowed instead of what was sent, which
  * may be a secret, except for enums. Other messages are returned unchanged.
  *
- * @param types the types of requests
+ * The library's errors have no other form: a message, and for some of them the field. `api/errors/likely-mistakes` fails if another
+ * version words them differently.
+ *
+ * @param request the type of the request
  */
-export function plainJsonMessage(message: string, types: Registry): string {
+export function plainJsonMessage(message: string, request: DescMessage | undefined): string {
   const [, kind, name = "", reason = ""] =
     /^cannot decode (enum|message|field|oneof) ([\w.]+) from JSON: (.*)$/s.exec(message) ?? [];
+  const types = request && typesOf(request.file);
   switch (kind) {
     case "enum":
-      return `${shortName(name)} has no value ${reason}; allowed: ${choicesOf(types.getEnum(name))}`;
+      return `${shortName(name)} has no value ${reason}; allowed: ${choicesOf(types?.getEnum(name))}`;
     case "message":
-      return aboutMessage(name, reason, types.getMessage(name));
+      return aboutMessage(name, reason, types?.getMessage(name));
     case "field": {
-      const [type, field] = splitName(name);
-      const desc = types.getMessage(type)?.fields.find((each) => each.name === field);
-      return `${shortName(type)}.${field} ${desc ? aboutField(desc, reason) : "has another type"}`;
+      const type = types?.getMessage(name.slice(0, name.lastIndexOf(".")));
+      const field = type?.fields.find((each) => name.endsWith(`.${each.name}`));
+      return `${name.split(".").slice(-2).join(".")} ${field ? aboutField(field, reason) : "has another type"}`;
     }
     case "oneof":
       return `${shortName(name)} ${reason}`;
     default:
       return message;
   }
+}
+
+const registries = new WeakMap<DescFile, Registry>();
+
+/** The types of a proto file and of those that it imports. */
+function typesOf(file: DescFile): Registry {
+  const known = registries.get(file);
+  if (known) return known;
+  const withImports = (each: DescFile): DescFile[] => [each, ...each.dependencies.flatMap(withImports)];
+  const types = createRegistry(...withImports(file));
+  registries.set(file, types);
+  return types;
 }
 
 function aboutMessage(name: string, reason: string, desc: DescMessage | undefined): string {
@@ -96,11 +114,5 @@ function wantedBy(field: DescField): string {
 }
 
 const choicesOf = (desc: DescEnum | undefined) => (desc ? enumChoices(desc).join(", ") : "its values");
-
-/** `a.b.Type.field` as type and field. */
-function splitName(name: string): [type: string, field: string] {
-  const dot = name.lastIndexOf(".");
-  return [name.slice(0, dot), name.slice(dot + 1)];
-}
 
 const shortName = (typeName: string) => typeName.slice(typeName.lastIndexOf(".") + 1);
