@@ -44,10 +44,10 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
       );
   };
   const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
-  const block = limitConnections(server, connections);
+  const open = limitConnections(server, connections);
   if (options.accessLog) logAccess(server, options.accessLog);
   tendSessions(server);
-  limitStreams(server, connections.isTrusted, block);
+  limitStreams(server, connections.isTrusted, open.block);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
     sessions.add(session);

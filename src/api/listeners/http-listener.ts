@@ -1,11 +1,5 @@
-import {
-  type Server as HttpServer,
-  type IncomingMessage,
-  METHODS,
-  type ServerResponse,
-  STATUS_CODES,
-} from "node:http";
-import type { Http2SecureServer, Http2Session } from "node:http2";
+import { type IncomingMessage, METHODS, type ServerResponse, STATUS_CODES } from "node:http";
+import type { Http2SecureServer } from "node:http2";
 import type { AddressInfo, Server, Socket } from "node:net";
 import type { Transport } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
@@ -95,14 +89,13 @@ export async function listenForHttp(
   options: HttpListenerOptions,
 ): Promise<HttpListener> {
   const app = createApp(options.tls, options.http2);
-  const block = limitConnections(app.server, options.connections);
+  const open = limitConnections(app.server, options.connections);
   if (options.accessLog) logAccess(app.server, context.log);
   boundHttp1Requests(app.server);
   answerWhatNodeRefuses(app.server);
   // HTTP/1.1 servers never emit sessions or streams.
   tendSessions(app.server as unknown as Http2SecureServer);
-  limitStreams(app.server as unknown as Http2SecureServer, options.connections.isTrusted, block);
-  const forceClosed = trackConnections(app.server);
+  limitStreams(app.server as unknown as Http2SecureServer, options.connections.isTrusted, open.block);
   app.addHook("onResponse", async (request, reply) => {
     const { method, routeOptions } = request;
     // Logs the route instead of the URL, because a query may contain confidential values.
@@ -153,7 +146,7 @@ export async function listenForHttp(
       // Closes connections that become idle from now on.
       app.server.keepAliveTimeout = 1;
       const reap = setInterval(() => app.server.closeIdleConnections?.(), 50);
-      const force = setTimeout(forceClosed, options.drainMs);
+      const force = setTimeout(open.closeAll, options.drainMs);
       await app.close();
       clearInterval(reap);
       clearTimeout(force);
@@ -209,20 +202,6 @@ async function mountConnect(app: FastifyInstance, handlers: HttpServices["handle
     // Before the framework parses the content type: the handlers read bodies themselves.
     app.all(path, { onRequest }, () => {});
   }
-}
-
-/** Tracks all connections of a server, because Node closes only idle ones. Returns a function that closes all. */
-function trackConnections(server: HttpServer): () => void {
-  const open = new Set<Socket | Http2Session>();
-  const track = (connection: Socket | Http2Session) => {
-    open.add(connection);
-    connection.once("close", () => open.delete(connection));
-  };
-  server.on("connection", track);
-  server.on("session", track);
-  return () => {
-    for (const connection of open) connection.destroy();
-  };
 }
 
 /** Messages for errors of Node's HTTP parser. */

@@ -10,7 +10,7 @@ import { getHeapStatistics } from "node:v8";
 import { LRUCache } from "lru-cache";
 import { siteOf } from "../../calls/index.ts";
 import type { ProxyTrust } from "../context/client-address.ts";
-import { AddressCounter } from "../limits/address-counter.ts";
+import { ByAddress } from "../limits/by-address.ts";
 
 /** The interval between PING frames, in milliseconds: below the idle timeout of common gateways, one minute. */
 const PING_INTERVAL_MS = 30_000;
@@ -31,10 +31,6 @@ const RESET_BURST_S = 10;
 const MAX_HEADER_BYTES = 16_384;
 /** The size that HTTP/2 adds for each header, in bytes. */
 const HEADER_OVERHEAD_BYTES = 32;
-/** The number of invalid frames after which a session is closed. */
-const MAX_INVALID_FRAMES = 100;
-/** The number of streams above `maxStreams` after which a session is closed. */
-const MAX_REJECTED_STREAMS = 100;
 
 /** The share of the heap that open streams may take, and the memory of one with its call, in bytes. */
 const STREAMS_SHARE = 1 / 4;
@@ -57,59 +53,7 @@ export function http2Options({ maxStreams, resetsPerSecond }: Http2Limits): Serv
     settings: { maxConcurrentStreams: maxStreams, maxHeaderListSize: MAX_HEADER_BYTES },
     streamResetRate: resetsPerSecond,
     streamResetBurst: resetsPerSecond * RESET_BURST_S,
-    maxSessionInvalidFrames: MAX_INVALID_FRAMES,
-    maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
   };
-}
-
-/**
- * The idle sessions of a server (without open streams), by client address. Without closing them, clients that open a
- * connection per call and leave it open would reach the limit of connections.
- */
-export class IdleSessions {
-  /** By address, longest idle first. */
-  readonly #idle = new Map<string, Set<ServerHttp2Session>>();
-
-  /** Watches the sessions of a server. */
-  watch(server: Http2Server | Http2SecureServer): void {
-    server.on("session", (session) => this.#watch(session));
-  }
-
-  /** Closes the longest idle session of an address. Returns false if there is none. */
-  closeOldest(address: string): boolean {
-    const site = siteOf(address);
-    const [oldest] = this.#idle.get(site) ?? [];
-    if (!oldest) return false;
-    this.#leave(site, oldest);
-    oldest.close();
-    return true;
-  }
-
-  #watch(session: ServerHttp2Session): void {
-    const site = siteOf(session.socket.remoteAddress ?? "");
-    let streams = 0;
-    this.#enter(site, session);
-    session.on("stream", (stream) => {
-      streams += 1;
-      this.#leave(site, session);
-      stream.once("close", () => {
-        streams -= 1;
-        if (streams === 0 && !session.closed) this.#enter(site, session);
-      });
-    });
-    session.once("close", () => this.#leave(site, session));
-  }
-
-  #enter(site: string, session: ServerHttp2Session): void {
-    const idle = this.#idle.get(site) ?? new Set();
-    this.#idle.set(site, idle.add(session));
-  }
-
-  #leave(site: string, session: ServerHttp2Session): void {
-    const idle = this.#idle.get(site);
-    idle?.delete(session);
-    if (idle?.size === 0) this.#idle.delete(site);
-  }
 }
 
 /** Adds behaviour that gRPC clients expect and Node does not implement to all sessions of a server. */
@@ -138,7 +82,7 @@ export function limitStreams(
   maxWasted = MAX_WASTED_PER_SECOND,
 ): void {
   const max = Math.floor((getHeapStatistics().heap_size_limit * STREAMS_SHARE) / STREAM_BYTES);
-  const ofAddresses = new AddressCounter(Math.floor(max * STREAMS_PER_ADDRESS), isTrusted);
+  const ofAddresses = new ByAddress<ServerHttp2Stream>();
   const wasted = new LRUCache<string, { streams: number }>({ max: 10_000, ttl: 1_000 });
   const waiting: (() => void)[] = [];
   let open = 0;
@@ -158,43 +102,38 @@ export function limitStreams(
     count.streams += 1;
     if (count.streams === maxWasted) block(address);
   };
+  const isFull = (address: string) =>
+    open >= max || (ofAddresses.of(address).size >= max * STREAMS_PER_ADDRESS && !isTrusted(address));
   const handlers = server.listeners("stream");
   server.removeAllListeners("stream");
   server.on("stream", (stream: ServerHttp2Stream, ...more: unknown[]) => {
     const address = stream.session?.socket.remoteAddress ?? "";
-    const leave = open < max ? ofAddresses.enter(address) : undefined;
-    if (!leave) {
-      stream.on("error", ignore).close(constants.NGHTTP2_REFUSED_STREAM);
+    stream.on("error", ignore);
+    if (isFull(address)) {
+      stream.close(constants.NGHTTP2_REFUSED_STREAM);
       waste(address);
       return;
     }
     open += 1;
-    const ended = () => {
+    const leave = ofAddresses.add(address, stream);
+    stream.once("close", () => {
       open -= 1;
       leave();
-    };
+    });
     const begin = () => {
-      stream.once("close", ended);
-      for (const handle of handlers) handle.call(server, stream, ...more);
-    };
-    if (begun === 0 && waiting.length === 0) setImmediate(turnOver);
-    if (begun < BEGUN_AT_ONCE) {
-      begun += 1;
-      begin();
-      return;
-    }
-    stream.on("error", ignore);
-    waiting.push(() => {
-      stream.off("error", ignore);
       if (stream.destroyed || stream.closed) {
-        ended();
         waste(address);
         return;
       }
-      begin();
+      stream.off("error", ignore);
+      for (const handle of handlers) handle.call(server, stream, ...more);
       // An empty body has ended before anything listened.
       if (stream.readableEnded) stream.emit("end");
-    });
+    };
+    if (begun === 0 && waiting.length === 0) setImmediate(turnOver);
+    begun += 1;
+    if (begun > BEGUN_AT_ONCE) waiting.push(begin);
+    else begin();
   });
 }
 

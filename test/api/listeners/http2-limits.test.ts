@@ -113,7 +113,7 @@ test("an address whose streams are reset as soon as they arrive is blocked, and 
 
 test("a blocked address loses its connections and gets no other, while others are served", async () => {
   const server = createServer((socket) => void socket.on("error", () => {}).write("served"));
-  const block = limitConnections(server, {
+  const { block } = limitConnections(server, {
     max: 100,
     maxPerAddress: 100,
     isTrusted: () => false,
