@@ -1,6 +1,5 @@
 import path from "node:path";
-import { promisify } from "node:util";
-import { brotliCompress, gzip } from "node:zlib";
+import { brotliCompressSync, gzipSync } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
@@ -8,19 +7,13 @@ import document from "../../../gen/openapi.json" with { type: "json" };
 import { readConfig } from "../../config/index.ts";
 import { withinTimeout } from "../../contract/time-in-words.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
+import { BROTLI } from "./compression.ts";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
 /** The path of the OpenAPI document. */
 export const OPENAPI_PATH = "/openapi.json";
 /** The path of its page. */
 export const DOCS_PATH = "/docs";
-
-/** Content-Encodings of the document, in order of preference. */
-const ENCODINGS = ["br", "gzip"] as const;
-const COMPRESS: Record<(typeof ENCODINGS)[number], (text: string) => Promise<Buffer>> = {
-  br: promisify<string, Buffer>(brotliCompress),
-  gzip: promisify<string, Buffer>(gzip),
-};
 
 const PAGE = `<!doctype html>
 <html lang="en">
@@ -52,7 +45,7 @@ const START = `SwaggerUIBundle({
 
 /**
  * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
- * compressed once, for its first request, the page's files when the admin UI is built.
+ * compressed once, at start, the page's files when the admin UI is built.
  *
  * @param deliveryTimeoutMs the timeout of a delivery, in milliseconds
  * @param page the folder of the built admin UI; without it, the files are served uncompressed from their package
@@ -61,15 +54,14 @@ export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, page:
   // It is generated with the default.
   const usual = withinTimeout(readConfig({}).delivery.timeoutMs);
   const text = JSON.stringify(document).replaceAll(usual, withinTimeout(deliveryTimeoutMs));
-  const packed: Partial<Record<(typeof ENCODINGS)[number], Promise<Buffer>>> = {};
+  const packed = { br: brotliCompressSync(text, BROTLI), gzip: gzipSync(text), none: text };
   app.get(OPENAPI_PATH, async (request, reply) => {
     // "Any" means gzip, as for all other responses.
     const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
-    const encoding = negotiate(accepted, [...ENCODINGS]);
+    const encoding = negotiate(accepted, ["br", "gzip"]) ?? "none";
     secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
-    if (!encoding) return reply.send(text);
-    packed[encoding] ??= COMPRESS[encoding](text);
-    return reply.header("Content-Encoding", encoding).send(await packed[encoding]);
+    if (encoding !== "none") reply.header("Content-Encoding", encoding);
+    return reply.send(packed[encoding as keyof typeof packed]);
   });
   app.get(DOCS_PATH, async (_request, reply) => secured(reply, "text/html; charset=utf-8").send(PAGE));
   app.get(`${DOCS_PATH}/start.js`, async (_request, reply) =>

@@ -3,6 +3,8 @@ import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import type { HttpRule } from "../../../gen/google/api/http_pb.ts";
 import { rest_data } from "../../../gen/webhook/v1/options_pb.ts";
+import { isParameter } from "./parameter-values.ts";
+import { restFields } from "./parameters.ts";
 
 /** A REST address of a method. */
 export interface RestBinding {
@@ -35,9 +37,12 @@ export function restBindings(services: readonly DescService[]): RestBinding[] {
       if (warnings && (warnings.fieldKind !== "list" || warnings.scalar !== ScalarType.STRING)) {
         throw new Error(`${name}: the field warnings of ${method.output.name} must be a list of strings`);
       }
-      const [size, token] = ["page_size", "page_token"].map((each) => fieldOf(method.input, each));
+      const size = fieldOf(method.input, "page_size");
+      const token = fieldOf(method.input, "page_token");
       const next = fieldOf(method.output, "next_page_token");
       const paging = size && token && next ? { size, token, next } : undefined;
+      const unread = restFields(method.input).find((field) => !isParameter(field));
+      if (unread) throw new Error(`${name}: ${unread.name} cannot be a parameter; set rest_omitted`);
       const rule = getOption(method, http);
       return [rule, ...rule.additionalBindings].map((each) => ({
         ...address(each, name),

@@ -18,7 +18,9 @@ export function successEnvelope(data: string, warnings: readonly string[] = []):
  *
  * @param pages the items of each page as JSON, separated by commas
  */
-export async function* successEnvelopeOf(pages: AsyncIterable<string>): AsyncGenerator<string> {
+export async function* successEnvelopeOf(
+  pages: AsyncIterable<string> | Iterable<string>,
+): AsyncGenerator<string> {
   let start = '{"Success":true,"Data":[';
   for await (const page of pages) {
     if (page === "") continue;

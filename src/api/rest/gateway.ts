@@ -92,8 +92,9 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         const message = await call(input);
         if (paging && textOf(paging.next, message) !== "") {
           // The length is not known, and HEAD needs no more pages.
-          const pages = request.method === "HEAD" ? noPages() : allPages(paging, callAgain, input, message);
-          return reply.send(Readable.from(successEnvelopeOf(written(pages, writeItems)), AHEAD));
+          const pages =
+            request.method === "HEAD" ? [] : allPages(paging, callAgain, input, message, writeItems);
+          return reply.send(Readable.from(successEnvelopeOf(pages), AHEAD));
         }
         return reply.send(successEnvelope(writeData(message), warningsOf(binding, message)));
       },
@@ -106,31 +107,20 @@ const REST_PAGE_SIZE = 100;
 /** Stream options: one page is read ahead of the client. */
 const AHEAD = { highWaterMark: 1 };
 
-async function* noPages(): AsyncGenerator<Message> {}
-
-type Call = (asked: Message) => Promise<Message>;
-
-/** The pages from the first one on. A page is read when the client has taken the previous one. */
+/** The items of each page, as JSON, from the first one on. A page is read when the client has taken the previous one. */
 async function* allPages(
   { token, next }: NonNullable<RestBinding["paging"]>,
-  call: Call,
+  call: (asked: Message) => Promise<Message>,
   input: Message,
   first: Message,
-): AsyncGenerator<Message> {
-  let page = first;
-  for (;;) {
-    yield page;
+  write: (page: Message) => string,
+): AsyncGenerator<string> {
+  for (let page = first; ; ) {
+    yield write(page);
     const nextPageToken = textOf(next, page);
     if (nextPageToken === "") return;
     page = await call({ ...input, [token.localName]: nextPageToken } as Message);
   }
-}
-
-async function* written(
-  pages: AsyncIterable<Message>,
-  write: (page: Message) => string,
-): AsyncGenerator<string> {
-  for await (const page of pages) yield write(page);
 }
 
 function textOf({ localName }: DescField, message: Message): string {

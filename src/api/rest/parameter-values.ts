@@ -5,40 +5,21 @@ import { enumMemberName } from "../../contract/json/names.ts";
 /** A converted parameter value, or the problem with it. */
 export type Converted = { value: unknown } | { problem: string };
 
-const INT32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n };
-const INT64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
-const UINT32 = { min: 0n, max: 2n ** 32n - 1n };
-const UINT64 = { min: 0n, max: 2n ** 64n - 1n };
+const MIN_INT64 = -(2n ** 63n);
+const MAX_INT64 = 2n ** 63n - 1n;
 
-/** The range of an integer field; undefined for other fields. */
-function rangeOf(scalar: ScalarType): { min: bigint; max: bigint; big: boolean } | undefined {
-  switch (scalar) {
-    case ScalarType.INT32:
-    case ScalarType.SINT32:
-    case ScalarType.SFIXED32:
-      return { ...INT32, big: false };
-    case ScalarType.UINT32:
-    case ScalarType.FIXED32:
-      return { ...UINT32, big: false };
-    case ScalarType.INT64:
-    case ScalarType.SINT64:
-    case ScalarType.SFIXED64:
-      return { ...INT64, big: true };
-    case ScalarType.UINT64:
-    case ScalarType.FIXED64:
-      return { ...UINT64, big: true };
-    default:
-      return undefined;
-  }
+const isInt64 = ({ scalar }: DescField) => scalar === ScalarType.INT64;
+
+/** Whether a field can be a parameter: an enum, an int64 or a string. */
+export function isParameter(field: DescField): boolean {
+  const isText = field.scalar === ScalarType.STRING;
+  return field.fieldKind === "enum" || (field.fieldKind === "scalar" && (isText || isInt64(field)));
 }
 
 /** The allowed values of a parameter, for error messages. */
 export function expectation(field: DescField): string {
   if (field.fieldKind === "enum") return `allowed: ${choices(field.enum)}`;
-  if (field.fieldKind !== "scalar") return "send a value";
-  const range = rangeOf(field.scalar);
-  if (range) return `send a whole number, at most ${range.max}`;
-  if (field.scalar === ScalarType.BOOL) return "send true or false";
+  if (isInt64(field)) return `send a whole number, at most ${MAX_INT64}`;
   return field.name.endsWith("url") ? "send an https:// URL" : "send text";
 }
 
@@ -55,26 +36,16 @@ export function convertParameter(field: DescField, given: unknown): Converted {
     if (known) return { value: Number(number) };
     return { problem: `is ${shown(given)}, not a known value; ${expectation(field)}` };
   }
-  if (field.fieldKind !== "scalar") return { problem: "cannot be sent over REST" };
-  const range = rangeOf(field.scalar);
-  if (range) {
+  if (isInt64(field)) {
     const number = wholeNumber(given);
     if (number === undefined)
       return { problem: `is ${shown(given)}, not a whole number; ${expectation(field)}` };
-    if (number < range.min || number > range.max) {
-      return { problem: `is out of range: it must be from ${range.min} to ${range.max}` };
-    }
-    return { value: range.big ? number : Number(number) };
+    if (number >= MIN_INT64 && number <= MAX_INT64) return { value: number };
+    return { problem: `is out of range: it must be from ${MIN_INT64} to ${MAX_INT64}` };
   }
-  if (field.scalar === ScalarType.BOOL) {
-    if (given === true || given === "true") return { value: true };
-    if (given === false || given === "false") return { value: false };
-  }
-  if (field.scalar === ScalarType.STRING && typeof given === "string") {
-    // Half of a surrogate pair would be replaced during serialization.
-    return given.isWellFormed() ? { value: given } : { problem: "is not valid Unicode text" };
-  }
-  return { problem: `is ${shown(given)}; ${expectation(field)}` };
+  if (typeof given !== "string") return { problem: `is ${shown(given)}; ${expectation(field)}` };
+  // Half of a surrogate pair would be replaced during serialization.
+  return given.isWellFormed() ? { value: given } : { problem: "is not valid Unicode text" };
 }
 
 /** Matches an integer. The number of digits is limited, because no 64-bit integer has more than 19. */
