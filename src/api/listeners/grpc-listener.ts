@@ -1,9 +1,4 @@
-import {
-  createServer,
-  type Http2ServerRequest,
-  type Http2ServerResponse,
-  type ServerHttp2Session,
-} from "node:http2";
+import { createServer, type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { Logger } from "pino";
 import type { RpcHandler } from "../rpc/rpc-handlers.ts";
@@ -48,13 +43,8 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
   if (options.accessLog) logAccess(server, options.accessLog);
   tendSessions(server);
   limitStreams(server, connections.isTrusted, open.block);
-  const sessions = new Set<ServerHttp2Session>();
-  server.on("session", (session) => {
-    sessions.add(session);
-    session.once("close", () => sessions.delete(session));
-    // A client that does not use HTTP/2 affects only its own connection.
-    session.on("error", () => session.destroy());
-  });
+  // A client that does not use HTTP/2 affects only its own connection.
+  server.on("session", (session) => session.on("error", () => session.destroy()));
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error) => reject(listenError(error, options.port, "GRPC_PORT")));
     server.listen(options.port, options.host, resolve);
@@ -63,12 +53,9 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
   return {
     port: (server.address() as AddressInfo).port,
     async close() {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      for (const session of sessions) session.close();
-      const force = setTimeout(() => {
-        for (const session of sessions) session.destroy();
-      }, options.drainMs);
-      await closed;
+      const force = setTimeout(open.closeAll, options.drainMs);
+      // Tells the clients of all sessions.
+      await new Promise((resolve) => server.close(resolve));
       clearTimeout(force);
     },
   };
