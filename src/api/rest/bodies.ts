@@ -1,7 +1,7 @@
 import type { Http2ServerRequest } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { parse as parseForm } from "fast-querystring";
-import type { FastifyBodyParser, FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import { withoutExcerpt } from "../../calls/errors/index.ts";
 import { parseExactJson, repeatedName } from "../../contract/json/exact-json.ts";
 
@@ -34,35 +34,21 @@ export function isForm(type: string | undefined): boolean {
 export function addBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addHook("preParsing", async (request) => refuseEncodings(request));
+  const options = { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES } as const;
   app.addContentTypeParser<Buffer>(
     "application/x-www-form-urlencoded",
-    { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
-    parsedBy((body) => parseForm(decode(body, "the form"))),
+    options,
+    async (_request: FastifyRequest, body: Buffer) => parseForm(decode(body, "the form")),
   );
   app.addContentTypeParser<Buffer>(
     // The framework matches the complete header, including parameters.
     /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i,
-    { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
-    parsedBy((body) => (body.length === 0 ? undefined : readJson(body))),
+    options,
+    async (_request: FastifyRequest, body: Buffer) => (body.length === 0 ? undefined : readJson(body)),
   );
-  app.addContentTypeParser<Buffer>(
-    "*",
-    { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
-    (request, body, done) =>
-      body.length === 0
-        ? done(null, undefined)
-        : done(invalid(unsupportedType(request.headers["content-type"])), undefined),
-  );
-}
-
-function parsedBy(read: (body: Buffer) => unknown): FastifyBodyParser<Buffer> {
-  return (_request, body, done) => {
-    try {
-      done(null, read(body));
-    } catch (error) {
-      done(error as Error);
-    }
-  };
+  app.addContentTypeParser<Buffer>("*", options, async ({ headers }: FastifyRequest, body: Buffer) => {
+    if (body.length > 0) throw invalid(unsupportedType(headers["content-type"]));
+  });
 }
 
 /**

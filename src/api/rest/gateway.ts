@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
+import type { DescField, Message } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { jsonWriter } from "../../contract/json/writer.ts";
@@ -90,13 +90,14 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         if (paging) Object.assign(input, { [paging.size.localName]: REST_PAGE_SIZE });
         // Errors of the first page are sent in the envelope.
         const message = await call(input);
-        if (paging && textOf(paging.next, message) !== "") {
+        if (paging && readField(paging.next, message) !== "") {
           // The length is not known, and HEAD needs no more pages.
           const pages =
             request.method === "HEAD" ? [] : allPages(paging, callAgain, input, message, writeItems);
           return reply.send(Readable.from(successEnvelopeOf(pages), AHEAD));
         }
-        return reply.send(successEnvelope(writeData(message), warningsOf(binding, message)));
+        const warnings = binding.warnings ? (readField(binding.warnings, message) as string[]) : [];
+        return reply.send(successEnvelope(writeData(message), warnings));
       },
     });
   }
@@ -117,14 +118,14 @@ async function* allPages(
 ): AsyncGenerator<string> {
   for (let page = first; ; ) {
     yield write(page);
-    const nextPageToken = textOf(next, page);
+    const nextPageToken = readField(next, page);
     if (nextPageToken === "") return;
     page = await call({ ...input, [token.localName]: nextPageToken } as Message);
   }
 }
 
-function textOf({ localName }: DescField, message: Message): string {
-  return String((message as unknown as Record<string, unknown>)[localName]);
+function readField({ localName }: DescField, message: Message): unknown {
+  return (message as unknown as Record<string, unknown>)[localName];
 }
 
 /** The headers of the call in memory: its admission, and the caller's trace. */
@@ -150,24 +151,18 @@ function untilCallerGoes({ raw }: FastifyReply): AbortSignal {
   return gone.signal;
 }
 
-function warningsOf({ warnings }: RestBinding, response: MessageShape<DescMessage>): string[] {
-  return warnings ? ((response as unknown as Record<string, string[]>)[warnings.localName] ?? []) : [];
-}
-
 /** Serializes the field of a response that becomes Data. */
-function dataWriter(field: DescField): (response: MessageShape<DescMessage>) => string {
-  const read = (response: MessageShape<DescMessage>) =>
-    (response as unknown as Record<string, unknown>)[field.localName];
+function dataWriter(field: DescField): (response: Message) => string {
   if (field.fieldKind === "message") {
     const write = jsonWriter(field.message, "rest");
     return (response) => {
-      const value = read(response);
-      return value === undefined ? "null" : write(value as MessageShape<DescMessage>);
+      const value = readField(field, response) as Message | undefined;
+      return value === undefined ? "null" : write(value);
     };
   }
   if (field.fieldKind === "list" && field.listKind === "message") {
     const write = jsonWriter(field.message, "rest");
-    return (response) => `[${(read(response) as MessageShape<DescMessage>[]).map(write).join(",")}]`;
+    return (response) => `[${(readField(field, response) as Message[]).map(write).join(",")}]`;
   }
   throw new Error(`${field.parent.typeName}.${field.name}: Data must be a message or a list of messages`);
 }
