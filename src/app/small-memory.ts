@@ -34,6 +34,9 @@ export function fitting(sharedBy = 1): Fitting | undefined {
 /**
  * Replaces this process by one with arguments that fit the container, because they cannot be changed at run time.
  * Does nothing if they already fit, or on Windows, which cannot replace a process.
+ *
+ * NODE_OPTIONS cannot do so: Node refuses `--heap-growing-percent` there, and only the process knows its memory. Without it, a worker
+ * in 256 MiB, as docs/configuration.md promises, was killed after 250 payloads of 250 KiB.
  */
 export function restartAsFits(): void {
   const fit = fitting();

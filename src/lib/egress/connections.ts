@@ -47,6 +47,11 @@ export type NewClient = (origin: string, tls: TlsIdentity | undefined, signal: A
  * identity, or a new one.
  * If a reused connection closes before the first byte of the response, the request is sent once more over a new
  * connection: the server probably closed the idle connection while the request was on its way.
+ *
+ * Undici's Pool with a factory fails most tests of `lib/egress/connections`. A Pool uses a connection again only some turns of the
+ * event loop after its response, and opens another one for a request before that ("a request uses the most recently used
+ * connection"). A request that is given up keeps its connection connecting ("is closed at once"). Pool and Agent limit the connections
+ * of each origin, not those of a process ("the one that is idle longest is closed"), and do not tell which connection a request has.
  */
 export class Connections {
   readonly #maxConnections: number;
