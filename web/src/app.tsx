@@ -4,7 +4,7 @@ import { setNonce } from "get-nonce";
 import { RouterProvider } from "react-router";
 import { SessionProvider } from "./api/session.tsx";
 import type { Connect } from "./api/transport.ts";
-import { useFocusOfBusyButtons } from "./parts/dialogs/use-focus-back.ts";
+import { useFocusOfBusyButtons } from "./parts/focus.ts";
 import type { PageRouter } from "./router.tsx";
 import { colorSchemeManager, cssVariables, styleNonce, theme } from "./theme.ts";
 

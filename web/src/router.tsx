@@ -1,10 +1,7 @@
 import type { ComponentType } from "react";
 import { createBrowserRouter, type RouteObject } from "react-router";
 import { PAGE_PATHS } from "../../src/contract/page-paths.ts";
-import { Crash } from "./shell/crash.tsx";
-import { Gate, Waiting } from "./shell/gate.tsx";
-import { NotFound } from "./shell/not-found.tsx";
-import { Permitted } from "./shell/permitted.tsx";
+import { Crash, Gate, NotFound, Permitted, Waiting } from "./shell/gate.tsx";
 
 /** The router of the settings page. */
 export type PageRouter = ReturnType<typeof createBrowserRouter>;

@@ -4,7 +4,7 @@ import {
   ErrorInfoSchema,
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
-import { capitalized } from "../parts/text/capitalized.ts";
+import { capitalized } from "../parts/text/words.ts";
 
 /** An error for people. */
 export interface FailureInWords {

@@ -5,7 +5,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
-import { createQueryClient } from "./query-client.ts";
+import { createQueryClient } from "./queries.ts";
 import { type Connect, createPageTransport } from "./transport.ts";
 
 /** A permission as the contract spells it. */

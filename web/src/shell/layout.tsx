@@ -1,23 +1,39 @@
-import { AppShell, Burger, Group, NavLink, ScrollArea, Text } from "@mantine/core";
+import { useQuery } from "@connectrpc/connect-query";
+import {
+  AppShell,
+  Burger,
+  Button,
+  Group,
+  NavLink,
+  Popover,
+  ScrollArea,
+  Skeleton,
+  Stack,
+  Text,
+} from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import {
   IconApps,
   IconBook,
+  IconChevronDown,
   IconGauge,
   IconHistory,
   IconKey,
+  IconLogout,
   IconSend,
+  IconUser,
   IconWebhook,
 } from "@tabler/icons-react";
 import { type ReactNode, useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, ScrollRestoration, useLocation } from "react-router";
+import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
-import { type PermissionName, useMay } from "../api/session.tsx";
-import { useBelow } from "../parts/lists/use-below.ts";
-import { ZoneSwitch } from "../parts/time/zone-switch.tsx";
-import { AccountMenu } from "./account-menu.tsx";
-import { Brand } from "./brand.tsx";
-import { ColourSchemeSwitch } from "./colour-scheme-switch.tsx";
+import { permissionName } from "../../../src/contract/permissions.ts";
+import { type PermissionName, useMay, useSession, useSessionAccess } from "../api/session.tsx";
+import { notifyFailure } from "../parts/failure.tsx";
+import { useBelow } from "../parts/listing.tsx";
+import { Time, ZoneSwitch } from "../parts/time.tsx";
+import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 
 const NAVIGATION: readonly { to: string; label: string; icon: ReactNode; needs: PermissionName }[] = [
   {
@@ -135,4 +151,71 @@ function useFocusOnChange(pathname: string, onChange: () => void) {
     main.current?.focus({ preventScroll: true });
   }, [pathname, onChange]);
   return main;
+}
+
+/** The menu with the session's key, its permissions and the sign-out. */
+export function AccountMenu() {
+  const { apiKey } = useSession();
+  return (
+    <Popover position="bottom-end" width={300} withArrow trapFocus returnFocus>
+      <Popover.Target>
+        <Button
+          variant="default"
+          aria-label={`Signed in: ${apiKey?.name}`}
+          maw={260}
+          px="sm"
+          leftSection={<IconUser size={16} />}
+          rightSection={<IconChevronDown size={14} />}
+        >
+          <Text size="sm" truncate visibleFrom="sm">
+            {apiKey?.name}
+          </Text>
+        </Button>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <Account />
+      </Popover.Dropdown>
+    </Popover>
+  );
+}
+
+function Account() {
+  const { apiKey } = useSession();
+  const { signOut } = useSessionAccess();
+  // Read each time the menu opens: every call extends the session. An older answer would be wrong.
+  const { data, isPending } = useQuery(SessionService.method.getSession, {}, { gcTime: 0 });
+
+  function leave() {
+    signOut().catch((error: unknown) => notifyFailure("You are still signed in", error));
+  }
+
+  return (
+    <Stack gap={6}>
+      <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+        {apiKey?.name}
+      </Text>
+      <Text size="xs" c="dimmed">
+        Signed in with the API key {apiKey?.prefix}…
+      </Text>
+      <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+        {apiKey?.permissions.map(permissionName).join(", ")}
+      </Text>
+      {isPending && <Skeleton height={14} width="80%" />}
+      {data && (
+        <Text size="xs" c="dimmed">
+          Signed out <Time value={data.session?.expires} /> if inactive until then
+        </Text>
+      )}
+      <Button
+        mt="xs"
+        variant="default"
+        size="xs"
+        leftSection={<IconLogout size={16} />}
+        onClick={leave}
+        data-autofocus
+      >
+        Sign out
+      </Button>
+    </Stack>
+  );
 }

@@ -12,18 +12,16 @@ import {
   Title,
 } from "@mantine/core";
 import { useForm } from "@mantine/form";
-import { useDocumentTitle } from "@mantine/hooks";
-import { IconClockOff, IconLockOpen } from "@tabler/icons-react";
+import { useDocumentTitle, useInterval } from "@mantine/hooks";
+import { IconClockOff, IconHourglass, IconLockOpen } from "@tabler/icons-react";
 import { useState } from "react";
 import { Navigate, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
-import { failureReason } from "../api/failure.ts";
+import { failureInWords, failureReason, retryAfterSeconds } from "../api/failure.ts";
 import { useSessionAccess } from "../api/session.tsx";
-import { Failure } from "../parts/status/failure.tsx";
-import { Brand } from "./brand.tsx";
-import { ColourSchemeSwitch } from "./colour-scheme-switch.tsx";
+import { Failure } from "../parts/failure.tsx";
+import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 import { type SignInState, Waiting } from "./gate.tsx";
-import { TooManyTries } from "./too-many-tries.tsx";
 
 /** The sign-in page, which takes an API key. */
 export default function SignInPage() {
@@ -127,5 +125,20 @@ function SignInForm({ ended }: { ended: boolean }) {
         </Stack>
       </Paper>
     </Center>
+  );
+}
+
+/** Says which limit refused the sign-in, and counts the wait down that the error names. */
+export function TooManyTries({ error }: { error: unknown }) {
+  const { title, text } = failureInWords(error);
+  const wait = retryAfterSeconds(error) ?? 0;
+  const [until] = useState(() => Date.now() + wait * 1_000);
+  const [now, setNow] = useState(Date.now);
+  useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });
+  const left = Math.ceil((until - now) / 1_000);
+  return (
+    <Alert color="yellow" icon={<IconHourglass />} title={title} role="alert">
+      {text.replace(`in ${wait} s`, left > 0 ? `in ${left} s` : "now")}
+    </Alert>
   );
 }

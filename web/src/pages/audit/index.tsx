@@ -1,18 +1,14 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { Grid, Select } from "@mantine/core";
 import { IconHistory } from "@tabler/icons-react";
-import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { type ApiKey, ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
-import { useAllPages } from "../../api/use-all-pages.ts";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { Empty } from "../../parts/lists/empty.tsx";
-import { LoadMore } from "../../parts/lists/load-more.tsx";
-import { NothingFound } from "../../parts/lists/nothing-found.tsx";
-import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
-import { Failure } from "../../parts/status/failure.tsx";
-import { Loading } from "../../parts/status/loading.tsx";
-import { ACTIONS } from "./actions.ts";
-import { AUDIT_FILTERS, AuditFilters, type AuditFilterValues } from "./audit-filters.tsx";
-import { EntryList } from "./entry-list.tsx";
+import { useAllPages } from "../../api/queries.ts";
+import { Failure, Loading } from "../../parts/failure.tsx";
+import { clearButton, SearchField, useUrlFilters, withChosen } from "../../parts/filters.tsx";
+import { Empty, LoadMore, NothingFound } from "../../parts/lists.tsx";
+import { PageTitle } from "../../parts/page.tsx";
+import { ACTIONS, EntryList } from "./entry-list.tsx";
 
 /** The number of items per page. */
 const PAGE_SIZE = 50;
@@ -93,5 +89,60 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
         onMore={() => void list.fetchNextPage()}
       />
     </>
+  );
+}
+
+/** The filters of the page, as its address names them. */
+export const AUDIT_FILTERS = ["action", "key", "target"] as const;
+
+/** The values of the filters; "" if not set. */
+export type AuditFilterValues = Record<(typeof AUDIT_FILTERS)[number], string>;
+
+/** Chooses which entries are shown. */
+export function AuditFilters(props: {
+  filters: AuditFilterValues;
+  keys: readonly ApiKey[];
+  onChange: (changes: Partial<AuditFilterValues>, options?: { replace?: boolean }) => void;
+}) {
+  const { filters, keys, onChange } = props;
+  const keyOptions = keys.map(({ id, name, prefix }) => ({ value: id, label: `${name} (${prefix}…)` }));
+  return (
+    <Grid gap="md" mb="md" align="flex-end">
+      <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
+        <SearchField
+          label="Id of what was changed"
+          placeholder="Webhook, delivery, key or app"
+          value={filters.target}
+          onChange={(target) => onChange({ target }, { replace: true })}
+        />
+      </Grid.Col>
+      <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
+        <Select
+          label="Action"
+          placeholder="Any action"
+          data={ACTIONS.map(({ name, label }) => ({ value: name, label }))}
+          value={ACTIONS.some(({ name }) => name === filters.action) ? filters.action : null}
+          onChange={(action) => onChange({ action: action ?? "" })}
+          searchable
+          clearable
+          clearButtonProps={clearButton("Any action")}
+          nothingFoundMessage="No such action"
+        />
+      </Grid.Col>
+      <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
+        <Select
+          label="Changed with"
+          placeholder="Any API key"
+          // A removed key is not listed, but its entries remain.
+          data={withChosen(keyOptions, filters.key, `Key ${filters.key}`)}
+          value={filters.key || null}
+          onChange={(key) => onChange({ key: key ?? "" })}
+          searchable
+          clearable
+          clearButtonProps={clearButton("Any API key")}
+          nothingFoundMessage="No such key"
+        />
+      </Grid.Col>
+    </Grid>
   );
 }

@@ -1,19 +1,37 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Code, Group, Stack } from "@mantine/core";
-import { IconSend } from "@tabler/icons-react";
-import { useParams } from "react-router";
-import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { Anchor, Button, Code, Group, Stack, Table, Text, Timeline } from "@mantine/core";
+import { useClipboard } from "@mantine/hooks";
+import { IconCheck, IconClock, IconSend, IconTerminal2, IconX } from "@tabler/icons-react";
+import { useMemo } from "react";
+import { generatePath, Link, useParams } from "react-router";
+import {
+  type Attempt,
+  type Delivery,
+  type DeliveryHeader,
+  type DeliveryRequest,
+  DeliveryService,
+  DeliveryState,
+  type Event,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { BackLink } from "../../parts/layout/back-link.tsx";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { Failure } from "../../parts/status/failure.tsx";
-import { ItemStatus } from "../../parts/status/item-status.tsx";
-import { CopyButton } from "../../parts/text/copy-button.tsx";
-import { Attempts } from "./delivery/attempts.tsx";
-import { SentRequest } from "./delivery/sent-request.tsx";
+import { Failure, ItemStatus } from "../../parts/failure.tsx";
+import { BackLink, PageTitle, Section } from "../../parts/page.tsx";
+import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
+import { layOutJson } from "../../parts/text/json-text.ts";
+import { durationInWords } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+import { curlCommand } from "./delivery/curl-command.ts";
+import {
+  ATTEMPTS_A_ROUND,
+  arrived,
+  NextAttemptDue,
+  resultInWords,
+  roundsOf,
+  useHeldBack,
+} from "./delivery/results.tsx";
 import { Summary } from "./delivery/summary.tsx";
-import { isFinal } from "./list/selection.ts";
-import { SendAgain } from "./send/send-one.tsx";
+import { isFinal } from "./delivery-list.tsx";
+import { SendAgain } from "./send-one.tsx";
 
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 2_000;
@@ -71,5 +89,304 @@ export default function DeliveryPage() {
         </ItemStatus>
       )}
     </>
+  );
+}
+
+/** The size of icons, in pixels. */
+const ICON_SIZE = 14;
+/** The maximum height of a response, in pixels. */
+const RESPONSE_HEIGHT = 240;
+
+/** Every attempt of a delivery, newest first, below the next one. */
+export function Attempts({
+  delivery,
+  event,
+  attempts,
+}: {
+  delivery: Delivery;
+  /** Undefined if it is not stored any more. */
+  event: Event | undefined;
+  attempts: readonly Attempt[];
+}) {
+  const rounds = roundsOf(delivery, attempts);
+  const entries = rounds.flatMap((round) => round.attempts.map((attempt) => ({ attempt, round }))).reverse();
+  const held = useHeldBack(delivery, event);
+  const next = held ?? nextAttempt(delivery);
+  const round = rounds.at(-1);
+  return (
+    <Section title="Attempts">
+      {entries.length === 0 && !next ? (
+        <Text size="sm" c="dimmed">
+          No attempts were made.
+        </Text>
+      ) : (
+        <Timeline
+          active={entries.length}
+          bulletSize={24}
+          lineWidth={2}
+          aria-label="Attempts, newest first"
+          role="list"
+        >
+          {next && (
+            <Timeline.Item
+              role="listitem"
+              color="blue"
+              bullet={<IconClock size={ICON_SIZE} />}
+              title={`Attempt ${delivery.attemptCount + 1}`}
+              lineVariant="dashed"
+            >
+              <Text size="sm">{next}</Text>
+              <Small>
+                Round {round?.number}, {(round?.attempts.length ?? 0) + 1} of {ATTEMPTS_A_ROUND}
+              </Small>
+            </Timeline.Item>
+          )}
+          {entries.map(({ attempt, round: of }) => (
+            <Timeline.Item
+              key={attempt.number}
+              role="listitem"
+              color={arrived(attempt) ? "green" : "red"}
+              bullet={arrived(attempt) ? <IconCheck size={ICON_SIZE} /> : <IconX size={ICON_SIZE} />}
+              title={`Attempt ${attempt.number}`}
+            >
+              <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+                {resultInWords(attempt)}
+              </Text>
+              <Small>
+                Round {of.number}, {of.attempts.indexOf(attempt) + 1} of {ATTEMPTS_A_ROUND} ·{" "}
+                <Time value={attempt.started} /> · took {durationInWords(attempt.durationMs)}
+              </Small>
+              <ResponseStart attempt={attempt} />
+              <AttemptHeaders attempt={attempt} />
+            </Timeline.Item>
+          ))}
+        </Timeline>
+      )}
+    </Section>
+  );
+}
+
+/** The time of the next attempt; undefined for none. */
+function nextAttempt({ state, nextAttempt: due }: Delivery) {
+  switch (state) {
+    case DeliveryState.PENDING:
+      return "With the next dispatch";
+    case DeliveryState.DELIVERING:
+      return "In flight, or about to be sent";
+    case DeliveryState.RETRYING:
+      return due ? <NextAttemptDue due={due} /> : "In flight, or about to be sent";
+    default:
+      return undefined;
+  }
+}
+
+function Small({ children }: { children: React.ReactNode }) {
+  return (
+    <Text size="xs" c="dimmed" mt={2}>
+      {children}
+    </Text>
+  );
+}
+
+function ResponseStart({ attempt }: { attempt: Attempt }) {
+  const { responseStart, number } = attempt;
+  if (!responseStart?.trim()) return null;
+  return (
+    <Stack gap={4} mt="xs">
+      <Text size="xs" fw={600}>
+        Start of the response
+      </Text>
+      <CodeBlock of={`the response to attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
+        {responseStart}
+      </CodeBlock>
+    </Stack>
+  );
+}
+
+/** The headers of one attempt, folded: those of its signature, and those of a response that was no success. */
+function AttemptHeaders({ attempt }: { attempt: Attempt }) {
+  const { signatureHeaders, signatureRecomputed, responseHeaders, number } = attempt;
+  if (signatureHeaders.length + responseHeaders.length === 0) return null;
+  return (
+    <Text component="details" size="sm" mt="xs">
+      <summary>Headers of attempt {number}</summary>
+      <Stack gap="xs" mt="xs">
+        {signatureHeaders.length > 0 && (
+          <Stack gap={4}>
+            <Text size="xs" fw={600}>
+              {signatureRecomputed ? "Sent; the signature is recomputed with the current secret" : "Sent"}
+            </Text>
+            <CodeBlock of={`the signature headers of attempt ${number}`} wraps>
+              {linesOf(signatureHeaders)}
+            </CodeBlock>
+          </Stack>
+        )}
+        {responseHeaders.length > 0 && (
+          <Stack gap={4}>
+            <Text size="xs" fw={600}>
+              Received
+            </Text>
+            <CodeBlock of={`the response headers of attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
+              {linesOf(responseHeaders)}
+            </CodeBlock>
+          </Stack>
+        )}
+      </Stack>
+    </Text>
+  );
+}
+
+const linesOf = (headers: Attempt["responseHeaders"]) =>
+  headers.map(({ name, value }) => `${name}: ${value}`).join("\n");
+
+/** The maximum height of the body, in pixels. */
+const BODY_HEIGHT = 480;
+/** The time for which the confirmation is shown, in milliseconds. */
+const COPIED_SHOWN_MS = 2_000;
+
+/** Headers that change with each attempt. */
+const OF_EACH_ATTEMPT = [
+  { name: "webhook-timestamp", value: "the attempt’s time, in seconds since 1970" },
+  {
+    name: "webhook-signature",
+    value:
+      "v1, the HMAC-SHA256 of id, timestamp and body; with public-key signatures also v1a, the ed25519 signature of the same",
+  },
+];
+
+/** The POST that each attempt makes: its headers and its body, exactly as receivers get them. */
+export function SentRequest({
+  delivery,
+  request,
+  signature,
+}: {
+  delivery: Delivery;
+  request: DeliveryRequest | undefined;
+  /** The signature headers of the latest attempt, as far as they are known. */
+  signature: readonly DeliveryHeader[];
+}) {
+  if (!request) {
+    return (
+      <Section title="Request">
+        <Text size="sm" c="dimmed">
+          The event is not kept any more.
+        </Text>
+      </Section>
+    );
+  }
+  return (
+    <>
+      <Section
+        title="Request headers"
+        actions={
+          !request.erased && (
+            <CopyAsCurl
+              command={curlCommand(delivery.url, [...request.headers, ...signature], request.body)}
+            />
+          )
+        }
+      >
+        <Stack gap="sm">
+          <Code block bd="1px solid var(--mantine-color-default-border)" style={{ whiteSpace: "pre-wrap" }}>
+            POST {delivery.url}
+          </Code>
+          <Headers request={request} />
+          <Text size="sm" c="dimmed">
+            The signature is made with the webhook’s signing secret, and its key pair if it has one. Both are
+            on{" "}
+            <Anchor
+              component={Link}
+              inherit
+              underline="always"
+              to={generatePath(PAGE_PATHS.webhook, { id: String(delivery.webhookId) })}
+            >
+              the webhook’s page
+            </Anchor>
+            . Each attempt above shows its own. The cURL command has those of the latest attempt; endpoints
+            that check the timestamp refuse it after five minutes.
+          </Text>
+        </Stack>
+      </Section>
+      {request.erased ? (
+        <Section title="Request body">
+          <Text size="sm" c="dimmed">
+            The payload was erased.
+          </Text>
+        </Section>
+      ) : (
+        <Body body={request.body} />
+      )}
+    </>
+  );
+}
+
+function CopyAsCurl({ command }: { command: string }) {
+  const { copy, copied, error } = useClipboard({ timeout: COPIED_SHOWN_MS });
+  return (
+    <Button
+      variant="default"
+      size="xs"
+      leftSection={copied ? <IconCheck size={14} /> : <IconTerminal2 size={14} />}
+      onClick={() => copy(command)}
+    >
+      {error ? "Your browser does not allow copying" : copied ? "Copied" : "Copy as cURL"}
+    </Button>
+  );
+}
+
+function Headers({ request }: { request: DeliveryRequest }) {
+  return (
+    <Table aria-label="Headers" layout="fixed">
+      <Table.Tbody>
+        {request.headers.map(({ name, value }) => (
+          <Table.Tr key={name}>
+            <Name>{name}</Name>
+            <Table.Td>
+              <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
+                {value}
+              </Text>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+        {OF_EACH_ATTEMPT.map(({ name, value }) => (
+          <Table.Tr key={name}>
+            <Name>{name}</Name>
+            <Table.Td>
+              <Text span size="sm" c="dimmed">
+                Changes with each attempt: {value}
+              </Text>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+function Name({ children }: { children: string }) {
+  return (
+    <Table.Th scope="row" w={{ base: 150, sm: 260 }} style={{ verticalAlign: "top" }}>
+      <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
+        {children}
+      </Text>
+    </Table.Th>
+  );
+}
+
+function Body({ body }: { body: string }) {
+  const laidOut = useMemo(() => layOutJson(body), [body]);
+  return (
+    <Section
+      title="Request body"
+      actions={
+        <Text size="sm" c="dimmed">
+          {new TextEncoder().encode(body).length.toLocaleString()} bytes
+        </Text>
+      }
+    >
+      <CodeBlock of="the body as it is sent" copied={body} maxHeight={BODY_HEIGHT}>
+        {laidOut}
+      </CodeBlock>
+    </Section>
   );
 }

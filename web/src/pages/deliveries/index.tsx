@@ -3,12 +3,12 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { Link, Navigate, useNavigationType, useSearchParams } from "react-router";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
-import { OpenReplays } from "../replays/open-replays.tsx";
-import { FilterBar } from "./filters/filter-bar.tsx";
-import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters/filters.ts";
-import { DeliveryPages } from "./list/delivery-pages.tsx";
+import { useUrlFilters } from "../../parts/filters.tsx";
+import { PageTitle } from "../../parts/page.tsx";
+import { OpenReplays } from "../replays/replay-card.tsx";
+import { DeliveryPages } from "./delivery-pages.tsx";
+import { FilterBar } from "./filter-bar.tsx";
+import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters.ts";
 
 /** The list of deliveries, newest first, with filters in the page's URL. */
 export default function DeliveriesPage() {

@@ -11,23 +11,16 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { BackLink } from "../../parts/layout/back-link.tsx";
-import { Facts } from "../../parts/layout/facts.tsx";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { Section } from "../../parts/layout/section.tsx";
-import { DeliveryStateBadge } from "../../parts/status/delivery-state.tsx";
-import { Failure } from "../../parts/status/failure.tsx";
-import { ItemStatus } from "../../parts/status/item-status.tsx";
-import { Loading } from "../../parts/status/loading.tsx";
-import { Refreshed } from "../../parts/status/refreshed.tsx";
-import { CodeBlock } from "../../parts/text/code-block.tsx";
-import { CopyButton } from "../../parts/text/copy-button.tsx";
-import { countOf } from "../../parts/text/count-of.ts";
+import { Failure, ItemStatus, Loading, Refreshed } from "../../parts/failure.tsx";
+import { BackLink, Facts, PageTitle, Section } from "../../parts/page.tsx";
+import { DeliveryStateBadge } from "../../parts/states.tsx";
+import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
-import { Time } from "../../parts/text/time.tsx";
-import { DeliveryList } from "../deliveries/list/delivery-list.tsx";
-import { FailureReasons } from "../deliveries/list/failure-reasons.tsx";
-import { publisherFacts } from "./publisher-facts.tsx";
+import { countOf } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+import { publisherFacts } from "../deliveries/delivery/summary.tsx";
+import { DeliveryList } from "../deliveries/delivery-list.tsx";
+import { FailureReasons } from "../deliveries/failure-reasons.tsx";
 
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 4_000;

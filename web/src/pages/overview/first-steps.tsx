@@ -5,11 +5,10 @@ import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { isReachable } from "../../api/reachable.ts";
+import { isReachable, useAllPages } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { useAllPages } from "../../api/use-all-pages.ts";
-import { Section } from "../../parts/layout/section.tsx";
-import { CodeBlock } from "../../parts/text/code-block.tsx";
+import { Section } from "../../parts/page.tsx";
+import { CodeBlock } from "../../parts/text/copy.tsx";
 
 /**
  * Says how to begin, unless the log has a delivery. To be shown only where the overview counts none: it counts those that

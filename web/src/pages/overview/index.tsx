@@ -1,20 +1,21 @@
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { useMutation, useTransport } from "@connectrpc/connect-query";
 import { Alert, Button, Grid, Stack } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
-import { IconPlugConnectedX } from "@tabler/icons-react";
-import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { useDisclosure, useDocumentVisibility } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconHourglassHigh, IconPlayerPlay, IconPlugConnectedX } from "@tabler/icons-react";
+import { useEffect, useState } from "react";
+import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
 import { failureInWords } from "../../api/failure.ts";
-import { useOwnApp } from "../../api/session.tsx";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { Section } from "../../parts/layout/section.tsx";
-import { Bottlenecks } from "./bottlenecks.tsx";
+import { useReadAnew } from "../../api/queries.ts";
+import { useMay, useOwnApp } from "../../api/session.tsx";
+import { notifyFailure } from "../../parts/failure.tsx";
+import { PageTitle, Section } from "../../parts/page.tsx";
 import { Counts } from "./counts.tsx";
-import { DispatchNow } from "./dispatch-now.tsx";
 import { FirstSteps } from "./first-steps.tsx";
-import { History } from "./history.tsx";
-import { Runs } from "./runs.tsx";
-import { TroubledWebhooks } from "./troubled-webhooks.tsx";
-import { useLiveOverview } from "./use-live-overview.ts";
-import { WebhookFigures } from "./webhook-figures.tsx";
+import { History, Runs } from "./history.tsx";
+import { TroubledWebhooks, WebhookFigures } from "./webhooks.tsx";
 
 /** The overview: live figures, and those of the last day. */
 export default function OverviewPage() {
@@ -86,4 +87,125 @@ function NotLive({ failure }: { failure: unknown }) {
       {title}. {text} The page tries again by itself.
     </Alert>
   );
+}
+
+/** What deliveries wait for within the service, and what to change; nothing while they do not. */
+export function Bottlenecks({ overview }: { overview: Overview }) {
+  return Object.values(BOTTLENECKS)
+    .filter(({ number }) => overview.bottlenecks.includes(number))
+    .map(({ number, problem, remedy }) => (
+      <Alert
+        key={number}
+        color="orange"
+        variant="light"
+        icon={<IconHourglassHigh />}
+        title={problem}
+        role="note"
+      >
+        {remedy}
+      </Alert>
+    ));
+}
+
+/** Starts a dispatch of what is pending, for who may. */
+export function DispatchNow() {
+  const may = useMay("Write_Administrative_Data");
+  const isOfApp = useOwnApp() !== undefined;
+  const readAnew = useReadAnew();
+  const dispatch = useMutation(StatsService.method.dispatchNow, {
+    onSuccess: () => {
+      notifications.show({
+        color: "green",
+        title: "A dispatch has started",
+        message: "Pending deliveries are sent now.",
+      });
+      return readAnew(StatsService.method.listDispatchRuns);
+    },
+    onError: (error) => notifyFailure("No dispatch was started", error),
+  });
+  if (!may || isOfApp) return null;
+  return (
+    <Button
+      leftSection={<IconPlayerPlay size={16} />}
+      loading={dispatch.isPending}
+      onClick={() => dispatch.mutate({})}
+    >
+      Dispatch now
+    </Button>
+  );
+}
+
+/** The delay before the stream is opened again, in milliseconds: doubled each time, up to MAX_WAIT_MS. */
+const MIN_WAIT_MS = 1_000;
+/** The maximum of that delay, in milliseconds. */
+const MAX_WAIT_MS = 30_000;
+/**
+ * The time without a message after which the stream counts as broken, in milliseconds. The service sends an unchanged
+ * overview every 20 s, so a longer silence means that the connection was lost without being closed.
+ */
+const MAX_SILENCE_MS = 60_000;
+
+const SILENT = new ConnectError(`No figures arrived for ${MAX_SILENCE_MS / 1_000} s.`, Code.DeadlineExceeded);
+
+/** The overview as last told, and whether it is still being told. */
+export interface LiveOverview {
+  overview: Overview | undefined;
+  /** The error of the stream, which is opened again automatically. */
+  failure: unknown;
+}
+
+/**
+ * Follows the overview. Asks again when the service ends the stream or cannot be reached, each time after a longer
+ * wait. A page that nobody looks at does not follow: over HTTP/1.1 a browser has six connections to a service, and
+ * each stream keeps one.
+ */
+export function useLiveOverview(): LiveOverview {
+  const transport = useTransport();
+  const visible = useDocumentVisibility() === "visible";
+  const [live, setLive] = useState<LiveOverview>({ overview: undefined, failure: undefined });
+
+  useEffect(() => {
+    if (!visible) return;
+    const client = createClient(StatsService, transport);
+    const end = new AbortController();
+    async function follow() {
+      let wait = MIN_WAIT_MS;
+      while (!end.signal.aborted) {
+        const broken = new AbortController();
+        const giveUp = () => broken.abort(SILENT);
+        let silence = setTimeout(giveUp, MAX_SILENCE_MS);
+        const signal = AbortSignal.any([end.signal, broken.signal]);
+        try {
+          for await (const { overview } of client.watchOverview({}, { signal })) {
+            clearTimeout(silence);
+            silence = setTimeout(giveUp, MAX_SILENCE_MS);
+            wait = MIN_WAIT_MS;
+            setLive({ overview, failure: undefined });
+          }
+        } catch (error) {
+          if (end.signal.aborted) return;
+          const failure: unknown = broken.signal.aborted ? SILENT : error;
+          setLive(({ overview }) => ({ overview, failure }));
+        } finally {
+          clearTimeout(silence);
+        }
+        await elapsed(wait, end.signal);
+        wait = Math.min(wait * 2, MAX_WAIT_MS);
+      }
+    }
+    void follow();
+    return () => end.abort();
+  }, [transport, visible]);
+  return live;
+}
+
+/** Resolves after so long, or at once when told to end. */
+function elapsed(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
 }

@@ -3,14 +3,10 @@ import { Stack } from "@mantine/core";
 import { IconRefresh } from "@tabler/icons-react";
 import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { BackLink } from "../../parts/layout/back-link.tsx";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { Empty } from "../../parts/lists/empty.tsx";
-import { LoadMore } from "../../parts/lists/load-more.tsx";
-import { Failure } from "../../parts/status/failure.tsx";
-import { Loading } from "../../parts/status/loading.tsx";
-import { ReplayCard } from "./replay-card.tsx";
-import { refreshMs } from "./replay-in-words.ts";
+import { Failure, Loading } from "../../parts/failure.tsx";
+import { Empty, LoadMore } from "../../parts/lists.tsx";
+import { BackLink, PageTitle } from "../../parts/page.tsx";
+import { ReplayCard, refreshMs } from "./replay-card.tsx";
 
 /** The number of items per page. */
 const PAGE_SIZE = 25;

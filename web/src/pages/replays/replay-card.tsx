@@ -1,17 +1,63 @@
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Anchor, Badge, Button, Card, Group, Progress, Stack, Text } from "@mantine/core";
+import { useInterval } from "@mantine/hooks";
 import { IconExternalLink } from "@tabler/icons-react";
+import { useState } from "react";
 import { generatePath, Link } from "react-router";
 import { type Replay, ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { useReadAnew } from "../../api/use-read-anew.ts";
-import { notifyFailure } from "../../parts/status/notify-failure.ts";
-import { countOf } from "../../parts/text/count-of.ts";
-import { Time } from "../../parts/text/time.tsx";
-import { webhookTitle } from "../../parts/text/webhook-title.ts";
-import { countsInWords, isOpen, REPLAY_STATES, replayTitle, webhookOf } from "./replay-in-words.ts";
+import { notifyFailure } from "../../parts/failure.tsx";
+import { DELIVERY_STATES } from "../../parts/states.tsx";
+import { countOf, webhookTitle } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+
+/** The label and colour of each state. */
+export const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
+  [ReplayState.UNSPECIFIED]: { label: "Unknown", color: "gray" },
+  [ReplayState.RUNNING]: { label: "Running", color: "blue" },
+  [ReplayState.PAUSED]: { label: "Paused", color: "orange" },
+  [ReplayState.COMPLETED]: { label: "Completed", color: "green" },
+  [ReplayState.CANCELLED]: { label: "Cancelled", color: "gray" },
+};
+
+/** Whether the replay is open. */
+export function isOpen({ state }: Pick<Replay, "state">): boolean {
+  return state === ReplayState.RUNNING || state === ReplayState.PAUSED;
+}
+
+/** The title of a replay: `Failed deliveries`, `Missed events`. */
+export function replayTitle({ what }: Replay): string {
+  if (what.case === "backfill") return "Missed events";
+  if (what.case !== "resend") return "Replay";
+  const { states, process } = what.value;
+  const labels = DELIVERY_STATES.filter(({ state }) => states.includes(state)).map(({ label }) => label);
+  const of = process === undefined ? "" : ` of ${processName(process)}`;
+  return `${labels.join(", ")} deliveries${of}`;
+}
+
+/** The webhook that a replay is restricted to; undefined for several. */
+export function webhookOf({ what }: Replay): bigint | undefined {
+  return what.case === undefined ? undefined : what.value.webhookId;
+}
+
+/** `1,250 deliveries queued, 3 skipped`. */
+export function countsInWords({ queued, skipped }: Replay): string {
+  const counted = countOf(Number(queued), "delivery queued", "deliveries queued");
+  return skipped === 0n ? counted : `${counted}, ${skipped.toLocaleString()} skipped`;
+}
+
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = { open: 1_000, ended: 15_000 };
+
+/** The interval at which replays are read again, in milliseconds: short while one is open. */
+export function refreshMs(replays: readonly Pick<Replay, "state">[] = []): number {
+  return replays.some(isOpen) ? REFRESH_MS.open : REFRESH_MS.ended;
+}
 
 /** A replay: what it queues, how far it is, and what can be done with it. */
 export function ReplayCard({ replay }: { replay: Replay }) {
@@ -175,4 +221,47 @@ function Actions({ replay }: { replay: Replay }) {
       </Button>
     </Group>
   );
+}
+
+/** The number of newest replays of which the current ones are shown; the page of replays has all. */
+const SHOWN = 10;
+/** The time for which an ended replay is still shown, in milliseconds. */
+const ENDED_SHOWN_MS = 120_000;
+/** The interval between checks whether a replay ended too long ago, in milliseconds. */
+const CHECK_MS = 10_000;
+
+/** Replays that are open or have just ended, kept current. Nothing if there are none. */
+export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
+  const { data } = useQuery(
+    ReplayService.method.listReplays,
+    { pageSize: SHOWN, ...(webhookId === undefined ? {} : { webhookId }) },
+    {
+      refetchInterval: ({ state }) => refreshMs(state.data?.replays),
+    },
+  );
+  const [now, setNow] = useState(Date.now);
+  useInterval(() => setNow(Date.now()), CHECK_MS, { autoInvoke: true });
+  const shown = (data?.replays ?? []).filter((replay) => isCurrent(replay, now));
+  if (shown.length === 0) return null;
+  return (
+    <Stack gap="xs" mb="md" role="group" aria-label="Replays">
+      <Group justify="space-between">
+        <Text fw={600} size="sm">
+          Replays
+        </Text>
+        <Anchor component={Link} to={PAGE_PATHS.replays} size="sm">
+          All replays
+        </Anchor>
+      </Group>
+      <Stack component="ul" p={0} m={0} gap="xs">
+        {shown.map((replay) => (
+          <ReplayCard key={replay.id} replay={replay} />
+        ))}
+      </Stack>
+    </Stack>
+  );
+}
+
+function isCurrent(replay: Replay, now: number): boolean {
+  return isOpen(replay) || (!!replay.ended && now - timestampMs(replay.ended) < ENDED_SHOWN_MS);
 }

@@ -1,18 +1,32 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Button } from "@mantine/core";
-import { IconWebhookOff } from "@tabler/icons-react";
+import { Button, Grid, Stack } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconPlayerPause, IconPlayerPlay, IconTrash, IconWebhookOff } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { type OverdueRetries, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
-import { BackLink } from "../../parts/layout/back-link.tsx";
-import { PageTitle } from "../../parts/layout/page-title.tsx";
-import { Empty } from "../../parts/lists/empty.tsx";
-import { Failure } from "../../parts/status/failure.tsx";
-import { Loading } from "../../parts/status/loading.tsx";
-import { Refreshed } from "../../parts/status/refreshed.tsx";
-import { deliveriesOf } from "./list/success.tsx";
-import { WebhookDetails } from "./webhook/webhook-details.tsx";
+import { useMay } from "../../api/session.tsx";
+import { Failure, Loading, Refreshed } from "../../parts/failure.tsx";
+import { Empty } from "../../parts/lists.tsx";
+import { BackLink, PageTitle } from "../../parts/page.tsx";
+import { isHeldBack } from "../../parts/states.tsx";
+import { webhookTitle } from "../../parts/text/words.ts";
+import { AttemptCharts } from "./attempt-charts.tsx";
+import { BreakerSection } from "./breaker.tsx";
+import { DeleteWebhook } from "./delete-webhook.tsx";
+import { EventTypesSection } from "./event-types.tsx";
+import { FilterSection } from "./filter.tsx";
+import { LastDeliveries } from "./last-deliveries.tsx";
+import { deliveriesOf } from "./list/figures.tsx";
+import { BreakerNotice, PausedNotice, TroubleNotice, usePause, useResume } from "./notices.tsx";
+import { Registration } from "./registration.tsx";
+import { RequestSection } from "./request/request-section.tsx";
+import { KeyPairs, SigningSecret } from "./signing.tsx";
+import { Statistics } from "./statistics.tsx";
+import { TestEvent } from "./test-event.tsx";
+import { VerifySnippets } from "./verify-snippets.tsx";
 
 /** The format of `Webhook.id`, which has up to 64 bits. */
 const ID = /^\d{1,18}$/;
@@ -84,6 +98,87 @@ function Missing({ id, log }: { id: string; log?: string }) {
           ? "This webhook was deleted or never existed. Its deliveries, if any, are still available."
           : "Ids of webhooks are whole numbers. Find the webhook in the list of all."}
       </Empty>
+    </>
+  );
+}
+
+/** The sections and actions of a webhook's page. */
+export function WebhookDetails({
+  webhook,
+  overdue,
+}: {
+  webhook: Webhook;
+  overdue: OverdueRetries | undefined;
+}) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  return (
+    <>
+      <PageTitle
+        title={webhookTitle(webhook)}
+        description={processName(webhook.webhookProcess)}
+        actions={mayWrite && <Actions webhook={webhook} />}
+      />
+      <Stack gap="lg">
+        {webhook.paused && <PausedNotice webhook={webhook} />}
+        <BreakerNotice webhook={webhook} />
+        <TroubleNotice
+          webhook={webhook}
+          overdue={webhook.paused || isHeldBack(webhook) ? undefined : overdue}
+        />
+        <Grid gap="lg">
+          <Grid.Col span={{ base: 12, lg: 7 }}>
+            <Registration webhook={webhook} />
+          </Grid.Col>
+          <Grid.Col span={{ base: 12, lg: 5 }}>
+            <Statistics webhookId={webhook.id} />
+          </Grid.Col>
+        </Grid>
+        <AttemptCharts webhookId={webhook.id} />
+        {mayWrite && <TestEvent webhook={webhook} />}
+        <LastDeliveries webhook={webhook} />
+        <Stack gap={0} className="joined">
+          <EventTypesSection webhook={webhook} />
+          <FilterSection webhook={webhook} />
+          <RequestSection webhook={webhook} />
+          <BreakerSection webhook={webhook} />
+          {mayWrite && <SigningSecret webhook={webhook} />}
+          <KeyPairs webhook={webhook} />
+        </Stack>
+        <VerifySnippets webhook={webhook} />
+      </Stack>
+    </>
+  );
+}
+
+function Actions({ webhook }: { webhook: Webhook }) {
+  const resume = useResume(webhook);
+  const pause = usePause(webhook);
+  const [deleting, remove] = useDisclosure();
+  return (
+    <>
+      {webhook.paused ? (
+        <Button
+          variant="default"
+          leftSection={<IconPlayerPlay size={16} />}
+          loading={resume.isPending}
+          onClick={resume.run}
+        >
+          Resume
+        </Button>
+      ) : (
+        <Button
+          variant="default"
+          leftSection={<IconPlayerPause size={16} />}
+          loading={pause.isPending}
+          onClick={pause.run}
+        >
+          Pause
+        </Button>
+      )}
+      <Button variant="light" color="red" leftSection={<IconTrash size={16} />} onClick={remove.open}>
+        Delete
+      </Button>
+      <DeleteWebhook webhook={webhook} opened={deleting} onClose={remove.close} />
     </>
   );
 }

@@ -1,6 +1,6 @@
 import { Text } from "@mantine/core";
 import { Fragment } from "react";
-import { addressParts } from "./webhook-title.ts";
+import { addressParts } from "./words.ts";
 
 /** After what an address is taken to a new line: before it is broken in the middle of a word. */
 const PARTS = /(?<=[^/:]\/|[?&.])(?=[^/\s])/;

@@ -9,17 +9,14 @@ import {
   DeliveryState,
   type Event,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
-import { processName } from "../../../../../src/contract/catalogue.ts";
+import { isNotice, processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
-import { Facts } from "../../../parts/layout/facts.tsx";
-import { Section } from "../../../parts/layout/section.tsx";
-import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
+import { type Fact, Facts, Section } from "../../../parts/page.tsx";
+import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/states.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
-import { CopyButton } from "../../../parts/text/copy-button.tsx";
-import { Time } from "../../../parts/text/time.tsx";
-import { publisherFacts } from "../../events/publisher-facts.tsx";
-import { NextAttempt, useHeldBack } from "./next-attempt.tsx";
-import { REASONS } from "./result-words.ts";
+import { CopyButton } from "../../../parts/text/copy.tsx";
+import { Time } from "../../../parts/time.tsx";
+import { NextAttempt, REASONS, useHeldBack } from "./results.tsx";
 
 /** The facts and the state of a delivery. */
 export function Summary({
@@ -132,4 +129,17 @@ function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undef
   }
   const ended = reason === undefined ? undefined : REASONS[reason];
   return ended ?? DELIVERY_STATES.find((each) => each.state === state)?.meaning;
+}
+
+/** The user and the publisher of an event, as far as the session may see them. */
+export function publisherFacts(event: Event | undefined): (Fact | false)[] {
+  if (!event) return [];
+  const { userId, test, apiKeyId, apiKeyName, idempotencyKey } = event;
+  const by = apiKeyName ?? (apiKeyId === undefined ? undefined : `a removed key, ${apiKeyId}`);
+  return [
+    ["User", userId],
+    isNotice(event.process) && !test && ["Published by", "the service itself"],
+    by !== undefined && [test ? "Test event by" : "Published by", by],
+    idempotencyKey !== undefined && ["Idempotency key", idempotencyKey],
+  ];
 }

@@ -8,9 +8,14 @@ import type {
   RequestSettingsSchema,
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { authenticationMessage, kindOf, SECRET_LABELS } from "./authentication.ts";
-import { oauth2Values } from "./oauth2-fields.tsx";
-import { tlsMessage, tlsValues } from "./tls-fields.tsx";
+import {
+  authenticationMessage,
+  kindOf,
+  oauth2Values,
+  SECRET_LABELS,
+  tlsMessage,
+  tlsValues,
+} from "./fields.tsx";
 
 /** The fields of {@link MovedCredentials} in a form. */
 export interface MovedValues {

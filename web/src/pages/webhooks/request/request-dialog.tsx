@@ -23,14 +23,21 @@ import type {
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
 import { failureReason } from "../../../api/failure.ts";
-import { useReadAnew } from "../../../api/use-read-anew.ts";
-import { ChangedMeanwhile } from "../../../parts/dialogs/changed-meanwhile.tsx";
-import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
-import { Failure } from "../../../parts/status/failure.tsx";
-import { SharedNote } from "../endpoint/shared-note.tsx";
-import { authenticationMessage, type Kind, kindOf, SECRET_LABELS } from "./authentication.ts";
-import { OAuth2Fields, oauth2Values } from "./oauth2-fields.tsx";
-import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
+import { useReadAnew } from "../../../api/queries.ts";
+import { ChangedMeanwhile, FormActions, FormDialog } from "../../../parts/dialogs.tsx";
+import { Failure } from "../../../parts/failure.tsx";
+import { SharedNote } from "../endpoint.tsx";
+import {
+  authenticationMessage,
+  type Kind,
+  kindOf,
+  OAuth2Fields,
+  oauth2Values,
+  SECRET_LABELS,
+  TlsFields,
+  tlsMessage,
+  tlsValues,
+} from "./fields.tsx";
 
 /** The settings of a webhook as the page has read them. */
 interface StoredSettings {

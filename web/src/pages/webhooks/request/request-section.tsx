@@ -5,18 +5,16 @@ import { useDisclosure } from "@mantine/hooks";
 import { useEffect } from "react";
 import type { MaskedRequestSettings } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useReadAnew } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
-import { useReadAnew } from "../../../api/use-read-anew.ts";
-import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
-import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
-import { Facts } from "../../../parts/layout/facts.tsx";
-import { Section } from "../../../parts/layout/section.tsx";
-import { Failure } from "../../../parts/status/failure.tsx";
-import { Loading } from "../../../parts/status/loading.tsx";
-import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
-import { SharedNote } from "../endpoint/shared-note.tsx";
+import { ConfirmDialog } from "../../../parts/dialogs.tsx";
+import { Failure, Loading } from "../../../parts/failure.tsx";
+import { useFocusBack } from "../../../parts/focus.ts";
+import { Facts, Section } from "../../../parts/page.tsx";
+import { SharedNote } from "../endpoint.tsx";
+import type { WebhookDialogProps } from "../webhook-form.tsx";
+import { CertificateText } from "./fields.tsx";
 import { RequestDialog } from "./request-dialog.tsx";
-import { CertificateText } from "./tls-fields.tsx";
 
 /** The custom headers and the authentication of a webhook's requests. */
 export function RequestSection({ webhook }: { webhook: Webhook }) {

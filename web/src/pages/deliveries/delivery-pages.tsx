@@ -1,0 +1,268 @@
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { ActionBar, Box, Button, type ButtonProps, Group, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import {
+  IconChevronLeft,
+  IconChevronRight,
+  IconChevronsLeft,
+  IconDownload,
+  IconRefresh,
+  IconSend,
+} from "@tabler/icons-react";
+import { useEffect, useState } from "react";
+import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { useMay } from "../../api/session.tsx";
+import { Failure, Loading } from "../../parts/failure.tsx";
+import { useFocusBack } from "../../parts/focus.ts";
+import { useBelow } from "../../parts/listing.tsx";
+import { Empty, NothingFound } from "../../parts/lists.tsx";
+import { countOf } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+import { DeliveryList, isFinal, useSelection } from "./delivery-list.tsx";
+import { ExportDialog } from "./export-dialog.tsx";
+import { FailureReasons } from "./failure-reasons.tsx";
+import type { DeliveryFilter } from "./filters.ts";
+import { SendFilteredDialog } from "./send-filtered.tsx";
+import { SendSelectedDialog } from "./send-selected.tsx";
+import { useDeliveryPage } from "./use-delivery-page.ts";
+
+/** The filter and page of a list. */
+export interface DeliveryPagesProps {
+  filter: DeliveryFilter;
+  /** The token of the page; "" for the first. */
+  token: string;
+  onGo: (token: string, options?: { replace?: boolean }) => void;
+  /** Takes the filters away; undefined where there are none. */
+  onClear: (() => void) | undefined;
+}
+
+/** A page of the deliveries that a filter finds, and what can be done with them. */
+export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesProps) {
+  const page = useDeliveryPage(filter, token);
+  const { deliveries = [] } = page;
+  const mayWrite = useMay("Write_Administrative_Data");
+  const selection = useSelection(deliveries);
+  const narrow = useBelow("sm");
+  const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
+  useEffect(() => {
+    // Back on the first page, which has a URL without a token.
+    if (isNewest) onGo("", { replace: true });
+  }, [isNewest, onGo]);
+
+  const failure = page.error ? <Failure error={page.error} onRetry={page.refetch} my="sm" /> : null;
+  if (!page.deliveries) return failure ?? <Loading lines={10} height={44} />;
+  return (
+    <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
+      {failure}
+      <Group
+        justify="space-between"
+        mih={38}
+        gap="xs"
+        wrap={narrow ? "wrap" : "nowrap"}
+        my={narrow ? "xs" : 0}
+      >
+        <Group gap="md">
+          <Arrived
+            count={page.arrived}
+            hasMore={page.hasMoreArrived}
+            isCurrent={page.isCurrent}
+            onShow={page.showArrived}
+          />
+          <FailureReasons filter={filter} />
+        </Group>
+        <Group gap="xs" wrap="nowrap">
+          <ExportFiltered filter={filter} />
+          {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
+        </Group>
+      </Group>
+      {deliveries.length > 0 ? (
+        <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
+      ) : page.searchedBackTo ? null : onClear ? (
+        <NothingFound of="delivery" onClear={onClear}>
+          {filter.search
+            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, and the ids of events, deliveries and webhooks. A URL also finds longer URLs that start with it. “Export…” searches inside payloads."
+            : "None passes all of the filters. One that finished long ago may be deleted by now."}
+        </NothingFound>
+      ) : (
+        <Empty title="No deliveries yet" icon={<IconSend />}>
+          Register a webhook and publish an event of its type, or send the webhook a test event from its page.
+        </Empty>
+      )}
+      {page.searchedBackTo && page.older !== "" && (
+        <SearchFurther searchedBackTo={page.searchedBackTo} onGo={() => onGo(page.older)} />
+      )}
+      {(page.older !== "" || token !== "") && (
+        <Pager isFirst={token === ""} newer={page.newer} older={page.older} onGo={onGo} />
+      )}
+      {mayWrite && (
+        <SendSelected
+          deliveries={deliveries.filter(({ id }) => selection.ids.has(id))}
+          onClear={() => selection.set([])}
+        />
+      )}
+    </Box>
+  );
+}
+
+function Arrived({
+  count,
+  hasMore,
+  isCurrent,
+  onShow,
+}: {
+  count: number;
+  hasMore: boolean;
+  isCurrent: boolean;
+  onShow: () => void;
+}) {
+  return (
+    <div role="status">
+      {count === 0 ? (
+        isCurrent && (
+          <Text size="sm" c="dimmed">
+            Kept up to date
+          </Text>
+        )
+      ) : (
+        <Button variant="light" size="xs" leftSection={<IconRefresh size={14} />} onClick={onShow}>
+          Show{" "}
+          {hasMore ? `${count} or more new deliveries` : countOf(count, "new delivery", "new deliveries")}
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function ExportFiltered({ filter }: { filter: DeliveryFilter }) {
+  const [opened, { open, close }] = useDisclosure();
+  return (
+    <>
+      <Button
+        variant="default"
+        size="xs"
+        leftSection={<IconDownload size={14} />}
+        onClick={open}
+        style={{ flexShrink: 0 }}
+      >
+        Export…
+      </Button>
+      <ExportDialog opened={opened} onClose={close} filter={filter} />
+    </>
+  );
+}
+
+/** Sends again all deliveries that the filter finds; only failed ones if it names no state. */
+function SendFiltered({ filter }: { filter: DeliveryFilter }) {
+  const [opened, { open, close }] = useDisclosure();
+  const states =
+    filter.states.length === 0 ? [DeliveryState.FAILED] : filter.states.filter((state) => isFinal({ state }));
+  if (states.length === 0) return null;
+  return (
+    <>
+      <Button variant="default" size="xs" onClick={open} style={{ flexShrink: 0 }}>
+        {filter.states.length === 0 ? "Send failed ones again…" : "Send all of these again…"}
+      </Button>
+      <SendFilteredDialog opened={opened} onClose={close} filter={{ ...filter, states }} />
+    </>
+  );
+}
+
+function SendSelected({
+  deliveries,
+  onClear,
+}: {
+  deliveries: Parameters<typeof SendSelectedDialog>[0]["deliveries"];
+  onClear: () => void;
+}) {
+  const [opened, { open, close }] = useDisclosure();
+  // The deliveries named in the question. Not the selection, which changes when they are sent.
+  const [asked, setAsked] = useState(deliveries);
+  // What was asked for takes the bar away.
+  useFocusBack(opened);
+
+  function ask() {
+    setAsked(deliveries);
+    open();
+  }
+
+  return (
+    <>
+      <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
+        <Text size="sm">{deliveries.length.toLocaleString()} selected</Text>
+        <ActionBar.Divider />
+        <Button size="xs" onClick={ask}>
+          Send again…
+        </Button>
+        <ActionBar.CloseButton aria-label="Select none" />
+      </ActionBar>
+      <SendSelectedDialog opened={opened} onClose={close} deliveries={asked} onDone={onClear} />
+    </>
+  );
+}
+
+/** The previous and next pages, by their tokens. */
+export interface PagerProps {
+  isFirst: boolean;
+  newer: string;
+  older: string;
+  /** Goes to a page; "" is the first one. */
+  onGo: (token: string) => void;
+}
+
+/** Goes through a list that is newest first. */
+export function Pager({ isFirst, newer, older, onGo }: PagerProps) {
+  return (
+    <Group component="nav" aria-label="Pages of the list" justify="center" gap="sm" py="md">
+      <PageButton leftSection={<IconChevronsLeft size={16} />} leads={!isFirst} onClick={() => onGo("")}>
+        Newest
+      </PageButton>
+      <PageButton
+        leftSection={<IconChevronLeft size={16} />}
+        leads={!isFirst && newer !== ""}
+        onClick={() => onGo(newer)}
+      >
+        Newer
+      </PageButton>
+      <PageButton
+        rightSection={<IconChevronRight size={16} />}
+        leads={older !== ""}
+        onClick={() => onGo(older)}
+      >
+        Older
+      </PageButton>
+    </Group>
+  );
+}
+
+/** A button that keeps the focus where it leads no further; a disabled one would lose it. */
+function PageButton({ leads, onClick, ...button }: ButtonProps & { leads: boolean; onClick: () => void }) {
+  return (
+    <Button
+      {...button}
+      variant="default"
+      data-disabled={!leads}
+      aria-disabled={!leads}
+      onClick={leads ? onClick : undefined}
+    />
+  );
+}
+
+/** A search that stopped before it had filled its page. */
+export interface SearchFurtherProps {
+  searchedBackTo: Timestamp;
+  onGo: () => void;
+}
+
+/** Says how far back a search came whose filters let few deliveries through, and offers to continue. */
+export function SearchFurther({ searchedBackTo, onGo }: SearchFurtherProps) {
+  return (
+    <Group role="status" justify="center" py="md" gap="sm">
+      <Text size="sm" c="dimmed">
+        Few deliveries match. Searched back to <Time value={searchedBackTo} />.
+      </Text>
+      <Button variant="default" size="xs" onClick={onGo}>
+        Search further back
+      </Button>
+    </Group>
+  );
+}

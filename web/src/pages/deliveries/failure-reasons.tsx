@@ -1,0 +1,58 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Text } from "@mantine/core";
+import {
+  DeliveryService,
+  DeliveryState,
+  type FailureReason,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { Time } from "../../parts/time.tsx";
+import type { DeliveryFilter } from "./filters.ts";
+
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = 15_000;
+/** The number of reasons that are named; the others are counted. */
+const MAX_NAMED = 4;
+const FAILING: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
+
+/**
+ * The reasons of the failed deliveries that a filter finds: `382 HTTP 500, 76 certificate has expired`. Nothing if
+ * none did.
+ */
+export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & { eventId?: string } }) {
+  const { states = [], ...rest } = filter;
+  const asked = states.length === 0 ? [...FAILING] : states.filter((state) => FAILING.includes(state));
+  const { data } = useQuery(
+    DeliveryService.method.listFailureReasons,
+    { ...rest, states: asked },
+    { enabled: asked.length > 0, refetchInterval: REFRESH_MS },
+  );
+  if (asked.length === 0 || !data || data.reasons.length === 0) return null;
+  const { reasons, searchedBackTo } = data;
+  const others = reasons.slice(MAX_NAMED);
+  return (
+    <Text size="sm" role="group" aria-label="Failures by reason" title={reasons.map(inWords).join(", ")}>
+      <Text span inherit c="dimmed">
+        Failures:{" "}
+      </Text>
+      {reasons.slice(0, MAX_NAMED).map((each, index) => (
+        <span key={each.reason}>
+          {index > 0 && ", "}
+          <Text span inherit fw={600}>
+            {each.count.toLocaleString()}
+          </Text>{" "}
+          {each.reason}
+        </span>
+      ))}
+      {others.length > 0 &&
+        `, ${others.reduce((sum, { count }) => sum + count, 0).toLocaleString()} for other reasons`}
+      {searchedBackTo && (
+        <Text span inherit c="dimmed">
+          {" "}
+          (since <Time value={searchedBackTo} />)
+        </Text>
+      )}
+    </Text>
+  );
+}
+
+const inWords = ({ count, reason }: FailureReason) => `${count.toLocaleString()} ${reason}`;

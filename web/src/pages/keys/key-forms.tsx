@@ -1,0 +1,355 @@
+import { useMutation } from "@connectrpc/connect-query";
+import {
+  Checkbox,
+  Code,
+  Input,
+  MultiSelect,
+  NumberInput,
+  Select,
+  SimpleGrid,
+  Stack,
+  Text,
+  TextInput,
+} from "@mantine/core";
+import { type UseFormReturnType, useForm } from "@mantine/form";
+import { notifications } from "@mantine/notifications";
+import { useState } from "react";
+import {
+  type ApiKey,
+  ApiKeyService,
+  type CreateApiKeyResponse,
+  type InstalledApp,
+} from "../../../../gen/webhook/v1/api_key_pb.ts";
+import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
+import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
+import { catalogue } from "../../../../src/contract/catalogue.ts";
+import { permissionName } from "../../../../src/contract/permissions.ts";
+import { fieldFailures } from "../../api/failure.ts";
+import { useAllPages, useReadAnew } from "../../api/queries.ts";
+import { ChangedMeanwhile, FormActions, FormDialog, fromOne } from "../../parts/dialogs.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { clearButton } from "../../parts/filters.tsx";
+
+/** A permission, in words. */
+export interface PermissionInWords {
+  permission: Permission;
+  /** The name in lists: "Read". */
+  label: string;
+  meaning: string;
+}
+
+/** Every permission, in the order in which people need them. */
+export const PERMISSIONS: readonly PermissionInWords[] = [
+  {
+    permission: Permission.READ_ADMINISTRATIVE_DATA,
+    label: "Read",
+    meaning: "See webhooks, deliveries and their attempts, with the payloads, and the statistics.",
+  },
+  {
+    permission: Permission.WRITE_ADMINISTRATIVE_DATA,
+    label: "Write",
+    meaning:
+      "Register, pause and delete webhooks, read and rotate their signing secrets, send deliveries again.",
+  },
+  {
+    permission: Permission.PUBLISH_EVENTS,
+    label: "Publish",
+    meaning: "Publish the events that are delivered. For internal callers.",
+  },
+  {
+    permission: Permission.MANAGE_API_KEYS,
+    label: "Manage keys",
+    meaning:
+      "Create, rotate, revoke and remove keys and installed apps. The highest permission: a key without an app that has it can make a key that may do everything.",
+  },
+];
+
+/** The maximum length of a name, in characters. */
+const MAX_CHARACTERS = 100;
+
+/** Asks for a new key. */
+export interface CreateKeyProps {
+  opened: boolean;
+  onClose: () => void;
+  apps: readonly InstalledApp[];
+  /** Id of the installed app that is chosen at first; "" for none. */
+  appId: string;
+  /** The key that is signed in with: one of an installed app makes keys of its app, with at most its own rights. */
+  own: ApiKey | undefined;
+  /** Receives the key and its secret, which the service returns only once. */
+  onCreated: (key: ApiKey | undefined, secret: string) => void;
+}
+
+/** The form of a new key. Closing it discards the values. */
+export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title="New API key">
+      <CreateKeyForm {...form} onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyProps, "opened">) {
+  // Nothing keeps the secret but what shows it.
+  const create = useMutation(ApiKeyService.method.createApiKey, { gcTime: 0 });
+  const [failure, setFailure] = useState<unknown>();
+  const isOfApp = own?.installedApplicationId !== undefined;
+  const ownProcesses = isOfApp ? own.allowedProcesses : [];
+  const form = useForm({
+    mode: "uncontrolled",
+    initialValues: {
+      name: "",
+      permissions: [] as string[],
+      allowedProcesses: ownProcesses.map(String),
+      installedApplicationId: (apps.some(({ id }) => id === appId) ? appId : null) as string | null,
+      quotas: quotaValuesOf(undefined),
+    },
+    validate: {
+      name: (name) => (name.trim() === "" ? "Enter a name, so that people know what the key is for" : null),
+      permissions: (chosen) => (chosen.length === 0 ? "Choose at least one" : null),
+      allowedProcesses: (chosen) =>
+        ownProcesses.length > 0 && chosen.length === 0 ? "Choose at least one" : null,
+      quotas: QUOTA_RULES,
+    },
+  });
+
+  async function submit(values: ReturnType<typeof form.getValues>) {
+    setFailure(undefined);
+    let made: CreateApiKeyResponse;
+    try {
+      made = await create.mutateAsync({
+        name: values.name.trim(),
+        permissions: values.permissions.map((number) => Number(number) as Permission),
+        allowedProcesses: values.allowedProcesses.map((number) => Number(number) as WebhookProcess),
+        ...(values.installedApplicationId ? { installedApplicationId: values.installedApplicationId } : {}),
+        // The keys that a key of an app creates get its own quotas.
+        ...(isOfApp ? {} : { quotas: quotasOf(values.quotas) }),
+      });
+    } catch (error) {
+      const fields = fieldFailures(error);
+      form.setErrors(fields);
+      if (Object.keys(fields).length === 0) setFailure(error);
+      return;
+    }
+    onCreated(made.apiKey, made.secret);
+  }
+
+  return (
+    <form onSubmit={form.onSubmit(submit)} noValidate>
+      <Stack gap="lg">
+        <TextInput
+          key={form.key("name")}
+          {...form.getInputProps("name")}
+          label="Name"
+          description="Who or what uses the key, such as “Warehouse, production”"
+          maxLength={MAX_CHARACTERS}
+          autoComplete="off"
+          withAsterisk
+          data-autofocus
+        />
+        <Checkbox.Group
+          key={form.key("permissions")}
+          {...form.getInputProps("permissions")}
+          label="Permissions"
+          description="What the key allows. Permissions cannot be changed later."
+          withAsterisk
+        >
+          <Stack gap="sm" mt="xs" mb={4}>
+            {PERMISSIONS.filter(({ permission }) => !isOfApp || own.permissions.includes(permission)).map(
+              ({ permission, label, meaning }) => (
+                <Checkbox
+                  key={permission}
+                  value={String(permission)}
+                  label={
+                    <>
+                      {label} <Code>{permissionName(permission)}</Code>
+                    </>
+                  }
+                  description={meaning}
+                />
+              ),
+            )}
+          </Stack>
+        </Checkbox.Group>
+        <MultiSelect
+          key={form.key("allowedProcesses")}
+          {...form.getInputProps("allowedProcesses")}
+          label="Event types"
+          description={
+            ownProcesses.length > 0
+              ? "Event types this key may subscribe to: at most those of your key."
+              : "Event types this key may subscribe to. Empty means all, including future ones."
+          }
+          placeholder={ownProcesses.length > 0 ? "" : "All"}
+          data={catalogue
+            .filter(
+              ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
+            )
+            .map(({ number, name }) => ({ value: String(number), label: name }))}
+          searchable
+          clearable
+          clearButtonProps={clearButton("All event types")}
+          hidePickedOptions
+          nothingFoundMessage="No such event type"
+        />
+        <Select
+          key={form.key("installedApplicationId")}
+          {...form.getInputProps("installedApplicationId")}
+          label="Installed app"
+          description="Webhooks registered with this key belong to the app; their deliveries include X-Service-UserId."
+          placeholder={apps.length === 0 ? "No installed apps yet" : "None"}
+          disabled={apps.length === 0 || isOfApp}
+          data={apps.map(({ id, name }) => ({ value: id, label: name }))}
+          searchable
+          clearable
+          clearButtonProps={clearButton("No installed app")}
+          nothingFoundMessage="No such app"
+        />
+        {!isOfApp && (
+          <Input.Wrapper
+            label="Quotas"
+            description="Requests beyond a quota are refused. Empty means no quota."
+          >
+            <QuotaFields form={form} />
+          </Input.Wrapper>
+        )}
+        {failure !== undefined && <Failure error={failure} title="The key was not created" />}
+        <FormActions submit="Create key" busy={form.submitting} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}
+
+const QUOTAS = [
+  {
+    name: "webhooks",
+    label: "Webhooks",
+    description: "The most that may belong to the key.",
+    max: 1_000_000,
+  },
+  {
+    name: "eventsPerSecond",
+    label: "Events per second",
+    description: "The most that may be published with the key.",
+    max: 100_000,
+  },
+] as const;
+
+type QuotaName = (typeof QUOTAS)[number]["name"];
+
+/** The part of a form's values with the quotas of a key; "" for none. */
+export interface QuotaValues {
+  quotas: Record<QuotaName, number | string>;
+}
+
+/** The validation of the quotas in a form. */
+export const QUOTA_RULES = { webhooks: fromOne("no quota"), eventsPerSecond: fromOne("no quota") };
+
+/** The form's values for a key; empty for a new one. */
+export function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {
+  return { webhooks: key?.quotas?.webhooks || "", eventsPerSecond: key?.quotas?.eventsPerSecond || "" };
+}
+
+/** The request's quotas for a form's values. */
+export function quotasOf({ webhooks, eventsPerSecond }: QuotaValues["quotas"]) {
+  return { webhooks: Number(webhooks || 0), eventsPerSecond: Number(eventsPerSecond || 0) };
+}
+
+/** Asks for the quotas of a key. */
+export function QuotaFields({
+  form,
+}: {
+  form: Pick<UseFormReturnType<QuotaValues>, "key" | "getInputProps">;
+}) {
+  return (
+    <SimpleGrid cols={{ base: 1, xs: 2 }}>
+      {QUOTAS.map(({ name, ...field }) => (
+        <NumberInput
+          key={form.key(`quotas.${name}`)}
+          {...form.getInputProps(`quotas.${name}`)}
+          {...field}
+          placeholder="No quota"
+          min={1}
+          allowDecimal={false}
+          allowNegative={false}
+          thousandSeparator=","
+        />
+      ))}
+    </SimpleGrid>
+  );
+}
+
+/** Asks for the quotas of a key. */
+export interface QuotasDialogProps {
+  opened: boolean;
+  onClose: () => void;
+  /** The key; the one before while the dialog is closed. */
+  apiKey: ApiKey | undefined;
+}
+
+/** Changes the quotas of a key. */
+export function QuotasDialog({ opened, onClose, apiKey }: QuotasDialogProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title={`Quotas of “${apiKey?.name}”`}>
+      <QuotasForm apiKey={apiKey} onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+function QuotasForm({ apiKey, onClose }: Omit<QuotasDialogProps, "opened">) {
+  const readAnew = useReadAnew();
+  const list = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: false });
+  const set = useMutation(ApiKeyService.method.setApiKeyQuotas);
+  const [failure, setFailure] = useState<unknown>();
+  // The quotas that the fields were filled with.
+  const [base, setBase] = useState(() => quotaValuesOf(apiKey));
+  // The current quotas, if somebody has changed them since.
+  const [changed, setChanged] = useState<QuotaValues["quotas"]>();
+  const form = useForm<QuotaValues>({
+    initialValues: { quotas: base },
+    validate: { quotas: QUOTA_RULES },
+  });
+
+  const submit = form.onSubmit(async ({ quotas }) => {
+    setFailure(undefined);
+    try {
+      // The service replaces the quotas, whatever they are by now.
+      const { data } = await list.refetch({ throwOnError: true });
+      const now = quotaValuesOf(data?.apiKeys.find(({ id }) => id === apiKey?.id));
+      if (now.webhooks !== base.webhooks || now.eventsPerSecond !== base.eventsPerSecond) {
+        setChanged(now);
+        return;
+      }
+      await set.mutateAsync({ apiKeyId: apiKey?.id ?? "", quotas: quotasOf(quotas) });
+    } catch (error) {
+      const fields = fieldFailures(error);
+      form.setErrors(fields);
+      if (Object.keys(fields).length === 0) setFailure(error);
+      return;
+    }
+    notifications.show({ color: "green", message: `The quotas of “${apiKey?.name}” are saved` });
+    onClose();
+    await readAnew(ApiKeyService);
+  });
+
+  function takeCurrent(quotas: QuotaValues["quotas"]) {
+    setBase(quotas);
+    form.setValues({ quotas });
+    setChanged(undefined);
+  }
+
+  return (
+    <form onSubmit={submit} noValidate>
+      <Stack>
+        <Text size="sm">
+          Requests beyond a quota are refused. Webhooks that exist already stay. Leave a field empty for no
+          quota.
+        </Text>
+        <QuotaFields form={form} />
+        {changed && <ChangedMeanwhile what="key" onReload={() => takeCurrent(changed)} />}
+        {failure !== undefined && <Failure error={failure} title="The quotas were not saved" />}
+        <FormActions submit="Save quotas" busy={form.submitting} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}

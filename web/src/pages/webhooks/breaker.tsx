@@ -1,0 +1,234 @@
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { Button, Checkbox, NumberInput, Stack, Switch, Text } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import {
+  type CircuitBreaker,
+  CircuitBreakerState,
+  type Webhook,
+} from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { BREAKER_BOUNDS, MAX_PROBE_INTERVAL_S } from "../../../../src/contract/webhooks/circuit-breaker.ts";
+import { useMay } from "../../api/session.tsx";
+import { FormActions, FormDialog, fromOne } from "../../parts/dialogs.tsx";
+import { useFocusBack } from "../../parts/focus.ts";
+import { useLateness } from "../../parts/overdue.tsx";
+import { Facts, Section } from "../../parts/page.tsx";
+import { countOf } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+import { SharedNote } from "./endpoint.tsx";
+import { UpdateFailure, useWebhookUpdate, type WebhookDialogProps } from "./webhook-form.tsx";
+
+const UNITS = [
+  [86_400, "day"],
+  [3_600, "hour"],
+  [60, "minute"],
+  [1, "second"],
+] as const;
+
+/** A whole number of the largest unit that is exact: `5 days`, `30 minutes`, `90 seconds`. */
+export function periodInWords(seconds: number): string {
+  const [length, unit] = UNITS.find(([each]) => seconds >= each && seconds % each === 0) ?? UNITS[3];
+  const n = seconds / length;
+  return `${n.toLocaleString()} ${unit}${n === 1 ? "" : "s"}`;
+}
+
+/** The circuit breaker of a webhook: its settings and its state. */
+export function BreakerSection({ webhook }: { webhook: Webhook }) {
+  const [editing, { open, close }] = useDisclosure();
+  const mayWrite = useMay("Write_Administrative_Data");
+  useFocusBack(editing);
+  const breaker = webhook.circuitBreaker;
+  return (
+    <Section
+      title="Circuit breaker"
+      description="Holds deliveries back while the endpoint fails, and sends them once it accepts one again."
+      actions={
+        mayWrite && (
+          <Button variant="default" size="xs" onClick={open}>
+            Change…
+          </Button>
+        )
+      }
+    >
+      {breaker ? (
+        <Shown breaker={breaker} />
+      ) : (
+        <Text size="sm" c="dimmed">
+          Off: every delivery gets its four attempts, however long the endpoint has failed.
+        </Text>
+      )}
+      <BreakerDialog webhook={webhook} opened={editing} onClose={close} />
+    </Section>
+  );
+}
+
+const STATES: Partial<Record<CircuitBreakerState, string>> = {
+  [CircuitBreakerState.CLOSED]: "Closed",
+  [CircuitBreakerState.OPEN]: "Open",
+  [CircuitBreakerState.DISABLED]: "Webhook disabled",
+};
+
+function Shown({
+  breaker: { settings, state, since, failedAttempts, nextProbe },
+}: {
+  breaker: CircuitBreaker;
+}) {
+  if (!settings) return null;
+  const { failures, failingSeconds, probeSeconds, disableSeconds, disableOnGone, resendFailed } = settings;
+  return (
+    <Facts
+      facts={[
+        [
+          "State",
+          <>
+            {STATES[state] ?? "Unknown"}, since <Time value={since} />
+          </>,
+        ],
+        failedAttempts > 0 && ["Failed in a row", countOf(failedAttempts, "attempt", "attempts")],
+        nextProbe && ["Next probe", <NextProbe key="probe" at={nextProbe} />],
+        [
+          "Opens",
+          `after ${countOf(failures, "failed attempt", "failed attempts")} over ${periodInWords(failingSeconds)}`,
+        ],
+        [
+          "Probes",
+          `first after ${periodInWords(probeSeconds)}, then up to ${periodInWords(MAX_PROBE_INTERVAL_S)} apart`,
+        ],
+        [
+          "Disables the webhook",
+          `after ${periodInWords(disableSeconds)} without success${disableOnGone ? ", and on 410 Gone" : ""}`,
+        ],
+        ["After an outage", resendFailed ? "Sends again what failed in it" : "Sends what waited"],
+      ]}
+    />
+  );
+}
+
+function NextProbe({ at }: { at: Timestamp }) {
+  return useLateness(at) >= 0 ? "under way or about to be sent" : <Time value={at} relative />;
+}
+
+/** Changes the settings of a webhook's circuit breaker. */
+export function BreakerDialog({ webhook, opened, onClose }: WebhookDialogProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title="Circuit breaker">
+      <Form webhook={webhook} onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+type NumberName = keyof typeof BREAKER_BOUNDS;
+
+const FIELDS: { name: NumberName; label: string; description: string }[] = [
+  {
+    name: "failures",
+    label: "Failed attempts in a row",
+    description: "The breaker opens after so many.",
+  },
+  {
+    name: "failingSeconds",
+    label: "Failing for at least, in seconds",
+    description: "It opens no sooner than this after the first of these failures.",
+  },
+  {
+    name: "probeSeconds",
+    label: "First probe after, in seconds",
+    description: `One delivery is sent as a probe. The time between probes doubles, up to ${periodInWords(MAX_PROBE_INTERVAL_S)}.`,
+  },
+  {
+    name: "disableSeconds",
+    label: "Disable without success for, in seconds",
+    description: "If a probe fails when no attempt has succeeded for this time, the webhook is disabled.",
+  },
+];
+
+const refuseZero = fromOne("the default");
+
+type Values = Record<NumberName, number | string> & {
+  enabled: boolean;
+  disableOnGone: boolean;
+  resendFailed: boolean;
+};
+
+function valuesOf({ circuitBreaker }: Webhook): Values {
+  const settings = circuitBreaker?.settings;
+  const number = (name: NumberName) => settings?.[name] ?? BREAKER_BOUNDS[name].default;
+  return {
+    enabled: settings !== undefined,
+    failures: number("failures"),
+    failingSeconds: number("failingSeconds"),
+    probeSeconds: number("probeSeconds"),
+    disableSeconds: number("disableSeconds"),
+    disableOnGone: settings?.disableOnGone ?? false,
+    resendFailed: settings?.resendFailed ?? false,
+  };
+}
+
+function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+  const form = useForm<Values>({
+    initialValues: valuesOf(webhook),
+    // The fields are hidden while the breaker is off.
+    validate: ({ enabled, ...values }) =>
+      enabled ? Object.fromEntries(FIELDS.map(({ name }) => [name, refuseZero(values[name])])) : {},
+  });
+  const update = useWebhookUpdate(webhook, form, valuesOf, (field) => field.replace("circuitBreaker.", ""));
+  const { enabled } = form.values;
+  const state = update.base.circuitBreaker?.state ?? CircuitBreakerState.CLOSED;
+
+  const submit = form.onSubmit(async (values) => {
+    const numbers = Object.fromEntries(FIELDS.map(({ name }) => [name, Number(values[name] || 0)]));
+    const { disableOnGone, resendFailed } = values;
+    const circuitBreaker = { ...numbers, enabled, disableOnGone, resendFailed };
+    if (!(await update.save({ circuitBreaker }))) return;
+    notifications.show({ color: "green", message: "The circuit breaker is saved" });
+    onClose();
+  });
+
+  return (
+    <form onSubmit={submit} noValidate>
+      <Stack>
+        <Switch
+          label="Use a circuit breaker"
+          description="While it is open, deliveries wait, and one at a time is sent as a probe. The first success sends the others, the oldest first."
+          data-autofocus
+          {...form.getInputProps("enabled", { type: "checkbox" })}
+        />
+        {enabled &&
+          FIELDS.map(({ name, label, description }) => (
+            <NumberInput
+              key={name}
+              label={label}
+              description={description}
+              min={BREAKER_BOUNDS[name].min}
+              max={BREAKER_BOUNDS[name].max}
+              allowDecimal={false}
+              allowNegative={false}
+              thousandSeparator=","
+              {...form.getInputProps(name)}
+            />
+          ))}
+        {enabled && (
+          <>
+            <Checkbox
+              label="Disable on 410 Gone"
+              description="An endpoint that answers 410 gets no more deliveries until you enable the webhook."
+              {...form.getInputProps("disableOnGone", { type: "checkbox" })}
+            />
+            <Checkbox
+              label="Send failed deliveries again"
+              description="After an outage in which the breaker has opened, deliveries that failed in it are sent again."
+              {...form.getInputProps("resendFailed", { type: "checkbox" })}
+            />
+          </>
+        )}
+        {!enabled && state !== CircuitBreakerState.CLOSED && (
+          <Text size="sm">What the breaker holds back is sent at once.</Text>
+        )}
+        <SharedNote webhook={webhook} />
+        <UpdateFailure {...update} />
+        <FormActions submit="Save" busy={update.busy} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}

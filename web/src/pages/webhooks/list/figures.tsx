@@ -1,0 +1,254 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Box, Group, Skeleton, Text } from "@mantine/core";
+import { useMemo } from "react";
+import { Link } from "react-router";
+import {
+  StatsService,
+  type WebhookHistory,
+  type WebhookStats,
+} from "../../../../../gen/webhook/v1/stats_pb.ts";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { useAllPages } from "../../../api/queries.ts";
+import type { Period } from "../../../parts/periods.tsx";
+import { countOf, durationInWords } from "../../../parts/text/words.ts";
+
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = 15_000;
+/** Rounded down, so that 100 % means that none failed. */
+const PERCENT = new Intl.NumberFormat(undefined, {
+  style: "percent",
+  maximumFractionDigits: 1,
+  roundingMode: "trunc",
+});
+
+/** The statistics of webhooks over the last day. */
+export interface LastDay {
+  /** The statistics of webhooks that had deliveries, by id. Undefined until they are read. */
+  stats: ReadonlyMap<bigint, WebhookStats> | undefined;
+  /** The error of reading them, if any. */
+  error: unknown;
+  retry: () => void;
+}
+
+/**
+ * The statistics of some webhooks over the last day, kept current. @param webhookIds "all" for every webhook; empty
+ * for none
+ */
+export function useLastDay(webhookIds: readonly bigint[] | "all"): LastDay {
+  const { data, error, refetch } = useAllPages(
+    StatsService.method.listWebhookStats,
+    { webhookIds: webhookIds === "all" ? [] : [...webhookIds] },
+    { enabled: webhookIds.length > 0, refreshMs: REFRESH_MS },
+  );
+  const stats = useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
+  return { stats, error, retry: () => void refetch() };
+}
+
+/** The part of the deliveries that came to an end which arrived, 0 to 1; undefined while none has. */
+export function successRate({
+  delivered,
+  failed,
+}: Pick<WebhookStats, "delivered" | "failed">): number | undefined {
+  const ended = delivered + failed;
+  return ended === 0n ? undefined : Number(delivered) / Number(ended);
+}
+
+/** `99.2%`, as the viewer's language writes it. @param rate 0 to 1 */
+export function percentage(rate: number): string {
+  return PERCENT.format(rate);
+}
+
+/** The interval between refreshes, in milliseconds. */
+const HISTORY_REFRESH_MS = 30_000;
+
+/** The attempts of some webhooks over a period, by id; undefined until they are read. */
+export function useHistories(
+  webhooks: readonly Webhook[],
+  period: Period,
+): ReadonlyMap<bigint, WebhookHistory> | undefined {
+  const { data } = useQuery(
+    StatsService.method.listWebhookHistory,
+    { webhookIds: webhooks.map(({ id }) => id), hours: period.hours },
+    { refetchInterval: HISTORY_REFRESH_MS },
+  );
+  return useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
+}
+
+/** The height in pixels, also while the data loads. */
+const RATE_HEIGHT = 24;
+
+/** The webhook, and the statistics of all webhooks. */
+export interface SuccessProps {
+  of: Webhook;
+  lastDay: LastDay;
+}
+
+/** A webhook's rate of success in the last day, and the counts that it is made of, which lead to its deliveries. */
+export function Success({ of, lastDay }: SuccessProps) {
+  if (!lastDay.stats) {
+    if (lastDay.error === null) return <Skeleton height={RATE_HEIGHT} width={150} />;
+    return <DeliveriesLink of={of} text="Deliveries" />;
+  }
+  const stats = lastDay.stats.get(of.id);
+  const rate = stats && successRate(stats);
+  if (!stats || rate === undefined) {
+    return (
+      <DeliveriesLink of={of} text={stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries"} />
+    );
+  }
+  return (
+    <Box mih={RATE_HEIGHT} maw={204}>
+      <Group gap={6} wrap="nowrap" align="baseline">
+        <Text size="sm" fw={620} className="figures">
+          {percentage(rate)}
+        </Text>
+        <DeliveriesLink
+          of={of}
+          text={`${stats.delivered.toLocaleString()} delivered, ${stats.failed.toLocaleString()} failed`}
+        />
+      </Group>
+      <RateBar rate={rate} />
+    </Box>
+  );
+}
+
+/** The attempts that failed, of which deliveries may still be retried. */
+function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
+  if (failedAttempts === 0n) return "None has ended yet";
+  return `${failedAttempts.toLocaleString()} of ${countOf(Number(attempts), "attempt", "attempts")} failed`;
+}
+
+/** Leads to a webhook's deliveries. */
+function DeliveriesLink({ of: { id, webhookProcess, url }, text }: { of: Webhook; text: string }) {
+  return (
+    <Anchor
+      component={Link}
+      to={deliveriesOf(id)}
+      size="xs"
+      className="figures"
+      aria-label={`Deliveries of ${processName(webhookProcess)} to ${url}: ${text}`}
+      style={{ whiteSpace: "nowrap" }}
+    >
+      {text}
+    </Anchor>
+  );
+}
+
+/** The path of the list of a webhook's deliveries. */
+export function deliveriesOf(id: bigint): string {
+  return `${PAGE_PATHS.deliveries}?${new URLSearchParams({ webhook: String(id) })}`;
+}
+
+/** A rate of success as a thin bar: the part that arrived, and the part that failed in red. @param rate 0 to 1 */
+export function RateBar({ rate }: { rate: number }) {
+  return (
+    <Box className="rate-bar" mt={2} aria-hidden>
+      <Box w={`${rate * 100}%`} className="rate-bar-delivered" />
+    </Box>
+  );
+}
+
+/** The width in pixels. */
+const WIDTH = 100;
+/** The height in pixels. */
+const HEIGHT = 26;
+/** Between bars, in pixels. */
+const GAP = 1;
+/** The least height of a bar with attempts. */
+const MIN_BAR = 2;
+
+/** A webhook's attempts over time in a row of a list. */
+export interface AttemptBarsProps {
+  /** Undefined while it is read. */
+  history: WebhookHistory | undefined;
+  period: Period;
+  withLatency: boolean;
+}
+
+/** Attempts by outcome over time as small bars, with their success rate and the latency in text. */
+export function AttemptBars({ history, period, withLatency }: AttemptBarsProps) {
+  if (!history) return <Skeleton height={HEIGHT} width={WIDTH} />;
+  if (history.attempts === 0n) {
+    return (
+      <Text size="xs" c="dimmed">
+        No attempts
+      </Text>
+    );
+  }
+  const { latencyP50Ms, latencyP95Ms } = history;
+  return (
+    <Group gap={8} wrap="nowrap">
+      <Bars history={history} label={historyInWords(history, period)} />
+      <Text size="xs" c="dimmed" lh={1.2} className="figures" component="div">
+        <Rate history={history} onTwoLines={!withLatency} />
+        {withLatency && latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
+          <Group gap={8} wrap="nowrap">
+            <Latency name="p50" ms={latencyP50Ms} />
+            <Latency name="p95" ms={latencyP95Ms} />
+          </Group>
+        )}
+      </Text>
+    </Group>
+  );
+}
+
+interface RateProps {
+  history: WebhookHistory;
+  onTwoLines: boolean;
+}
+
+/** The part of the attempts that succeeded, and the number of attempts. */
+function Rate({ history: { attempts, failedAttempts }, onTwoLines }: RateProps) {
+  const rate = percentage(Number(attempts - failedAttempts) / Number(attempts));
+  return (
+    <div
+      title={`${rate} of ${countOf(Number(attempts), "attempt", "attempts")} succeeded`}
+      style={{ whiteSpace: "nowrap" }}
+    >
+      {rate}
+      {onTwoLines ? <br /> : " "}
+      of {attempts.toLocaleString()}
+    </div>
+  );
+}
+
+function Latency({ name, ms }: { name: string; ms: number }) {
+  return (
+    <span style={{ whiteSpace: "nowrap" }}>
+      {name} {durationInWords(ms)}
+    </span>
+  );
+}
+
+function Bars({ history, label }: { history: WebhookHistory; label: string }) {
+  const { intervals } = history;
+  const most = Math.max(...intervals.map(({ attempts }) => Number(attempts)));
+  const width = (WIDTH - GAP * (intervals.length - 1)) / intervals.length;
+  const scale = (n: bigint) => (n === 0n ? 0 : Math.max(MIN_BAR, (Number(n) / most) * HEIGHT));
+  return (
+    <svg role="img" aria-label={label} width={WIDTH} height={HEIGHT} style={{ display: "block" }}>
+      <title>{label}</title>
+      <line x1={0} x2={WIDTH} y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} className="bar-axis" />
+      {intervals.map(({ start, attempts, failedAttempts }, index) => {
+        const [all, failed] = [scale(attempts), Math.min(scale(failedAttempts), scale(attempts))];
+        const x = index * (width + GAP);
+        return (
+          <g key={String(start?.seconds)}>
+            <rect x={x} y={HEIGHT - all} width={width} height={all - failed} className="bar-succeeded" />
+            <rect x={x} y={HEIGHT - failed} width={width} height={failed} className="bar-failed" />
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+/** `120 attempts in the last 24 hours, 3 failed; p50 12 ms, p95 80 ms.` */
+export function historyInWords(history: WebhookHistory, period: Period): string {
+  const { attempts, failedAttempts, latencyP50Ms, latencyP95Ms } = history;
+  const counts = `${attempts.toLocaleString()} attempts ${period.inWords}, ${failedAttempts.toLocaleString()} failed`;
+  if (latencyP50Ms === undefined || latencyP95Ms === undefined) return `${counts}.`;
+  return `${counts}; p50 ${durationInWords(latencyP50Ms)}, p95 ${durationInWords(latencyP95Ms)}.`;
+}

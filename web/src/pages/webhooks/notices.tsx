@@ -1,0 +1,202 @@
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { useMutation } from "@connectrpc/connect-query";
+import { Alert, Button, Stack, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import {
+  IconAlertTriangle,
+  IconBan,
+  IconClockExclamation,
+  IconPlayerPause,
+  IconPlugConnectedX,
+} from "@tabler/icons-react";
+import {
+  CircuitBreakerState,
+  type OverdueRetries,
+  type Webhook,
+  WebhookHealth,
+  WebhookService,
+} from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useReadAnew } from "../../api/queries.ts";
+import { useMay } from "../../api/session.tsx";
+import { notifyFailure } from "../../parts/failure.tsx";
+import { overdueInWords, useLateness, waitingFor } from "../../parts/overdue.tsx";
+import { errorInWords } from "../../parts/states.tsx";
+import { capitalized } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+import { typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
+
+/** An action of a button, and whether it is under way. */
+export interface Action {
+  run: () => void;
+  isPending: boolean;
+}
+
+/** Holds a webhook's deliveries back, and says what that means. No question precedes it: Resume takes it back. */
+export function usePause(webhook: Webhook): Action {
+  const pause = useMutation(WebhookService.method.pauseWebhook);
+  const readAnew = useReadAnew();
+  const { webhooks, isKnown } = useEndpoint(webhook);
+
+  async function run() {
+    try {
+      await pause.mutateAsync({ webhookId: webhook.id });
+      await readAnew(WebhookService);
+      notifications.show({
+        title: isKnown && webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
+        message: `Events of ${isKnown ? typesInWords(webhooks) : "all its event types"} queue until you resume it. An attempt that is under way is finished.`,
+      });
+    } catch (error) {
+      notifyFailure("The webhook is not paused", error);
+    }
+  }
+  return { run: () => void run(), isPending: pause.isPending };
+}
+
+/** Sends a paused webhook's deliveries again, and says how that went. */
+export function useResume(webhook: Webhook): Action {
+  const resume = useMutation(WebhookService.method.resumeWebhook);
+  const readAnew = useReadAnew();
+
+  async function run() {
+    try {
+      await resume.mutateAsync({ webhookId: webhook.id });
+      await readAnew(WebhookService);
+      notifications.show({
+        color: "green",
+        title: "The webhook is resumed",
+        message: "Pending deliveries are sent with the next dispatch.",
+      });
+    } catch (error) {
+      notifyFailure("The webhook is still paused", error);
+    }
+  }
+  return { run: () => void run(), isPending: resume.isPending };
+}
+
+/** Says that a webhook is paused, and what waits for it. */
+export function PausedNotice({ webhook }: { webhook: Webhook }) {
+  const waiting = useUndelivered(webhook.id, true);
+  return (
+    // As an alert, each change of the count would be announced.
+    <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused" role="note">
+      Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
+      {waiting && waitInWords(waiting)}
+      {waiting === "" && "None waits yet. "}
+      When it is resumed they are sent, from the oldest on, with the next dispatch.
+    </Alert>
+  );
+}
+
+/** @param waiting as useUndelivered has it */
+function waitInWords(waiting: string): string {
+  return `${capitalized(waiting)} ${waiting === "1 delivery" ? "waits" : "wait"}. `;
+}
+
+/** Says that the circuit breaker of a webhook holds its deliveries back, why, and what waits; offers to send them. */
+export function BreakerNotice({ webhook }: { webhook: Webhook }) {
+  const breaker = webhook.circuitBreaker;
+  const disabled = breaker?.state === CircuitBreakerState.DISABLED;
+  const held = disabled || breaker?.state === CircuitBreakerState.OPEN;
+  const waiting = useUndelivered(webhook.id, held);
+  const resume = useResume(webhook);
+  const mayWrite = useMay("Write_Administrative_Data");
+  if (!breaker || !held) return null;
+  const { since, reason, nextProbe } = breaker;
+  return (
+    <Alert
+      color={disabled ? "red" : "orange"}
+      variant="light"
+      icon={disabled ? <IconBan /> : <IconPlugConnectedX />}
+      title={disabled ? "Disabled" : "Circuit breaker open"}
+      // As an alert, each change of the count or of the time until the probe would be announced.
+      role="note"
+    >
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm">
+          Its deliveries have been held back since <Time value={since} />: {reason}.{" "}
+          {waiting && `${capitalized(waiting)} ${waiting === "1 delivery" ? "waits" : "wait"}. `}
+          {disabled ? (
+            "They wait until you enable the webhook."
+          ) : (
+            <>
+              {nextProbe ? <Probe at={nextProbe} /> : "One is sent as a probe"}; if it succeeds, the others
+              follow, the oldest first.
+            </>
+          )}
+        </Text>
+        {mayWrite && (
+          <Button size="xs" variant="default" loading={resume.isPending} onClick={resume.run}>
+            {disabled ? "Enable and send" : "Send all now"}
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}
+
+/** `One is sent as a probe in 3 minutes`. The planned time stays until the outcome of the probe is known. */
+function Probe({ at }: { at: Timestamp }) {
+  if (useLateness(at) >= 0) return "A probe is under way or about to be sent";
+  return (
+    <>
+      One is sent as a probe <Time value={at} relative />
+    </>
+  );
+}
+
+/**
+ * A notice of failing attempts, with the last error and since when, and of overdue retries. Its times and counts change
+ * by themselves, so that screen readers must not announce each change.
+ */
+export function TroubleNotice({
+  webhook,
+  overdue,
+}: {
+  webhook: Webhook;
+  overdue: OverdueRetries | undefined;
+}) {
+  const { health, lastError, failingSince } = webhook;
+  const failing = health === WebhookHealth.FAILING;
+  if (!failing && health !== WebhookHealth.DEGRADED) {
+    return overdue ? (
+      <Alert
+        color="orange"
+        variant="light"
+        icon={<IconClockExclamation />}
+        title="Retries are overdue"
+        role="note"
+      >
+        <Overdue webhook={webhook} overdue={overdue} />
+      </Alert>
+    ) : null;
+  }
+  return (
+    <Alert
+      color={failing ? "red" : "orange"}
+      variant="light"
+      icon={<IconAlertTriangle />}
+      title={failing ? "Failing" : "Degraded"}
+      role="note"
+    >
+      <Text size="sm">
+        {failing ? "No attempt has succeeded" : "At least a tenth of the recent attempts failed"}
+        {failingSince && (
+          <>
+            {failing ? " since the first failure, " : ". This began "}
+            <Time value={failingSince} relative />
+          </>
+        )}
+        .
+      </Text>
+      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+        Last error: {errorInWords(lastError)}
+      </Text>
+      {overdue && <Overdue webhook={webhook} overdue={overdue} />}
+    </Alert>
+  );
+}
+
+function Overdue({ webhook, overdue }: { webhook: Webhook; overdue: OverdueRetries }) {
+  const words = `${waitingFor(webhook)}; ${overdueInWords(overdue, Date.now())}.`;
+  return <Text size="sm">{capitalized(words)}</Text>;
+}

@@ -1,0 +1,251 @@
+import {
+  Alert,
+  Anchor,
+  Box,
+  Button,
+  Code,
+  Group,
+  NumberInput,
+  type NumberInputProps,
+  Stack,
+  Text,
+  TextInput,
+} from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconArrowRight, IconPencil } from "@tabler/icons-react";
+import { createSearchParams, Link } from "react-router";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import {
+  boundsOf,
+  NUMBER_NAMES,
+  type NumberName,
+  numberSetting,
+} from "../../../../src/contract/webhooks/settings.ts";
+import { useAllPages } from "../../api/queries.ts";
+import { useDeliveryTimeoutMs, useMay } from "../../api/session.tsx";
+import { FormActions, FormDialog, fromOne } from "../../parts/dialogs.tsx";
+import { type Fact, Facts, Section } from "../../parts/page.tsx";
+import { WebhookHealthBadges } from "../../parts/states.tsx";
+import { Breakable } from "../../parts/text/breakable.tsx";
+import { CopyButton } from "../../parts/text/copy.tsx";
+import { capitalized } from "../../parts/text/words.ts";
+import { Time } from "../../parts/time.tsx";
+import { SharedNote, useUndelivered } from "./endpoint.tsx";
+import { useEventTypes } from "./event-types-select.tsx";
+import {
+  MovedCredentials,
+  movedChanges,
+  movedErrors,
+  movedField,
+  NO_MOVED_VALUES,
+  useMovedSettings,
+} from "./request/moved-credentials.tsx";
+import { UpdateFailure, UrlField, useWebhookUpdate, type WebhookDialogProps } from "./webhook-form.tsx";
+
+/** The registration of a webhook: event type, URL, key, app and times. */
+export function Registration({ webhook }: { webhook: Webhook }) {
+  const { data: types } = useEventTypes();
+  const mayWrite = useMay("Write_Administrative_Data");
+  const type = types?.processes.find(({ number }) => number === webhook.webhookProcess);
+  return (
+    <Section title="Registration" actions={mayWrite && <Edit webhook={webhook} />}>
+      <Facts
+        facts={[
+          ["State", <WebhookHealthBadges key="state" webhook={webhook} />],
+          [
+            "Event type",
+            <>
+              {processName(webhook.webhookProcess)}
+              <Text size="xs" c="dimmed" mih="1lh">
+                {type?.description}
+              </Text>
+            </>,
+          ],
+          webhook.name !== undefined && ["Name", webhook.name],
+          ["URL", <Copied key="url" value={webhook.url} of="the URL" />],
+          ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
+          ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
+          ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
+          ...NUMBER_NAMES.map(
+            (name): Fact => [numberSetting(name).field.label, inWords(name, webhook[name])],
+          ),
+          ["Created", <Time key="created" value={webhook.created} />],
+          ["Changed", <Time key="modified" value={webhook.modified} />],
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Copied({ value, of }: { value: string; of: string }) {
+  return (
+    <Group gap={4} wrap="nowrap" align="flex-start">
+      <span>
+        <Breakable text={value} />
+      </span>
+      {/* As high as the text beside it. */}
+      <Box my={-4}>
+        <CopyButton value={value} of={of} />
+      </Box>
+    </Group>
+  );
+}
+
+/** The name of the key that owns the webhook, for who may see keys; its id for others. */
+function ApiKeyName({ id }: { id: string }) {
+  const maySee = useMay("Manage_Api_Keys");
+  const { data } = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
+  const key = data?.apiKeys.find((each) => each.id === id);
+  if (!key) return <Code>{id}</Code>;
+  return (
+    <Anchor
+      component={Link}
+      to={`${PAGE_PATHS.keys}?${createSearchParams({ search: key.prefix })}`}
+      size="sm"
+    >
+      {key.name}
+    </Anchor>
+  );
+}
+
+function inWords(name: NumberName, value: number | undefined): string {
+  const { field } = numberSetting(name);
+  if (value === undefined) return capitalized(field.none);
+  return field.inWords(value / field.factor);
+}
+
+function Edit({ webhook }: { webhook: Webhook }) {
+  const [opened, { open, close }] = useDisclosure();
+  return (
+    <>
+      <Button variant="default" leftSection={<IconPencil size={16} />} onClick={open}>
+        Edit
+      </Button>
+      <EditWebhook webhook={webhook} opened={opened} onClose={close} />
+    </>
+  );
+}
+
+/** Changes the name, the URL and the numbers of a webhook's settings. */
+export function EditWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title="Edit webhook">
+      <Form webhook={webhook} onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+const valuesOf = (webhook: Webhook) => ({
+  name: webhook.name ?? "",
+  url: webhook.url,
+  ...eachNumber((name) => {
+    const value = webhook[name];
+    return (value === undefined ? "" : value / numberSetting(name).field.factor) as number | string;
+  }),
+  ...NO_MOVED_VALUES,
+});
+
+function eachNumber<T>(of: (name: NumberName) => T): Record<NumberName, T> {
+  return Object.fromEntries(NUMBER_NAMES.map((name) => [name, of(name)])) as Record<NumberName, T>;
+}
+
+function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+  const movedSettings = useMovedSettings(webhook);
+  const form = useForm({
+    initialValues: valuesOf(webhook),
+    validate: (values) => ({
+      url: values.url.trim() === "" ? "Enter the URL of the endpoint." : null,
+      ...eachNumber((name) => fromOne(numberSetting(name).field.none)(values[name])),
+      ...movedErrors(movedSettings(values.url), values),
+    }),
+  });
+  const update = useWebhookUpdate(webhook, form, valuesOf, movedField);
+  const moves = form.values.url.trim() !== update.base.url;
+  const moved = movedSettings(form.values.url);
+
+  const submit = form.onSubmit(async (values) => {
+    const { name, url } = values;
+    const changes = {
+      name: name.trim(),
+      url: url.trim(),
+      // 1.001 × 1,000 is 1000.9999999999999, and the service takes whole numbers.
+      ...eachNumber((each) => Math.round(Number(values[each]) * numberSetting(each).field.factor)),
+      ...movedChanges(movedSettings(url), values),
+    };
+    if (!(await update.save(changes))) return;
+    notifications.show({
+      color: "green",
+      title: "Changes saved",
+      message: moves ? "Undelivered deliveries go to the new URL." : "",
+    });
+    onClose();
+  });
+
+  return (
+    <form onSubmit={submit} noValidate>
+      <Stack>
+        <TextInput
+          label="Name"
+          description="Shown in place of the URL. Leave it empty for none."
+          placeholder="Shop orders"
+          maxLength={100}
+          autoComplete="off"
+          data-autofocus
+          {...form.getInputProps("name")}
+        />
+        <UrlField {...form.getInputProps("url")} />
+        {moves && <Moves webhookId={webhook.id} />}
+        {moved && <MovedCredentials settings={moved} form={form} />}
+        {NUMBER_NAMES.map((name) => (
+          <NumberField key={name} name={name} {...form.getInputProps(name)} />
+        ))}
+        <SharedNote webhook={webhook} />
+        <UpdateFailure {...update} />
+        <FormActions submit="Save changes" busy={update.busy} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}
+
+/** The field of a setting that is a number. */
+function NumberField({ name, ...input }: { name: NumberName } & NumberInputProps) {
+  const { field } = numberSetting(name);
+  const deliveryTimeoutMs = useDeliveryTimeoutMs();
+  const bounds = boundsOf(name, deliveryTimeoutMs ?? Number.POSITIVE_INFINITY);
+  const [from, to] = [bounds.min, bounds.max].map((bound) => bound / field.factor) as [number, number];
+  const range = Number.isFinite(to) ? `from ${from} to ${to.toLocaleString("en")}` : `from ${from}`;
+  return (
+    <NumberInput
+      label={field.label}
+      description={`${field.unit}, ${range}. ${field.description} Leave it empty for ${field.none}.`}
+      placeholder={capitalized(field.none)}
+      min={from}
+      {...(Number.isFinite(to) ? { max: to } : {})}
+      allowDecimal={field.factor > 1}
+      allowNegative={false}
+      thousandSeparator=","
+      {...input}
+    />
+  );
+}
+
+/** Says what happens to deliveries when the URL changes. */
+function Moves({ webhookId }: { webhookId: bigint }) {
+  const undelivered = useUndelivered(webhookId, true);
+  const waiting =
+    undelivered === ""
+      ? "No delivery waits at the moment."
+      : undelivered === undefined
+        ? "Undelivered deliveries go to the new URL."
+        : `${capitalized(undelivered)} not delivered yet ${undelivered === "1 delivery" ? "goes" : "go"} to the new URL.`;
+  return (
+    <Alert color="ink" variant="light" icon={<IconArrowRight />} title="The URL changes" role="status">
+      {waiting} Retries keep their planned times. The signing secret, the id and the log stay.
+    </Alert>
+  );
+}

@@ -1,0 +1,277 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { Box, Checkbox, SegmentedControl, Stack, Text, Textarea, TextInput } from "@mantine/core";
+import type {
+  CertificateFacts,
+  MaskedOAuth2Authentication,
+  MaskedRequestSettings,
+  RequestSettingsSchema,
+  TlsSettingsSchema,
+} from "../../../../../gen/webhook/v1/request_settings_pb.ts";
+import { Time } from "../../../parts/time.tsx";
+
+/** A kind of authentication. */
+export type Kind = "none" | "basic" | "bearer" | "oauth2";
+
+/** The labels of the secrets of each kind. */
+export const SECRET_LABELS = { basic: "Password", bearer: "Token", oauth2: "Client secret" };
+
+/** The kind of the stored authentication. */
+export function kindOf({ basicUsername, oauth2, hasBearerToken }: MaskedRequestSettings): Kind {
+  if (basicUsername !== undefined) return "basic";
+  if (oauth2) return "oauth2";
+  return hasBearerToken ? "bearer" : "none";
+}
+
+/** The values of the fields. An empty secret keeps the stored one. */
+export interface AuthenticationValues {
+  username: string;
+  secret: string;
+  oauth2: OAuth2Values;
+}
+
+/** The authentication to send. */
+export function authenticationMessage(
+  kind: Kind,
+  { username, secret, oauth2 }: AuthenticationValues,
+): Pick<MessageInitShape<typeof RequestSettingsSchema>, "authentication"> {
+  const given = <Name extends string>(name: Name) => (secret === "" ? {} : { [name]: secret });
+  switch (kind) {
+    case "none":
+      return {};
+    case "basic":
+      return { authentication: { case: kind, value: { username, ...given("password") } } };
+    case "bearer":
+      return { authentication: { case: kind, value: given("token") } };
+    case "oauth2":
+      return { authentication: { case: kind, value: { ...oauth2, ...given("clientSecret") } } };
+  }
+}
+
+/** The settings of OAuth 2.0 in the form, without the secret. */
+export interface OAuth2Values {
+  tokenUrl: string;
+  clientId: string;
+  scope: string;
+  audience: string;
+  secretInBody: boolean;
+}
+
+/** @param stored what is stored; undefined for none */
+export function oauth2Values(stored: MaskedOAuth2Authentication | undefined): OAuth2Values {
+  const { tokenUrl = "", clientId = "", scope = "", audience = "", secretInBody = false } = stored ?? {};
+  return { tokenUrl, clientId, scope, audience, secretInBody };
+}
+
+/** The fields of OAuth 2.0 client credentials. The secret has a separate field. */
+export function OAuth2Fields({
+  values,
+  onChange,
+}: {
+  values: OAuth2Values;
+  onChange: (values: OAuth2Values) => void;
+}) {
+  const field = (name: "tokenUrl" | "clientId" | "scope" | "audience") => ({
+    value: values[name],
+    onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
+      onChange({ ...values, [name]: event.currentTarget.value }),
+    autoComplete: "off",
+    spellCheck: false,
+  });
+  return (
+    <>
+      <TextInput
+        label="Token URL"
+        description="The service fetches access tokens here and renews them before they end."
+        placeholder="https://login.example.com/oauth2/token"
+        {...field("tokenUrl")}
+      />
+      <TextInput label="Client id" {...field("clientId")} />
+      <TextInput label="Scopes (optional)" placeholder="orders.write stock.write" {...field("scope")} />
+      <TextInput label="Audience (optional)" {...field("audience")} />
+      <Checkbox
+        label="Send the id and the secret in the body, not in the header Authorization"
+        checked={values.secretInBody}
+        onChange={(event) => onChange({ ...values, secretInBody: event.currentTarget.checked })}
+      />
+    </>
+  );
+}
+
+/** The source of a value of the form. */
+type Source = "none" | "stored" | "new";
+
+/** The TLS settings in the form. */
+export interface TlsValues {
+  client: Source;
+  certificate: string;
+  key: string;
+  trusted: Source;
+  authorities: string;
+}
+
+/** @param settings what is stored */
+export function tlsValues({ clientCertificate, authorities }: MaskedRequestSettings): TlsValues {
+  return {
+    client: clientCertificate ? "stored" : "none",
+    certificate: "",
+    key: "",
+    trusted: authorities.length > 0 ? "stored" : "none",
+    authorities: "",
+  };
+}
+
+/** The TLS settings to send. */
+export function tlsMessage(values: TlsValues): MessageInitShape<typeof TlsSettingsSchema> {
+  const { client, certificate, key, trusted, authorities } = values;
+  return {
+    ...(client === "none"
+      ? {}
+      : {
+          clientCertificate: client === "stored" ? {} : { certificate, ...(key === "" ? {} : { key }) },
+        }),
+    ...(trusted === "none" ? {} : { authorities: trusted === "stored" ? {} : { certificates: authorities } }),
+  };
+}
+
+/** The fields of mutual TLS and of private authorities. */
+export function TlsFields({
+  values,
+  settings,
+  onChange,
+}: {
+  values: TlsValues;
+  settings: MaskedRequestSettings;
+  onChange: (values: TlsValues) => void;
+}) {
+  const change = (to: Partial<TlsValues>) => onChange({ ...values, ...to });
+  const { clientCertificate, authorities } = settings;
+  return (
+    <>
+      <Stack gap="xs">
+        <Choice
+          label="Client certificate"
+          none="None"
+          hasStored={clientCertificate !== undefined}
+          value={values.client}
+          onChange={(client) => change({ client })}
+        />
+        {values.client === "stored" && clientCertificate && <CertificateText facts={clientCertificate} />}
+        {values.client === "new" && (
+          <>
+            <Pem
+              label="Certificate"
+              description="PEM: the certificate, then intermediate ones."
+              value={values.certificate}
+              onChange={(certificate) => change({ certificate })}
+            />
+            <Pem
+              label="Private key"
+              description={
+                clientCertificate
+                  ? "PEM without a password. Leave empty to keep the stored key."
+                  : "PEM without a password. It is encrypted and never shown again."
+              }
+              value={values.key}
+              onChange={(key) => change({ key })}
+            />
+          </>
+        )}
+      </Stack>
+      <Stack gap="xs">
+        <Choice
+          label="Certificate authorities"
+          none="Public"
+          hasStored={authorities.length > 0}
+          value={values.trusted}
+          onChange={(trusted) => change({ trusted })}
+        />
+        {values.trusted === "stored" &&
+          authorities.map((facts) => <CertificateText key={facts.fingerprintSha256} facts={facts} />)}
+        {values.trusted === "new" && (
+          <Pem
+            label="Private authorities"
+            description="PEM. Only certificates of these authorities are accepted; the host name is verified too."
+            value={values.authorities}
+            onChange={(text) => change({ authorities: text })}
+          />
+        )}
+      </Stack>
+    </>
+  );
+}
+
+function Choice({
+  label,
+  none,
+  hasStored,
+  value,
+  onChange,
+}: {
+  label: string;
+  none: string;
+  hasStored: boolean;
+  value: Source;
+  onChange: (value: Source) => void;
+}) {
+  return (
+    <>
+      <Text size="sm" fw={500}>
+        {label}
+      </Text>
+      <SegmentedControl
+        aria-label={label}
+        data={[
+          { value: "none", label: none },
+          ...(hasStored ? [{ value: "stored", label: "Stored" }] : []),
+          { value: "new", label: "New" },
+        ]}
+        value={value}
+        onChange={(next) => onChange(next as Source)}
+      />
+    </>
+  );
+}
+
+function Pem({
+  label,
+  description,
+  value,
+  onChange,
+}: {
+  label: string;
+  description: string;
+  value: string;
+  onChange: (value: string) => void;
+}) {
+  return (
+    <Textarea
+      label={label}
+      description={description}
+      placeholder="-----BEGIN …"
+      value={value}
+      onChange={(event) => onChange(event.currentTarget.value)}
+      rows={4}
+      autoComplete="off"
+      spellCheck={false}
+      styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }}
+    />
+  );
+}
+
+/** The subject, issuer, expiry and fingerprint of a certificate. */
+export function CertificateText({
+  facts: { subject, issuer, expires, fingerprintSha256 },
+}: {
+  facts: CertificateFacts;
+}) {
+  return (
+    <Box style={{ overflowWrap: "anywhere" }}>
+      <Text size="sm">
+        {subject}, issued by {issuer}, valid until <Time value={expires} />
+      </Text>
+      <Text size="xs" c="dimmed" ff="monospace">
+        SHA-256 {fingerprintSha256}
+      </Text>
+    </Box>
+  );
+}

@@ -1,0 +1,168 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Alert, Button, type MantineSpacing, Skeleton, Stack, Text, VisuallyHidden } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { IconAlertCircle, IconPlugConnectedX } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
+import type { ErrorReason } from "../../../src/contract/errors.ts";
+import { failureInWords, failureReason } from "../api/failure.ts";
+import { Empty } from "./lists.tsx";
+import { Time } from "./time.tsx";
+
+/** An error, with a retry. */
+export interface FailureProps {
+  error: unknown;
+  /** The title, if that of the error does not name the failed action: "The key was not made". */
+  title?: string;
+  onRetry?: () => void;
+  /** The space above and below it, outside of a stack. */
+  my?: MantineSpacing;
+}
+
+/** Says what went wrong and what to do next. */
+export function Failure({ error, title, onRetry, my }: FailureProps) {
+  const words = failureInWords(error);
+  return (
+    <Alert
+      color="red"
+      variant="light"
+      icon={<IconAlertCircle />}
+      title={title ?? words.title}
+      role="alert"
+      my={my}
+    >
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+          {words.text}
+        </Text>
+        {onRetry && (
+          <Button size="xs" variant="default" onClick={onRetry}>
+            Try again
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}
+
+/**
+ * Says in passing that something could not be done, where no dialog stays open to say it. It stays until it is closed.
+ *
+ * @param what in a sentence without its end: "The webhook is still paused"
+ */
+export function notifyFailure(what: string, error: unknown): void {
+  const { title, text } = failureInWords(error);
+  notifications.show({ color: "red", title: `${what}. ${title}`, message: text, autoClose: false });
+}
+
+const WIDTHS = ["92%", "78%", "85%", "64%"];
+
+/** Stands where something is being read, as high as that will be, so that nothing jumps. */
+export function Loading({ lines = 4, height = 20 }: { lines?: number; height?: number }) {
+  return (
+    <Stack gap="sm" py="xs" aria-busy>
+      <VisuallyHidden role="status">Loading</VisuallyHidden>
+      {Array.from({ length: lines }, (_, line) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all alike
+        <Skeleton key={line} height={height} width={WIDTHS[line % WIDTHS.length]} />
+      ))}
+    </Stack>
+  );
+}
+
+/** A query that is read again from time to time. */
+export interface RefreshedProps<T> {
+  query: {
+    data: T | undefined;
+    error: unknown;
+    /** The time of `data`, in milliseconds. */
+    dataUpdatedAt: number;
+    refetch: () => unknown;
+  };
+  /** Shown until the first read ends. */
+  loading: ReactNode;
+  children: (data: T) => ReactNode;
+}
+
+/** What was last read. After a failed refresh it stays, below a notice that says from when it is. */
+export function Refreshed<T>({ query, loading, children }: RefreshedProps<T>) {
+  const { data, error, dataUpdatedAt, refetch } = query;
+  const retry = () => void refetch();
+  if (data === undefined) return error ? <Failure error={error} onRetry={retry} /> : loading;
+  return (
+    <>
+      {error ? <Outdated error={error} readAt={dataUpdatedAt} onRetry={retry} /> : null}
+      {children(data)}
+    </>
+  );
+}
+
+interface OutdatedProps {
+  error: unknown;
+  readAt: number;
+  onRetry: () => void;
+}
+
+function Outdated({ error, readAt, onRetry }: OutdatedProps) {
+  const { title, text } = failureInWords(error);
+  return (
+    <Alert
+      color="yellow"
+      variant="light"
+      icon={<IconPlugConnectedX />}
+      // An absolute time: a relative one would be announced each time that it changes.
+      title={
+        <>
+          Not refreshed since <Time value={timestampFromMs(readAt)} />
+        </>
+      }
+      role="status"
+    >
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+          {title}. {text}
+        </Text>
+        <Button size="xs" variant="default" onClick={onRetry}>
+          Try again
+        </Button>
+      </Stack>
+    </Alert>
+  );
+}
+
+/** An item that is not shown, and why. */
+export interface ItemStatusProps {
+  query: { isPending: boolean; error: unknown; refetch: () => unknown };
+  /** The reason of the error if the item does not exist: "DELIVERY_NOT_FOUND". */
+  notFound: ErrorReason;
+  /** The noun of the item: "delivery". */
+  noun: string;
+  icon: ReactNode;
+  /** The list to go to instead. */
+  list: { path: string; label: string };
+  /** The reason why the item may not exist, in a sentence. */
+  children: ReactNode;
+}
+
+/** Stands where an item is not shown: it is loading, does not exist, or could not be loaded. */
+export function ItemStatus({ query, notFound, noun, icon, list, children }: ItemStatusProps) {
+  if (query.isPending) return <Loading lines={12} height={32} />;
+  const reason = failureReason(query.error);
+  // An invalid id is that of no item.
+  if (reason !== notFound && reason !== "FIELDS_INVALID") {
+    return <Failure error={query.error} onRetry={() => void query.refetch()} />;
+  }
+  return (
+    <Empty
+      icon={icon}
+      title={`There is no such ${noun}`}
+      action={
+        <Button component={Link} to={list.path} variant="default">
+          {list.label}
+        </Button>
+      }
+    >
+      {children}
+    </Empty>
+  );
+}

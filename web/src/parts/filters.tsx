@@ -1,0 +1,141 @@
+import { CloseButton, TextInput } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { IconSearch } from "@tabler/icons-react";
+import { type MouseEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useSearchParams } from "react-router";
+
+interface ChangeOptions {
+  replace?: boolean;
+  toTop?: boolean;
+}
+
+/**
+ * Filters that are in the page's address, so that it can be shared, and so that Back undoes them.
+ *
+ * @param names of the parameters, the same at every call
+ * @returns each filter's text, "" where the address has none; and what changes some of them, "" taking one away. With
+ *   `replace`, for what is typed, the change is no step of Back. With `toTop`, for another page of a list, it scrolls to the top.
+ */
+export function useUrlFilters<Name extends string>(
+  names: readonly Name[],
+): [Record<Name, string>, (changes: Partial<Record<Name, string>>, options?: ChangeOptions) => void] {
+  const [parameters, setParameters] = useSearchParams();
+  const text = parameters.toString();
+  const filters = useMemo(() => {
+    const found = new URLSearchParams(text);
+    return Object.fromEntries(names.map((name) => [name, found.get(name) ?? ""])) as Record<Name, string>;
+  }, [text, names]);
+  const change = useCallback(
+    (changes: Partial<Record<Name, string>>, { replace = false, toTop = false }: ChangeOptions = {}) => {
+      // The address itself: while the machine is busy, what is rendered is from before the latest change.
+      const next = new URLSearchParams(window.location.search);
+      for (const [name, value] of Object.entries(changes) as [string, string | undefined][]) {
+        if (value) next.set(name, value);
+        else next.delete(name);
+      }
+      setParameters(next, { replace, preventScrollReset: !toTop });
+    },
+    [setParameters],
+  );
+  return [filters, change];
+}
+
+/** The pause in typing after which the text is searched, in milliseconds. */
+const TYPING_MS = 200;
+
+/** A search within a list. */
+export interface SearchFieldProps {
+  /** The searched text in the page's URL. */
+  value: string;
+  /** Receives the typed text once the typing pauses, without spaces around it. */
+  onChange: (text: string) => void;
+  /** The label: "Search keys". */
+  label: string;
+  placeholder?: string;
+  /** Whether the label is read out only. */
+  labelHidden?: boolean;
+}
+
+/** Searches a list while the user types. Follows changes of `value`, such as by Back. */
+export function SearchField({ value, onChange, label, placeholder, labelHidden }: SearchFieldProps) {
+  const [text, setText] = useState(value);
+  const field = useRef<HTMLInputElement>(null);
+  /** The texts told since the one that `value` had last, oldest first. */
+  const told = useRef([value]);
+  const tell = useDebouncedCallback((typed: string) => {
+    // A space at the end stays in the field: more words may follow.
+    const searched = typed.trim();
+    told.current.push(searched);
+    onChange(searched);
+  }, TYPING_MS);
+  useEffect(() => {
+    // What comes back of one's own typing may be older than what has been typed and told since.
+    const place = told.current.lastIndexOf(value);
+    told.current = place < 0 ? [value] : told.current.slice(place);
+    if (place < 0) setText(value);
+  }, [value]);
+
+  function type(typed: string) {
+    setText(typed);
+    tell(typed);
+  }
+
+  function clear() {
+    // The button disappears with the focus.
+    field.current?.focus();
+    type("");
+  }
+
+  return (
+    <TextInput
+      ref={field}
+      type="search"
+      {...(labelHidden ? { "aria-label": label } : { label })}
+      placeholder={placeholder}
+      value={text}
+      onChange={(event) => type(event.currentTarget.value)}
+      leftSection={<IconSearch size={16} />}
+      rightSection={text && <CloseButton size="sm" aria-label="Clear the search" onClick={clear} />}
+      // The button above does what the browser's own would.
+      styles={{ input: { appearance: "textfield" } }}
+      autoComplete="off"
+      spellCheck={false}
+    />
+  );
+}
+
+/** A value of a select, and its text. */
+export interface Choice {
+  value: string;
+  label: string;
+}
+
+/** Whether a filter has a value that is none of its choices, such as an outdated one in the page's URL. */
+export function isUnlisted(choices: readonly Choice[], chosen: string): boolean {
+  return chosen !== "" && choices.every(({ value }) => value !== chosen);
+}
+
+/**
+ * The choices of a filter, and the value of the page's URL if it is none of them: the filter is shown and can be cleared.
+ *
+ * @param label the text of that value; defaults to the value
+ */
+export function withChosen(choices: readonly Choice[], chosen: string, label = chosen): Choice[] {
+  return isUnlisted(choices, chosen) ? [{ value: chosen, label }, ...choices] : [...choices];
+}
+
+/**
+ * The properties of a select's clear button. The library hides this button from keyboards and screen readers by default.
+ * The button disappears when it is used, so it gives the focus to the field.
+ *
+ * @param label what the cleared field means: "Any state"
+ */
+export function clearButton(label: string) {
+  return {
+    "aria-label": label,
+    "aria-hidden": false,
+    tabIndex: 0,
+    onClick: ({ currentTarget }: MouseEvent<HTMLButtonElement>) =>
+      currentTarget.closest(".mantine-Input-wrapper")?.querySelector("input")?.focus(),
+  } as const;
+}

@@ -1,0 +1,138 @@
+import { Anchor, Card, DataList, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { useDocumentTitle } from "@mantine/hooks";
+import { IconArrowLeft } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
+import { useBelow } from "./listing.tsx";
+import { Breakable } from "./text/breakable.tsx";
+
+/** The head of a page. */
+export interface PageTitleProps {
+  title: string;
+  /** The title of the browser's tab. Defaults to the page's. */
+  tab?: string;
+  /** The purpose of the page, in a sentence. */
+  description?: ReactNode;
+  /** Buttons, at the end of the line. */
+  actions?: ReactNode;
+  /** Whether a list follows that needs the height. */
+  compact?: boolean;
+}
+
+/** A page's one heading of the first order, with what can be done on the page. */
+export function PageTitle({ title, tab = title, description, actions, compact = false }: PageTitleProps) {
+  useDocumentTitle(`${tab} · Webhook service`);
+  return (
+    <Group justify="space-between" align="flex-start" gap="md" mb={compact ? "xs" : "lg"}>
+      <Stack gap={4} miw={0}>
+        <Title order={1} size={compact ? "h3" : "h2"} style={{ overflowWrap: "anywhere" }}>
+          <Breakable text={title} />
+        </Title>
+        {description && (
+          <Text c="dimmed" component="div" size={compact ? "sm" : "md"}>
+            {description}
+          </Text>
+        )}
+      </Stack>
+      {actions && (
+        <Group gap="sm" className="page-actions">
+          {actions}
+        </Group>
+      )}
+    </Group>
+  );
+}
+
+/** Leads from one thing's page to the list of all, above the page's title. */
+export function BackLink({ to, children }: { to: string; children: string }) {
+  return (
+    <Anchor
+      component={Link}
+      to={to}
+      size="sm"
+      display="inline-flex"
+      mb="xs"
+      style={{ alignItems: "center", gap: 4 }}
+    >
+      <IconArrowLeft size={14} aria-hidden />
+      {children}
+    </Anchor>
+  );
+}
+
+/** A part of a page. */
+export interface SectionProps {
+  title: string;
+  /** The purpose of the section, in one or two sentences. */
+  description?: ReactNode;
+  /** Buttons and links, at the end of the title's line. */
+  actions?: ReactNode;
+  children?: ReactNode;
+}
+
+/** A part of a page with a heading. */
+export function Section({ title, description, actions, children }: SectionProps) {
+  return (
+    <Card withBorder padding="lg" component="section" aria-label={title} h="100%">
+      <Stack gap="md">
+        <Group justify="space-between" align="flex-start" gap="sm">
+          <Stack gap={4} miw={0} flex="1 1 16rem">
+            <Title order={2} size="h4">
+              {title}
+            </Title>
+            {description && (
+              <Text size="sm" c="dimmed" maw={720} component="div">
+                {description}
+              </Text>
+            )}
+          </Stack>
+          {actions && <Group gap="sm">{actions}</Group>}
+        </Group>
+        {children}
+      </Stack>
+    </Card>
+  );
+}
+
+/** A fact: its name and its value. */
+export type Fact = readonly [name: string, value: ReactNode];
+
+/** A list of facts. */
+export interface FactsProps {
+  /** The facts, in order. False and undefined ones are omitted: `finished && ["Finished", …]`. */
+  facts: readonly (Fact | false | undefined)[];
+  /** Whether values are beside their names on a phone too, for short ones. */
+  inline?: boolean;
+  /** Whether a wide screen has them in two columns, the first half on the left. */
+  inColumns?: boolean;
+}
+
+/** Names and values, one per line; on a phone, names are above their values. */
+export function Facts({ facts, inline = false, inColumns = false }: FactsProps) {
+  const isWide = !useBelow("lg");
+  const shown = facts.filter((fact) => fact !== false && fact !== undefined);
+  if (!inColumns || !isWide) return <Column facts={shown} inline={inline} />;
+  const half = Math.ceil(shown.length / 2);
+  return (
+    <SimpleGrid cols={2} spacing="lg">
+      <Column facts={shown.slice(0, half)} inline={inline} />
+      <Column facts={shown.slice(half)} inline={inline} />
+    </SimpleGrid>
+  );
+}
+
+function Column({ facts, inline }: { facts: readonly Fact[]; inline: boolean }) {
+  const narrow = useBelow("sm");
+  return (
+    <DataList labelWidth="130px" orientation={narrow && !inline ? "vertical" : "horizontal"}>
+      {facts.map(([name, value]) => (
+        <DataList.Item key={name}>
+          <DataList.ItemLabel>{name}</DataList.ItemLabel>
+          <DataList.ItemValue miw={0} style={{ overflowWrap: "anywhere" }}>
+            {value}
+          </DataList.ItemValue>
+        </DataList.Item>
+      ))}
+    </DataList>
+  );
+}

@@ -1,0 +1,111 @@
+import { type Timestamp, timestampDate, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Radio, Stack } from "@mantine/core";
+import { DateTimePicker, type DateTimePickerProps } from "@mantine/dates";
+import dayjs from "dayjs";
+import { useId } from "react";
+
+const HOUR = 3_600_000;
+
+/** Spans of time up to now, as URLs spell them. */
+export const SPANS: readonly { value: string; label: string; ms: number }[] = [
+  { value: "1h", label: "The last hour", ms: HOUR },
+  { value: "24h", label: "The last 24 hours", ms: 24 * HOUR },
+  { value: "7d", label: "The last 7 days", ms: 7 * 24 * HOUR },
+];
+
+/** The format of what date pickers take and give: the viewer's time without a zone. */
+export const PICKER_TIME = "YYYY-MM-DD HH:mm:ss";
+
+const NAMES = {
+  ariaLabels: {
+    previousMonth: "Previous month",
+    nextMonth: "Next month",
+    previousYear: "Previous year",
+    nextYear: "Next year",
+    previousDecade: "Previous decade",
+    nextDecade: "Next decade",
+  },
+  timePickerProps: { hoursInputLabel: "Hours", minutesInputLabel: "Minutes" },
+  submitButtonProps: { "aria-label": "Take this time" },
+} satisfies DateTimePickerProps;
+
+/** Properties of a date picker: names of what has no text, and the return of the focus to the field. */
+export function usePickerProps() {
+  const id = useId();
+  return {
+    ...NAMES,
+    // Days of other months would be too pale to read, and weekends in the dark too red.
+    hideOutsideDates: true,
+    weekendDays: [],
+    // The calendar is named by the element with the popover's id.
+    id,
+    popoverProps: { id, returnFocus: true },
+  };
+}
+
+const ANY = "any";
+const MOMENT = "moment";
+
+/** A start time, and the option that it was chosen by. */
+export interface Since {
+  option: string;
+  /** Undefined for any time. */
+  from?: Timestamp;
+}
+
+/** No start time. */
+export const ANY_TIME: Since = { option: ANY };
+
+/** A start time that is shown with a field to change it. */
+export function sinceMoment(moment: Date): Since {
+  return { option: MOMENT, from: timestampFromDate(moment) };
+}
+
+/** Properties of {@link SinceField}. */
+export interface SinceFieldProps {
+  label: string;
+  value: Since;
+  onChange: (since: Since) => void;
+  /** Whether it offers "Any time". */
+  orAny?: boolean;
+}
+
+/** Chooses a start time with one click: a span up to now, or a moment of the user's choice. */
+export function SinceField({ label, value, onChange, orAny = false }: SinceFieldProps) {
+  const picker = usePickerProps();
+
+  function choose(option: string) {
+    const span = SPANS.find((each) => each.value === option);
+    if (span) onChange({ option, from: timestampFromMs(Date.now() - span.ms) });
+    else
+      onChange(
+        option === ANY ? ANY_TIME : sinceMoment(dayjs().subtract(1, "day").startOf("minute").toDate()),
+      );
+  }
+
+  return (
+    <Stack gap="xs">
+      <Radio.Group label={label} value={value.option} onChange={choose}>
+        <Stack gap="xs" mt="xs">
+          {orAny && <Radio value={ANY} label="Any time" />}
+          {SPANS.map((span) => (
+            <Radio key={span.value} value={span.value} label={span.label} />
+          ))}
+          <Radio value={MOMENT} label="Since …" />
+        </Stack>
+      </Radio.Group>
+      {value.option === MOMENT && value.from && (
+        <DateTimePicker
+          {...picker}
+          label="Since"
+          description="In your time zone"
+          value={dayjs(timestampDate(value.from)).format(PICKER_TIME)}
+          onChange={(local) => local && onChange(sinceMoment(dayjs(local).toDate()))}
+          maxDate={dayjs().format(PICKER_TIME)}
+          valueFormat="D MMM YYYY, HH:mm"
+          required
+        />
+      )}
+    </Stack>
+  );
+}
