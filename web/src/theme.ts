@@ -15,61 +15,20 @@ import {
   TableScrollContainer,
 } from "@mantine/core";
 
+/** Ten shades, light ones first. */
+const shades = (text: string) => text.split(" ") as unknown as MantineColorsTuple;
+
 /** The colour of links, buttons and what is chosen; shade 7 has a contrast of 7 to white. */
-const INK: MantineColorsTuple = [
-  "#eef1fb",
-  "#dce2f5",
-  "#b7c2ea",
-  "#8fa0df",
-  "#6c81d4",
-  "#5169cc",
-  "#3f57b8",
-  "#31459a",
-  "#27387d",
-  "#1c2a61",
-];
+const INK = shades("#eef1fb #dce2f5 #b7c2ea #8fa0df #6c81d4 #5169cc #3f57b8 #31459a #27387d #1c2a61");
 
 /** The colour of failures and irreversible actions. White text on shades 6 and 7 has a contrast of at least 4.5. */
-const RED: MantineColorsTuple = [
-  "#fff5f5",
-  "#ffe3e3",
-  "#ffc9c9",
-  "#ffa8a8",
-  "#ff8787",
-  "#f25c5c",
-  "#e03131",
-  "#c92a2a",
-  "#b02525",
-  "#8f1d1d",
-];
+const RED = shades("#fff5f5 #ffe3e3 #ffc9c9 #ffa8a8 #ff8787 #f25c5c #e03131 #c92a2a #b02525 #8f1d1d");
 
 /** Grounds, lines and quiet text, slightly blue. */
-const SLATE: MantineColorsTuple = [
-  "#f7f8fa",
-  "#eff1f5",
-  "#e3e6ec",
-  "#d0d5de",
-  "#b3bac7",
-  "#8d96a6",
-  "#6a7485",
-  "#4f5968",
-  "#353d4a",
-  "#1d232e",
-];
+const SLATE = shades("#f7f8fa #eff1f5 #e3e6ec #d0d5de #b3bac7 #8d96a6 #6a7485 #4f5968 #353d4a #1d232e");
 
 /** The same in the dark, light text first. */
-const NIGHT: MantineColorsTuple = [
-  "#c9d1dc",
-  "#a9b3c1",
-  "#8892a2",
-  "#5d6776",
-  "#3f4856",
-  "#303844",
-  "#262d38",
-  "#1a202a",
-  "#141922",
-  "#0e1219",
-];
+const NIGHT = shades("#c9d1dc #a9b3c1 #8892a2 #5d6776 #3f4856 #303844 #262d38 #1a202a #141922 #0e1219");
 
 /** The look of the page: a scale of 11 to 22 pixels, dense rows and square corners. Fonts are the system's, so none is
  * fetched. Colour has meaning: red failed, orange degraded or late, green arrived; all else is ink or slate. */

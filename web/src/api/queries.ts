@@ -153,3 +153,22 @@ export function useReadAnew(): (of: DescService | DescMethodUnary) => Promise<vo
     [queries],
   );
 }
+
+/**
+ * The call of a method that changes something. Afterwards, what the page shows of some services or methods is read anew, before the
+ * call resolves. Nothing keeps the answer, which may have a secret.
+ *
+ * @param changed defaults to the method's service
+ */
+export function useChange<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  ...changed: (DescService | DescMethodUnary)[]
+): (input: MessageInitShape<I>) => Promise<MessageShape<O>> {
+  const transport = useTransport();
+  const readAnew = useReadAnew();
+  return async (input) => {
+    const output = await callUnaryMethod(transport, method, input);
+    await Promise.all((changed.length > 0 ? changed : [method.parent]).map(readAnew));
+    return output;
+  };
+}

@@ -1,12 +1,66 @@
-import { Alert, Button, Group, Modal, Stack, Text } from "@mantine/core";
+import {
+  Alert,
+  Button,
+  type ButtonProps,
+  Group,
+  Modal,
+  Radio,
+  Stack,
+  type StackProps,
+  Text,
+} from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
 import { IconRefresh } from "@tabler/icons-react";
-import { type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useState } from "react";
 import { Failure } from "./failure.tsx";
+import { useFocusBack } from "./focus.ts";
+import { type Saving, useSave } from "./save.ts";
 
-/** A question before something is done. */
-export interface ConfirmDialogProps {
+/** Whether a dialog is open. */
+export interface DialogProps {
   opened: boolean;
   onClose: () => void;
+}
+
+/** A button and the dialog that it opens. */
+export interface DialogButtonProps extends ButtonProps {
+  /** The text of the button. */
+  children: ReactNode;
+  dialog: (props: DialogProps) => ReactNode;
+  onOpen?: () => void;
+}
+
+/** A button that opens a dialog, and has the focus again after it. */
+export function DialogButton({ children, dialog, onOpen, ...button }: DialogButtonProps) {
+  const [opened, { open, close }] = useDisclosure();
+  useFocusBack(opened);
+  function ask() {
+    onOpen?.();
+    open();
+  }
+  return (
+    <>
+      <Button variant="default" onClick={ask} {...button}>
+        {children}
+      </Button>
+      {dialog({ opened, onClose: close })}
+    </>
+  );
+}
+
+/** A choice in a dialog, which is the initial one each time that the dialog opens. */
+export function useDialogState<T>(opened: boolean, initial: T): [T, (value: T) => void] {
+  const [value, setValue] = useState(initial);
+  const [wasOpened, setWasOpened] = useState(opened);
+  if (opened !== wasOpened) {
+    setWasOpened(opened);
+    if (opened) setValue(initial);
+  }
+  return [value, setValue];
+}
+
+/** A question before something is done. */
+export interface ConfirmDialogProps extends DialogProps {
   /** The question: "Delete this webhook?". */
   title: string;
   /** The effects, irreversible ones included, and fields. */
@@ -24,26 +78,16 @@ export interface ConfirmDialogProps {
 /** Asks before something is done, stays open until it is, and says so when it fails. */
 export function ConfirmDialog(props: ConfirmDialogProps) {
   const { opened, onClose, title, children, confirm, danger = false, ready = true, onConfirm } = props;
-  const [busy, setBusy] = useState(false);
-  const [failure, setFailure] = useState<unknown>();
+  const { busy, failure, save, reset } = useSave();
 
   function close() {
     if (busy) return;
-    setFailure(undefined);
+    reset();
     onClose();
   }
 
   async function run() {
-    setBusy(true);
-    setFailure(undefined);
-    try {
-      await onConfirm();
-      onClose();
-    } catch (error) {
-      setFailure(error);
-    } finally {
-      setBusy(false);
-    }
+    if (await save(onConfirm)) onClose();
   }
 
   return (
@@ -59,7 +103,7 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
             color={danger ? "red" : undefined}
             loading={busy}
             disabled={!ready}
-            onClick={run}
+            onClick={() => void run()}
             data-autofocus={danger ? undefined : true}
           >
             {confirm}
@@ -70,10 +114,30 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
   );
 }
 
+/** A question with a few answers. */
+export interface RadioChoiceProps<Value extends string> {
+  label: string;
+  options: readonly { value: Value; label: string; description?: string }[];
+  value: Value;
+  onChange: (value: Value) => void;
+}
+
+/** Asks for one of a few answers, each with its effect. */
+export function RadioChoice<Value extends string>(props: RadioChoiceProps<Value>) {
+  const { label, options, value, onChange } = props;
+  return (
+    <Radio.Group label={label} value={value} onChange={(chosen) => onChange(chosen as Value)}>
+      <Stack gap="sm" mt="xs">
+        {options.map((option) => (
+          <Radio key={option.value} {...option} />
+        ))}
+      </Stack>
+    </Radio.Group>
+  );
+}
+
 /** A dialog with a form. */
-export interface FormDialogProps {
-  opened: boolean;
-  onClose: () => void;
+export interface FormDialogProps extends DialogProps {
   /** The title: "New webhook". */
   title: string;
   /** The form: made anew each time the dialog opens, so that nothing is left of what was typed before. */
@@ -81,75 +145,76 @@ export interface FormDialogProps {
 }
 
 /** Asks for what is to be made. Escape and its buttons close it; a click beside it does not, by which much would be lost. */
-export function FormDialog({ opened, onClose, title, children }: FormDialogProps) {
+export function FormDialog(props: FormDialogProps) {
+  // A field that gets the focus is not left below the title or the buttons, which stay in sight.
   return (
     <Modal
-      opened={opened}
-      onClose={onClose}
-      title={title}
+      {...props}
       size="lg"
       closeOnClickOutside={false}
-      // A field that gets the focus is not left below the title or the buttons, which stay in sight.
       styles={{ content: { scrollPaddingBlock: 80 } }}
-    >
-      {children}
-    </Modal>
+    />
   );
 }
 
-/** The buttons of a form. */
-export interface FormActionsProps {
+/** A form in a dialog. */
+export interface SaveFormProps {
+  saving: Pick<Saving, "busy" | "failure">;
+  onSubmit: (event: FormEvent<HTMLFormElement>) => void;
+  onCancel: () => void;
   /** The label of the button, as a verb: "Create key". */
   submit: string;
-  /** Whether it is being done. */
-  busy: boolean;
-  onCancel: () => void;
+  /** The title of the error, if that of the error does not name the failed action: "The key was not created". */
+  failed?: string;
+  /** What somebody else has changed meanwhile, if so, and what puts the current values into the fields. */
+  changed?: { what: string; onReload: () => void } | false | undefined;
+  gap?: StackProps["gap"];
+  children: ReactNode;
 }
 
-/** The buttons below a form's fields; where those scroll, they stay in sight. */
-export function FormActions({ submit, busy, onCancel }: FormActionsProps) {
+/** The fields of a form, the error of the last save, and the buttons; where the fields scroll, these stay in sight. */
+export function SaveForm(props: SaveFormProps) {
+  const { saving, onSubmit, onCancel, submit, failed, changed, gap, children } = props;
+  const { busy, failure } = saving;
   return (
-    <Group
-      justify="flex-end"
-      pos="sticky"
-      bottom={0}
-      py="md"
-      // Down to the dialog's edge.
-      mb="calc(-1 * var(--mantine-spacing-md))"
-      mt="calc(-1 * var(--mantine-spacing-xs))"
-      bg="var(--mantine-color-body)"
-      style={{ zIndex: 1 }}
-    >
-      <Button variant="default" onClick={onCancel} disabled={busy}>
-        Cancel
-      </Button>
-      <Button type="submit" loading={busy}>
-        {submit}
-      </Button>
-    </Group>
+    <form onSubmit={onSubmit} noValidate>
+      <Stack gap={gap}>
+        {children}
+        {changed ? (
+          <ChangedMeanwhile {...changed} />
+        ) : (
+          failure !== undefined && <Failure error={failure} title={failed} />
+        )}
+        <Group
+          justify="flex-end"
+          pos="sticky"
+          bottom={0}
+          py="md"
+          // Down to the dialog's edge.
+          mb="calc(-1 * var(--mantine-spacing-md))"
+          mt="calc(-1 * var(--mantine-spacing-xs))"
+          bg="var(--mantine-color-body)"
+          style={{ zIndex: 1 }}
+        >
+          <Button variant="default" onClick={onCancel} disabled={busy}>
+            Cancel
+          </Button>
+          <Button type="submit" loading={busy}>
+            {submit}
+          </Button>
+        </Group>
+      </Stack>
+    </form>
   );
-}
-
-export interface ChangedMeanwhileProps {
-  /** The noun of what was changed: "webhook". */
-  what: string;
-  /** Puts the current values into the fields. */
-  onReload: () => void;
 }
 
 /** Says that nothing was saved because somebody else changed the same thing, with a button for the current values. */
-export function ChangedMeanwhile({ what, onReload }: ChangedMeanwhileProps) {
+function ChangedMeanwhile({ what, onReload }: { what: string; onReload: () => void }) {
   return (
-    <Alert
-      color="orange"
-      variant="light"
-      icon={<IconRefresh />}
-      role="alert"
-      title={`This ${what} was changed meanwhile`}
-    >
+    <Alert color="orange" icon={<IconRefresh />} role="alert" title={`This ${what} was changed meanwhile`}>
       <Stack align="flex-start" gap="sm">
         <Text size="sm">Nothing was saved. Load the current values, then make your changes again.</Text>
-        <Button size="xs" variant="default" onClick={onReload}>
+        <Button variant="default" onClick={onReload}>
           Load the current values
         </Button>
       </Stack>

@@ -3,10 +3,7 @@ import { Alert, Button, type MantineSpacing, Skeleton, Stack, Text, VisuallyHidd
 import { notifications } from "@mantine/notifications";
 import { IconAlertCircle, IconPlugConnectedX } from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { Link } from "react-router";
-import type { ErrorReason } from "../../../src/contract/errors.ts";
-import { failureInWords, failureReason } from "../api/failure.ts";
-import { Empty } from "./lists.tsx";
+import { failureInWords } from "../api/failure.ts";
 import { Time } from "./time.tsx";
 
 /** An error, with a retry. */
@@ -23,25 +20,24 @@ export interface FailureProps {
 export function Failure({ error, title, onRetry, my }: FailureProps) {
   const words = failureInWords(error);
   return (
-    <Alert
-      color="red"
-      variant="light"
-      icon={<IconAlertCircle />}
-      title={title ?? words.title}
-      role="alert"
-      my={my}
-    >
-      <Stack align="flex-start" gap="sm">
-        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
-          {words.text}
-        </Text>
-        {onRetry && (
-          <Button size="xs" variant="default" onClick={onRetry}>
-            Try again
-          </Button>
-        )}
-      </Stack>
+    <Alert color="red" icon={<IconAlertCircle />} title={title ?? words.title} role="alert" my={my}>
+      <Retry text={words.text} onRetry={onRetry} />
     </Alert>
+  );
+}
+
+function Retry({ text, onRetry }: { text: string; onRetry: FailureProps["onRetry"] }) {
+  return (
+    <Stack align="flex-start" gap="sm">
+      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+        {text}
+      </Text>
+      {onRetry && (
+        <Button variant="default" onClick={onRetry}>
+          Try again
+        </Button>
+      )}
+    </Stack>
   );
 }
 
@@ -97,72 +93,18 @@ export function Refreshed<T>({ query, loading, children }: RefreshedProps<T>) {
   );
 }
 
-interface OutdatedProps {
-  error: unknown;
-  readAt: number;
-  onRetry: () => void;
-}
-
-function Outdated({ error, readAt, onRetry }: OutdatedProps) {
+function Outdated({ error, readAt, onRetry }: { error: unknown; readAt: number; onRetry: () => void }) {
   const { title, text } = failureInWords(error);
+  // An absolute time: a relative one would be announced each time that it changes.
+  const since = <Time value={timestampFromMs(readAt)} />;
   return (
     <Alert
       color="yellow"
-      variant="light"
       icon={<IconPlugConnectedX />}
-      // An absolute time: a relative one would be announced each time that it changes.
-      title={
-        <>
-          Not refreshed since <Time value={timestampFromMs(readAt)} />
-        </>
-      }
+      title={<>Not refreshed since {since}</>}
       role="status"
     >
-      <Stack align="flex-start" gap="sm">
-        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
-          {title}. {text}
-        </Text>
-        <Button size="xs" variant="default" onClick={onRetry}>
-          Try again
-        </Button>
-      </Stack>
+      <Retry text={`${title}. ${text}`} onRetry={onRetry} />
     </Alert>
-  );
-}
-
-/** An item that is not shown, and why. */
-export interface ItemStatusProps {
-  query: { isPending: boolean; error: unknown; refetch: () => unknown };
-  /** The reason of the error if the item does not exist: "DELIVERY_NOT_FOUND". */
-  notFound: ErrorReason;
-  /** The noun of the item: "delivery". */
-  noun: string;
-  icon: ReactNode;
-  /** The list to go to instead. */
-  list: { path: string; label: string };
-  /** The reason why the item may not exist, in a sentence. */
-  children: ReactNode;
-}
-
-/** Stands where an item is not shown: it is loading, does not exist, or could not be loaded. */
-export function ItemStatus({ query, notFound, noun, icon, list, children }: ItemStatusProps) {
-  if (query.isPending) return <Loading lines={12} height={32} />;
-  const reason = failureReason(query.error);
-  // An invalid id is that of no item.
-  if (reason !== notFound && reason !== "FIELDS_INVALID") {
-    return <Failure error={query.error} onRetry={() => void query.refetch()} />;
-  }
-  return (
-    <Empty
-      icon={icon}
-      title={`There is no such ${noun}`}
-      action={
-        <Button component={Link} to={list.path} variant="default">
-          {list.label}
-        </Button>
-      }
-    >
-      {children}
-    </Empty>
   );
 }

@@ -1,4 +1,4 @@
-import { CloseButton, TextInput } from "@mantine/core";
+import { CloseButton, Select, type SelectProps, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { IconSearch } from "@tabler/icons-react";
 import { type MouseEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
@@ -138,4 +138,28 @@ export function clearButton(label: string) {
     onClick: ({ currentTarget }: MouseEvent<HTMLButtonElement>) =>
       currentTarget.closest(".mantine-Input-wrapper")?.querySelector("input")?.focus(),
   } as const;
+}
+
+/** A filter with a value of the page's URL, "" if not set. */
+export interface FilterSelectProps extends Omit<SelectProps, "value" | "onChange" | "clearable"> {
+  /** The text if the filter is not set, also of the button that clears it: "Any state". */
+  placeholder: string;
+  /** The label of that button, if it is another one. */
+  clearLabel?: string;
+  value: string;
+  onChange: (value: string) => void;
+}
+
+/** Chooses one value of a filter, or none. */
+export function FilterSelect({ placeholder, clearLabel, value, onChange, ...select }: FilterSelectProps) {
+  return (
+    <Select
+      placeholder={placeholder}
+      value={value || null}
+      onChange={(chosen) => onChange(chosen ?? "")}
+      clearable
+      clearButtonProps={clearButton(clearLabel ?? placeholder)}
+      {...select}
+    />
+  );
 }

@@ -1,4 +1,16 @@
+import {
+  Card,
+  type CardProps,
+  Stack,
+  type StackProps,
+  Table,
+  type TableProps,
+  type TableThProps,
+  type TableTrProps,
+  VisuallyHidden,
+} from "@mantine/core";
 import { useMediaQuery } from "@mantine/hooks";
+import { Fragment, type ReactNode } from "react";
 
 /** Just below the theme's breakpoints of these names. */
 const WIDTHS = { sm: "47.99em", md: "61.99em", lg: "74.99em" } as const;
@@ -9,4 +21,100 @@ const WIDTHS = { sm: "47.99em", md: "61.99em", lg: "74.99em" } as const;
  */
 export function useBelow(breakpoint: keyof typeof WIDTHS): boolean {
   return useMediaQuery(`(max-width: ${WIDTHS[breakpoint]})`, false, { getInitialValueInEffect: false });
+}
+
+/** A column of a table. `ta` and `visibleFrom` apply to all its cells, other attributes to the head only. */
+export interface Column<T> extends Pick<TableThProps, "w" | "miw" | "ta" | "visibleFrom" | "title"> {
+  /** The name, different from those of the other columns. */
+  name: string;
+  /** The head. Defaults to the name; null has the name read out only. */
+  head?: ReactNode;
+  cell: (item: T) => ReactNode;
+}
+
+/** The columns, in order. False ones are omitted. */
+export type Columns<T> = readonly (Column<T> | false | undefined)[];
+
+/** A table of items. */
+export interface DataTableProps<T> extends Omit<TableProps, "children"> {
+  items: readonly T[];
+  keyOf: (item: T) => string;
+  columns: Columns<T>;
+  /** The width in pixels below which the table scrolls. */
+  minWidth?: number;
+  headProps?: { style: React.CSSProperties };
+  rowProps?: (item: T) => TableTrProps;
+  /** What is shown in a row below an item, if anything. */
+  below?: (item: T) => ReactNode;
+}
+
+/** A table with a row for each item. */
+export function DataTable<T>(props: DataTableProps<T>) {
+  const { items, keyOf, columns, minWidth, headProps, rowProps, below, ...rest } = props;
+  const shown = columns.filter((column) => column !== false && column !== undefined);
+  const table = (
+    <Table {...rest}>
+      <Table.Thead {...headProps}>
+        <Table.Tr>
+          {shown.map(({ name, head = name, cell: _, ...th }) => (
+            <Table.Th key={name} {...th}>
+              {head ?? <VisuallyHidden>{name}</VisuallyHidden>}
+            </Table.Th>
+          ))}
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {items.map((item) => (
+          <Fragment key={keyOf(item)}>
+            <Table.Tr {...rowProps?.(item)}>
+              {shown.map(({ name, ta, visibleFrom, cell }) => (
+                <Table.Td key={name} ta={ta} visibleFrom={visibleFrom}>
+                  {cell(item)}
+                </Table.Td>
+              ))}
+            </Table.Tr>
+            {below?.(item) && (
+              <Table.Tr>
+                <Table.Td colSpan={shown.length} pl="xl" pb="xs">
+                  {below(item)}
+                </Table.Td>
+              </Table.Tr>
+            )}
+          </Fragment>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+  return minWidth === undefined ? (
+    table
+  ) : (
+    <Table.ScrollContainer minWidth={minWidth}>{table}</Table.ScrollContainer>
+  );
+}
+
+/** A table, and cards in its place on narrower screens. */
+export interface ListingProps<T> extends DataTableProps<T> {
+  /** The breakpoint below which each item is a card. */
+  cardsBelow: keyof typeof WIDTHS;
+  card: (item: T) => ReactNode;
+  /** The list of the cards, if it is not a stack of them. */
+  cards?: StackProps;
+  /** The space in a card: around its contents, and between them. */
+  cardPadding?: CardProps["padding"];
+  cardGap?: StackProps["gap"];
+}
+
+/** Items as a table; as cards where there is no room for one. */
+export function Listing<T>(props: ListingProps<T>) {
+  const { cardsBelow, card, cards, cardPadding = "md", cardGap = "xs", ...table } = props;
+  if (!useBelow(cardsBelow)) return <DataTable {...table} />;
+  return (
+    <Stack component="ul" aria-label={table["aria-label"]} p={0} m={0} gap="sm" {...cards}>
+      {table.items.map((item) => (
+        <Card key={table.keyOf(item)} component="li" withBorder padding={cardPadding}>
+          <Stack gap={cardGap}>{card(item)}</Stack>
+        </Card>
+      ))}
+    </Stack>
+  );
 }

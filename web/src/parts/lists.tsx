@@ -1,6 +1,11 @@
 import { Box, Button, Group, Stack, Text, ThemeIcon, Title } from "@mantine/core";
 import { IconFilterOff, IconInbox } from "@tabler/icons-react";
 import { type ReactNode, useState } from "react";
+import { Link } from "react-router";
+import type { ErrorReason } from "../../../src/contract/errors.ts";
+import { failureReason } from "../api/failure.ts";
+import { Failure, Loading } from "./failure.tsx";
+import { Dimmed } from "./links.tsx";
 import { countOf } from "./text/words.ts";
 
 /** The text of an empty list, with the next step. */
@@ -68,26 +73,26 @@ export function NothingFound({ of, onClear, children }: NothingFoundProps) {
 }
 
 /** The progress of reading a list. */
-export interface LoadMoreProps {
+interface LoadMoreProps {
   /** The number of items shown. */
   shown: number;
   /** The noun of the items, singular and plural: "key", "keys". */
   of: readonly [one: string, many: string];
   hasMore: boolean;
-  loading: boolean;
+  loading?: boolean;
   onMore: () => void;
 }
 
-/** Stands below a list that is read page by page; `useInfiniteQuery` of connect-query has what it needs. */
-export function LoadMore({ shown, of, hasMore, loading, onMore }: LoadMoreProps) {
+/** Stands below a list of which a part is shown. */
+function LoadMore({ shown, of, hasMore, loading = false, onMore }: LoadMoreProps) {
   return (
     <Group justify="space-between" gap="md" py="md">
-      <Text size="sm" c="dimmed" role="status">
+      <Dimmed role="status">
         {countOf(shown, ...of)}
         {hasMore && " shown"}
-      </Text>
+      </Dimmed>
       {hasMore && (
-        <Button variant="default" size="xs" loading={loading} onClick={onMore}>
+        <Button variant="default" loading={loading} onClick={onMore}>
           Show more
         </Button>
       )}
@@ -98,19 +103,109 @@ export function LoadMore({ shown, of, hasMore, loading, onMore }: LoadMoreProps)
 /** The number of items that are added to the shown ones. */
 const STEP = 50;
 
-/** The first of many items, and the way to more of them; what LoadMore needs. */
-export interface Some<T> {
-  shown: readonly T[];
-  hasMore: boolean;
-  onMore: () => void;
+/** A list that the page has, and what stands in its place when it is empty. */
+export interface SomeProps<T> {
+  items: readonly T[];
+  /** The noun of the items, singular and plural: "key", "keys". */
+  of: readonly [one: string, many: string];
+  empty: ReactNode;
+  children: (shown: readonly T[]) => ReactNode;
 }
 
 /** Shows a long list that is there already step by step, so that the page stays quick. */
-export function useSome<T>(items: readonly T[], step = STEP): Some<T> {
-  const [most, setMost] = useState(step);
-  return {
-    shown: items.slice(0, most),
-    hasMore: items.length > most,
-    onMore: () => setMost((now) => now + step),
+export function Some<T>({ items, of, empty, children }: SomeProps<T>) {
+  const [most, setMost] = useState(STEP);
+  if (items.length === 0) return empty;
+  const shown = items.slice(0, most);
+  return (
+    <>
+      {children(shown)}
+      <LoadMore
+        shown={shown.length}
+        of={of}
+        hasMore={items.length > most}
+        onMore={() => setMost((now) => now + STEP)}
+      />
+    </>
+  );
+}
+
+/** A list that the service returns in pages; `list` is what `useInfiniteQuery` of connect-query returns. */
+export interface PagesProps<T> extends Omit<SomeProps<T>, "items"> {
+  list: {
+    isError: boolean;
+    error: unknown;
+    isFetchNextPageError: boolean;
+    isFetchingNextPage: boolean;
+    hasNextPage: boolean;
+    refetch: () => unknown;
+    fetchNextPage: () => unknown;
   };
+  /** The items of the pages that were read; undefined before the first. */
+  items: readonly T[] | undefined;
+  /** The title of the error: "Could not load the replays". */
+  failed: string;
+  loading: ReactNode;
+}
+
+/** Shows the pages of a list that were read, and reads more of them on demand. */
+export function Pages<T>({ list, items, of, failed, loading, empty, children }: PagesProps<T>) {
+  const failure = list.isError && (
+    <Failure error={list.error} title={failed} onRetry={() => void list.refetch()} my="sm" />
+  );
+  if (!items) return failure || loading;
+  return (
+    <>
+      {!list.isFetchNextPageError && failure}
+      {items.length === 0 ? empty : children(items)}
+      {/* Where “Show more” was clicked. */}
+      {list.isFetchNextPageError && failure}
+      {items.length > 0 && (
+        <LoadMore
+          shown={items.length}
+          of={of}
+          hasMore={list.hasNextPage}
+          loading={list.isFetchingNextPage}
+          onMore={() => void list.fetchNextPage()}
+        />
+      )}
+    </>
+  );
+}
+
+/** An item that is not shown, and why. */
+export interface ItemStatusProps {
+  query: { isPending: boolean; error: unknown; refetch: () => unknown };
+  /** The reason of the error if the item does not exist: "DELIVERY_NOT_FOUND". */
+  notFound: ErrorReason;
+  /** The noun of the item: "delivery". */
+  noun: string;
+  icon: ReactNode;
+  /** The list to go to instead. */
+  list: { path: string; label: string };
+  /** The reason why the item may not exist, in a sentence. */
+  children: ReactNode;
+}
+
+/** Stands where an item is not shown: it is loading, does not exist, or could not be loaded. */
+export function ItemStatus({ query, notFound, noun, icon, list, children }: ItemStatusProps) {
+  if (query.isPending) return <Loading lines={12} height={32} />;
+  const reason = failureReason(query.error);
+  // An invalid id is that of no item.
+  if (reason !== notFound && reason !== "FIELDS_INVALID") {
+    return <Failure error={query.error} onRetry={() => void query.refetch()} />;
+  }
+  return (
+    <Empty
+      icon={icon}
+      title={`There is no such ${noun}`}
+      action={
+        <Button component={Link} to={list.path} variant="default">
+          {list.label}
+        </Button>
+      }
+    >
+      {children}
+    </Empty>
+  );
 }

@@ -1,6 +1,4 @@
 import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
-import { useInterval } from "@mantine/hooks";
-import { useState } from "react";
 import {
   CircuitBreakerState,
   type OverdueRetries,
@@ -8,7 +6,7 @@ import {
   WebhookHealth,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { countOf } from "./text/words.ts";
-import { Time } from "./time.tsx";
+import { Time, useNow } from "./time.tsx";
 
 /** A retry is overdue when it was due longer ago than this, in milliseconds; the service counts by the same time. */
 export const OVERDUE_AFTER_MS = 20_000;
@@ -60,7 +58,5 @@ export function NextRetry({ due }: { due: Timestamp }) {
 
 /** The time since a moment in milliseconds, updated every second. */
 export function useLateness(due: Timestamp): number {
-  const [now, setNow] = useState(Date.now);
-  useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });
-  return now - timestampMs(due);
+  return useNow(1_000) - timestampMs(due);
 }

@@ -1,8 +1,8 @@
-import { Anchor, Card, DataList, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Card, DataList, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { useDocumentTitle } from "@mantine/hooks";
 import { IconArrowLeft } from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { Link } from "react-router";
+import { Dimmed, PageLink } from "./links.tsx";
 import { useBelow } from "./listing.tsx";
 import { Breakable } from "./text/breakable.tsx";
 
@@ -46,17 +46,10 @@ export function PageTitle({ title, tab = title, description, actions, compact = 
 /** Leads from one thing's page to the list of all, above the page's title. */
 export function BackLink({ to, children }: { to: string; children: string }) {
   return (
-    <Anchor
-      component={Link}
-      to={to}
-      size="sm"
-      display="inline-flex"
-      mb="xs"
-      style={{ alignItems: "center", gap: 4 }}
-    >
+    <PageLink to={to} display="inline-flex" mb="xs" style={{ alignItems: "center", gap: 4 }}>
       <IconArrowLeft size={14} aria-hidden />
       {children}
-    </Anchor>
+    </PageLink>
   );
 }
 
@@ -81,9 +74,9 @@ export function Section({ title, description, actions, children }: SectionProps)
               {title}
             </Title>
             {description && (
-              <Text size="sm" c="dimmed" maw={720} component="div">
+              <Dimmed maw={720} component="div">
                 {description}
-              </Text>
+              </Dimmed>
             )}
           </Stack>
           {actions && <Group gap="sm">{actions}</Group>}

@@ -10,6 +10,7 @@ import {
   IconRefresh,
   IconSend,
   IconX,
+  type TablerIcon,
 } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
@@ -18,7 +19,7 @@ import { capitalized } from "./text/words.ts";
 import { Time } from "./time.tsx";
 
 /** The appearance of a state. */
-export interface StatusMarkProps {
+interface StatusMarkProps {
   /** A word or two: "Failing". */
   label: string;
   colour: "gray" | "blue" | "green" | "orange" | "red";
@@ -28,7 +29,7 @@ export interface StatusMarkProps {
 }
 
 /** A state in a word, a sign and a colour. Only states that need attention, orange and red, have a coloured ground. */
-export function StatusMark({ label, colour, icon, meaning }: StatusMarkProps) {
+function StatusMark({ label, colour, icon, meaning }: StatusMarkProps) {
   return (
     <span className="status" data-colour={colour} title={meaning}>
       <span className="status-sign" aria-hidden>
@@ -42,137 +43,57 @@ export function StatusMark({ label, colour, icon, meaning }: StatusMarkProps) {
 /** The size of icons, in pixels. */
 const ICON_SIZE = 12;
 
+type Look = readonly [label: string, colour: StatusMarkProps["colour"], Icon: TablerIcon];
+
+/** The name in URLs, and the appearance. */
+function look([label, colour, Icon]: Look) {
+  return { name: label.toLowerCase(), label, colour, icon: <Icon size={ICON_SIZE} /> };
+}
+
+const { PENDING, DELIVERING, RETRYING, DELIVERED, FAILED, CANCELLED, FILTERED } = DeliveryState;
+
 /** The label and meaning of each state; short forms of the proto's comments. */
-export const DELIVERY_STATES: readonly {
-  state: DeliveryState;
-  /** The name in URLs. */
-  name: string;
-  label: string;
-  meaning: string;
-  colour: StatusMarkProps["colour"];
-  icon: ReactNode;
-}[] = [
-  {
-    state: DeliveryState.PENDING,
-    name: "pending",
-    label: "Pending",
-    meaning: "Waits for the next dispatch.",
-    colour: "gray",
-    icon: <IconClock size={ICON_SIZE} />,
-  },
-  {
-    state: DeliveryState.DELIVERING,
-    name: "delivering",
-    label: "Delivering",
-    meaning: "The first attempt is in flight or about to be sent.",
-    colour: "blue",
-    icon: <IconSend size={ICON_SIZE} />,
-  },
-  {
-    state: DeliveryState.RETRYING,
-    name: "retrying",
-    label: "Retrying",
-    meaning: "An attempt failed; retries remain.",
-    colour: "orange",
-    icon: <IconRefresh size={ICON_SIZE} />,
-  },
-  {
-    state: DeliveryState.DELIVERED,
-    name: "delivered",
-    label: "Delivered",
-    meaning: "The endpoint accepted it.",
-    colour: "green",
-    icon: <IconCheck size={ICON_SIZE} />,
-  },
-  {
-    state: DeliveryState.FAILED,
-    name: "failed",
-    label: "Failed",
-    meaning: "The first attempt and three retries failed.",
-    colour: "red",
-    icon: <IconX size={ICON_SIZE} />,
-  },
-  {
-    state: DeliveryState.CANCELLED,
-    name: "cancelled",
-    label: "Cancelled",
-    meaning: "The webhook was deleted or the payload was erased first.",
-    colour: "gray",
-    icon: <IconBan size={ICON_SIZE} />,
-  },
-  {
-    state: DeliveryState.FILTERED,
-    name: "filtered",
-    label: "Filtered",
-    meaning: "The webhook's filter does not match the event.",
-    colour: "gray",
-    icon: <IconFilter size={ICON_SIZE} />,
-  },
-];
+export const DELIVERY_STATES = (
+  [
+    [PENDING, "Waits for the next dispatch.", ["Pending", "gray", IconClock]],
+    [DELIVERING, "The first attempt is in flight or about to be sent.", ["Delivering", "blue", IconSend]],
+    [RETRYING, "An attempt failed; retries remain.", ["Retrying", "orange", IconRefresh]],
+    [DELIVERED, "The endpoint accepted it.", ["Delivered", "green", IconCheck]],
+    [FAILED, "The first attempt and three retries failed.", ["Failed", "red", IconX]],
+    [CANCELLED, "The webhook was deleted or the payload was erased first.", ["Cancelled", "gray", IconBan]],
+    [FILTERED, "The webhook's filter does not match the event.", ["Filtered", "gray", IconFilter]],
+  ] as const
+).map(([state, meaning, as]) => ({ state, meaning, ...look(as) }));
 
 /** The state of a delivery, in a word, a sign and a colour; a pointer held on it shows what it means. */
 export function DeliveryStateBadge({ state }: { state: DeliveryState }) {
   const told = DELIVERY_STATES.find((each) => each.state === state);
-  return (
-    <StatusMark
-      label={told?.label ?? "Unknown"}
-      colour={told?.colour ?? "gray"}
-      icon={told?.icon}
-      meaning={told?.meaning}
-    />
-  );
+  return <StatusMark label="Unknown" colour="gray" icon={undefined} {...told} />;
 }
 
-/** The label and meaning of each health, worst first; short forms of the proto's comments. */
-export const WEBHOOK_HEALTHS: readonly {
-  health: WebhookHealth;
-  /** The name in URLs. */
-  name: string;
-  label: string;
-  meaning: string;
-  colour: StatusMarkProps["colour"];
-  icon: ReactNode;
-}[] = [
-  {
-    health: WebhookHealth.FAILING,
-    name: "failing",
-    label: "Failing",
-    meaning: "The latest attempts failed, and none has succeeded since.",
-    colour: "red",
-    icon: <IconX size={ICON_SIZE} />,
-  },
-  {
-    health: WebhookHealth.DEGRADED,
-    name: "degraded",
-    label: "Degraded",
-    meaning: "At least a tenth of the attempts of the last five minutes failed.",
-    colour: "orange",
-    icon: <IconAlertTriangle size={ICON_SIZE} />,
-  },
-  {
-    health: WebhookHealth.HEALTHY,
-    name: "healthy",
-    label: "Healthy",
-    meaning: "At least nine in ten recent attempts succeeded, or there were none.",
-    colour: "green",
-    icon: <IconCheck size={ICON_SIZE} />,
-  },
-];
+const { FAILING, DEGRADED, HEALTHY } = WebhookHealth;
 
-/** The label and meaning of circuit breakers that hold deliveries back. */
-const BREAKER_STATES: readonly (Omit<StatusMarkProps, "meaning"> & { state: CircuitBreakerState })[] = [
-  {
-    state: CircuitBreakerState.OPEN,
-    label: "Circuit open",
-    colour: "orange",
-    icon: <IconPlugConnectedX size={ICON_SIZE} />,
-  },
-  {
-    state: CircuitBreakerState.DISABLED,
-    label: "Disabled",
-    colour: "red",
-    icon: <IconBan size={ICON_SIZE} />,
-  },
+/** The label and meaning of each health, worst first; short forms of the proto's comments. */
+export const WEBHOOK_HEALTHS = (
+  [
+    [FAILING, "The latest attempts failed, and none has succeeded since.", ["Failing", "red", IconX]],
+    [
+      DEGRADED,
+      "At least a tenth of the attempts of the last five minutes failed.",
+      ["Degraded", "orange", IconAlertTriangle],
+    ],
+    [
+      HEALTHY,
+      "At least nine in ten recent attempts succeeded, or there were none.",
+      ["Healthy", "green", IconCheck],
+    ],
+  ] as const
+).map(([health, meaning, as]) => ({ health, meaning, ...look(as) }));
+
+/** The label of circuit breakers that hold deliveries back. */
+const BREAKER_STATES = [
+  { state: CircuitBreakerState.OPEN, ...look(["Circuit open", "orange", IconPlugConnectedX]) },
+  { state: CircuitBreakerState.DISABLED, ...look(["Disabled", "red", IconBan]) },
 ];
 
 /** Whether the circuit breaker of a webhook holds its deliveries back. */
@@ -224,7 +145,4 @@ export function LastError({ webhook }: { webhook: Webhook }) {
 }
 
 /** A last error as the beginning of a line. */
-export function errorInWords(lastError: string | undefined): string {
-  if (!lastError) return "Attempts fail";
-  return capitalized(lastError);
-}
+export const errorInWords = (lastError: string | undefined) => capitalized(lastError || "attempts fail");

@@ -56,9 +56,15 @@ export function Time({ value, relative = false, otherwise = "–", ...text }: Ti
 }
 
 function FromNow({ date, short }: { date: Date; short: boolean }) {
-  const [now, setNow] = useState(Date.now);
-  useInterval(() => setNow(Date.now()), REFRESH_MS, { autoInvoke: true });
+  const now = useNow(REFRESH_MS);
   return fromNow(date.getTime() - now, short);
+}
+
+/** The time, updated at an interval, all in milliseconds. */
+export function useNow(intervalMs: number): number {
+  const [now, setNow] = useState(Date.now);
+  useInterval(() => setNow(Date.now()), intervalMs, { autoInvoke: true });
+  return now;
 }
 
 /** `3 minutes ago`, `in 2 hours`, short `3 min ago`, `in 2 hr`, from the milliseconds until then. */

@@ -118,7 +118,7 @@ export function Crash() {
               : "The service does not answer, or was updated since you opened the page. Check that it runs and that you are connected to it, then reload the page."}
           </Text>
           <Code block>{message}</Code>
-          <Button variant="default" size="xs" onClick={() => window.location.reload()}>
+          <Button variant="default" onClick={() => window.location.reload()}>
             Reload the page
           </Button>
         </Stack>

@@ -23,40 +23,29 @@ import {
   IconSend,
   IconUser,
   IconWebhook,
+  type TablerIcon,
 } from "@tabler/icons-react";
-import { type ReactNode, useEffect, useRef } from "react";
+import { useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, ScrollRestoration, useLocation } from "react-router";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { type PermissionName, useMay, useSession, useSessionAccess } from "../api/session.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
+import { Dimmed } from "../parts/links.tsx";
 import { useBelow } from "../parts/listing.tsx";
 import { Time, ZoneSwitch } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 
-const NAVIGATION: readonly { to: string; label: string; icon: ReactNode; needs: PermissionName }[] = [
-  {
-    to: PAGE_PATHS.overview,
-    label: "Overview",
-    icon: <IconGauge size={18} />,
-    needs: "Read_Administrative_Data",
-  },
-  {
-    to: PAGE_PATHS.webhooks,
-    label: "Webhooks",
-    icon: <IconWebhook size={18} />,
-    needs: "Read_Administrative_Data",
-  },
-  {
-    to: PAGE_PATHS.deliveries,
-    label: "Deliveries",
-    icon: <IconSend size={18} />,
-    needs: "Read_Administrative_Data",
-  },
-  { to: PAGE_PATHS.keys, label: "API keys", icon: <IconKey size={18} />, needs: "Manage_Api_Keys" },
-  { to: PAGE_PATHS.apps, label: "Installed apps", icon: <IconApps size={18} />, needs: "Manage_Api_Keys" },
-  { to: PAGE_PATHS.audit, label: "Audit log", icon: <IconHistory size={18} />, needs: "Manage_Api_Keys" },
+const READS = "Read_Administrative_Data";
+const MANAGES = "Manage_Api_Keys";
+const NAVIGATION: readonly { to: string; label: string; Icon: TablerIcon; needs: PermissionName }[] = [
+  { to: PAGE_PATHS.overview, label: "Overview", Icon: IconGauge, needs: READS },
+  { to: PAGE_PATHS.webhooks, label: "Webhooks", Icon: IconWebhook, needs: READS },
+  { to: PAGE_PATHS.deliveries, label: "Deliveries", Icon: IconSend, needs: READS },
+  { to: PAGE_PATHS.keys, label: "API keys", Icon: IconKey, needs: MANAGES },
+  { to: PAGE_PATHS.apps, label: "Installed apps", Icon: IconApps, needs: MANAGES },
+  { to: PAGE_PATHS.audit, label: "Audit log", Icon: IconHistory, needs: MANAGES },
 ];
 
 /** The frame of every page: navigation, account menu, light or dark. */
@@ -120,7 +109,7 @@ export function Layout() {
   );
 }
 
-function NavigationEntry({ to, label, icon, needs }: (typeof NAVIGATION)[number]) {
+function NavigationEntry({ to, label, Icon, needs }: (typeof NAVIGATION)[number]) {
   const { pathname } = useLocation();
   const may = useMay(needs);
   if (!may) return null;
@@ -134,7 +123,7 @@ function NavigationEntry({ to, label, icon, needs }: (typeof NAVIGATION)[number]
           {label}
         </Text>
       }
-      leftSection={icon}
+      leftSection={<Icon size={18} />}
       active={active}
     />
   );
@@ -194,26 +183,17 @@ function Account() {
       <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
         {apiKey?.name}
       </Text>
-      <Text size="xs" c="dimmed">
-        Signed in with the API key {apiKey?.prefix}…
-      </Text>
-      <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+      <Dimmed size="xs">Signed in with the API key {apiKey?.prefix}…</Dimmed>
+      <Dimmed size="xs" style={{ overflowWrap: "anywhere" }}>
         {apiKey?.permissions.map(permissionName).join(", ")}
-      </Text>
+      </Dimmed>
       {isPending && <Skeleton height={14} width="80%" />}
       {data && (
-        <Text size="xs" c="dimmed">
+        <Dimmed size="xs">
           Signed out <Time value={data.session?.expires} /> if inactive until then
-        </Text>
+        </Dimmed>
       )}
-      <Button
-        mt="xs"
-        variant="default"
-        size="xs"
-        leftSection={<IconLogout size={16} />}
-        onClick={leave}
-        data-autofocus
-      >
+      <Button mt="xs" variant="default" leftSection={<IconLogout size={16} />} onClick={leave} data-autofocus>
         Sign out
       </Button>
     </Stack>

@@ -8,11 +8,10 @@ import {
   Paper,
   PasswordInput,
   Stack,
-  Text,
   Title,
 } from "@mantine/core";
 import { useForm } from "@mantine/form";
-import { useDocumentTitle, useInterval } from "@mantine/hooks";
+import { useDocumentTitle } from "@mantine/hooks";
 import { IconClockOff, IconHourglass, IconLockOpen } from "@tabler/icons-react";
 import { useState } from "react";
 import { Navigate, useLocation } from "react-router";
@@ -20,6 +19,8 @@ import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { failureInWords, failureReason, retryAfterSeconds } from "../api/failure.ts";
 import { useSessionAccess } from "../api/session.tsx";
 import { Failure } from "../parts/failure.tsx";
+import { Dimmed } from "../parts/links.tsx";
+import { useNow } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 import { type SignInState, Waiting } from "./gate.tsx";
 
@@ -114,14 +115,14 @@ function SignInForm({ ended }: { ended: boolean }) {
               </Button>
             </Stack>
           </form>
-          <Text size="sm" c="dimmed" component="div">
+          <Dimmed component="div">
             The first administrator’s key is in the file <Code>.data/admin-key</Code> where the service runs,
             or is what it was given as <Code>ADMIN_KEY</Code>. <Code>npm run admin-key</Code> makes another
             one.{" "}
             <Anchor href="/docs" inherit underline="always">
               API documentation
             </Anchor>
-          </Text>
+          </Dimmed>
         </Stack>
       </Paper>
     </Center>
@@ -133,9 +134,7 @@ export function TooManyTries({ error }: { error: unknown }) {
   const { title, text } = failureInWords(error);
   const wait = retryAfterSeconds(error) ?? 0;
   const [until] = useState(() => Date.now() + wait * 1_000);
-  const [now, setNow] = useState(Date.now);
-  useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });
-  const left = Math.ceil((until - now) / 1_000);
+  const left = Math.ceil((until - useNow(1_000)) / 1_000);
   return (
     <Alert color="yellow" icon={<IconHourglass />} title={title} role="alert">
       {text.replace(`in ${wait} s`, left > 0 ? `in ${left} s` : "now")}

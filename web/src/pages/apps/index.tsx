@@ -1,37 +1,21 @@
-import { useMutation } from "@connectrpc/connect-query";
-import {
-  ActionIcon,
-  Anchor,
-  Box,
-  Button,
-  Card,
-  Code,
-  Group,
-  Stack,
-  Table,
-  Text,
-  TextInput,
-  Tooltip,
-  VisuallyHidden,
-} from "@mantine/core";
+import { ActionIcon, Box, Button, Code, Group, Text, TextInput, Tooltip } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
 import { IconApps, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useState } from "react";
-import { Link } from "react-router";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { fieldFailures } from "../../api/failure.ts";
-import { useAllPages, useReadAnew } from "../../api/queries.ts";
+import { useAllPages, useChange } from "../../api/queries.ts";
 import { useMay, useOwnApp } from "../../api/session.tsx";
-import { ConfirmDialog, FormActions, FormDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { SearchField, useUrlFilters } from "../../parts/filters.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
-import { useBelow } from "../../parts/listing.tsx";
-import { Empty, LoadMore, NothingFound, useSome } from "../../parts/lists.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { Listing } from "../../parts/listing.tsx";
+import { Empty, NothingFound, Some } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
+import { notifyDone, useSave } from "../../parts/save.ts";
 import { CopyButton } from "../../parts/text/copy.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
@@ -39,6 +23,8 @@ import { Time } from "../../parts/time.tsx";
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 30_000;
 const FILTERS = ["search"] as const;
+/** The maximum length of a name, in characters. */
+const MAX_CHARACTERS = 100;
 
 /** The apps that keys belong to. */
 export default function AppsPage() {
@@ -50,6 +36,11 @@ export default function AppsPage() {
   const isOfApp = useOwnApp() !== undefined;
   const apps = list.data?.installedApps;
   useFocusBack(creating || removing);
+
+  function askToRemove(about: InstalledApp) {
+    setApp(about);
+    remove.open();
+  }
 
   return (
     <>
@@ -79,20 +70,11 @@ export default function AppsPage() {
       ) : apps.length === 0 ? (
         <NoApps />
       ) : (
-        <FoundApps
-          apps={apps}
-          keys={keys.data?.apiKeys}
-          onRemove={
-            isOfApp
-              ? undefined
-              : (about) => {
-                  setApp(about);
-                  remove.open();
-                }
-          }
-        />
+        <FoundApps apps={apps} keys={keys.data?.apiKeys} onRemove={isOfApp ? undefined : askToRemove} />
       )}
-      <CreateApp opened={creating} onClose={close} />
+      <FormDialog opened={creating} onClose={close} title="New installed app">
+        <CreateApp onClose={close} />
+      </FormDialog>
       <RemoveApp opened={removing} onClose={remove.close} app={app} />
     </>
   );
@@ -113,20 +95,61 @@ function Word({ children }: { children: string }) {
   return <Code style={{ whiteSpace: "nowrap" }}>{children}</Code>;
 }
 
-function FoundApps(props: {
+/** Installed apps, with the number of keys of each that work. */
+interface FoundAppsProps {
   apps: readonly InstalledApp[];
+  /** Undefined while they are not known. */
   keys: readonly ApiKey[] | undefined;
-  onRemove: AppListProps["onRemove"];
-}) {
-  const { apps, keys, onRemove } = props;
+  /** Undefined where the session may not remove apps. */
+  onRemove: ((app: InstalledApp) => void) | undefined;
+}
+
+function FoundApps({ apps, keys, onRemove }: FoundAppsProps) {
   const [{ search }, change] = useUrlFilters(FILTERS);
+  const reads = useMay("Read_Administrative_Data");
   const wanted = search.trim().toLowerCase();
   const found = apps
     .filter(({ id, name }) => name.toLowerCase().includes(wanted) || id.startsWith(wanted))
     .reverse();
-  const { shown, hasMore, onMore } = useSome(found);
   const working = keys?.filter(({ revoked }) => !revoked);
   const counts = working && Map.groupBy(working, (key) => key.installedApplicationId);
+  const name = (app: InstalledApp) => (
+    <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+      {app.name}
+    </Text>
+  );
+  const id = (app: InstalledApp) => (
+    <Group gap={4} wrap="nowrap">
+      <Text span ff="monospace" size="xs">
+        {app.id}
+      </Text>
+      <CopyButton value={app.id} of={`the id of ${app.name}`} />
+    </Group>
+  );
+  const keysOf = ({ id }: InstalledApp) => (
+    <PageLink to={listPage(PAGE_PATHS.keys, { app: id })} style={{ whiteSpace: "nowrap" }}>
+      {counts ? keysInWords(counts.get(id)?.length ?? 0) : "Keys"}
+    </PageLink>
+  );
+  const webhooksOf = ({ id, name }: InstalledApp) => (
+    <PageLink to={listPage(PAGE_PATHS.webhooks, { application: id })} aria-label={`Webhooks of ${name}`}>
+      Webhooks
+    </PageLink>
+  );
+  const remove = (app: InstalledApp) =>
+    onRemove && (
+      <Tooltip label={`Remove ${app.name}`} withArrow>
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          size="sm"
+          aria-label={`Remove ${app.name}`}
+          onClick={() => onRemove(app)}
+        >
+          <IconTrash size={16} />
+        </ActionIcon>
+      </Tooltip>
+    );
   return (
     <>
       <Box maw={{ sm: 320 }} mb="xs">
@@ -138,252 +161,108 @@ function FoundApps(props: {
           onChange={(text) => change({ search: text }, { replace: true })}
         />
       </Box>
-      {found.length === 0 ? (
-        <NothingFound of="app" onClear={() => change({ search: "" })}>
-          No app has “{search.trim()}” in its name or at the start of its id.
-        </NothingFound>
-      ) : (
-        <>
-          <AppList
-            onRemove={onRemove}
-            apps={shown}
-            keysOf={counts && (({ id }) => counts.get(id)?.length ?? 0)}
+      <Some
+        items={found}
+        of={["app", "apps"]}
+        empty={
+          <NothingFound of="app" onClear={() => change({ search: "" })}>
+            No app has “{search.trim()}” in its name or at the start of its id.
+          </NothingFound>
+        }
+      >
+        {(shown) => (
+          <Listing
+            aria-label="Installed apps"
+            items={shown}
+            keyOf={(app) => app.id}
+            layout="fixed"
+            highlightOnHover
+            minWidth={640}
+            columns={[
+              { name: "Name", cell: name },
+              { name: "Id", w: 320, cell: id },
+              { name: "Keys", w: 110, cell: keysOf },
+              reads && { name: "Webhooks", w: 110, cell: webhooksOf },
+              { name: "Created", w: 120, cell: ({ created }) => <Time value={created} relative /> },
+              { name: "Actions", head: null, w: 52, cell: remove },
+            ]}
+            cardsBelow="md"
+            card={(app) => (
+              <>
+                <Group justify="space-between" align="flex-start" gap="sm" wrap="nowrap">
+                  {name(app)}
+                  {remove(app)}
+                </Group>
+                {id(app)}
+                <Group justify="space-between" gap="sm">
+                  {keysOf(app)}
+                  {reads && webhooksOf(app)}
+                  <Dimmed>
+                    <Time value={app.created} />
+                  </Dimmed>
+                </Group>
+              </>
+            )}
           />
-          <LoadMore
-            shown={shown.length}
-            of={["app", "apps"]}
-            hasMore={hasMore}
-            loading={false}
-            onMore={onMore}
-          />
-        </>
-      )}
+        )}
+      </Some>
     </>
   );
 }
 
-/** Installed apps, and how many keys of each work; undefined while that is not known. */
-export interface AppListProps {
-  apps: readonly InstalledApp[];
-  keysOf: ((app: InstalledApp) => number) | undefined;
-  /** Undefined where the session may not remove apps. */
-  onRemove: ((app: InstalledApp) => void) | undefined;
-}
-
-/** A table of apps; cards where there is no room for one. */
-export function AppList(props: AppListProps) {
-  return useBelow("md") ? <AppCards {...props} /> : <AppTable {...props} />;
-}
-
-function AppTable({ apps, keysOf, onRemove }: AppListProps) {
-  const reads = useMay("Read_Administrative_Data");
-  return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table layout="fixed" highlightOnHover aria-label="Installed apps">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Name</Table.Th>
-            <Table.Th w={320}>Id</Table.Th>
-            <Table.Th w={110}>Keys</Table.Th>
-            {reads && <Table.Th w={110}>Webhooks</Table.Th>}
-            <Table.Th w={120}>Created</Table.Th>
-            <Table.Th w={52}>
-              <VisuallyHidden>Actions</VisuallyHidden>
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {apps.map((app) => (
-            <Table.Tr key={app.id}>
-              <Table.Td>
-                <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-                  {app.name}
-                </Text>
-              </Table.Td>
-              <Table.Td>
-                <AppId app={app} />
-              </Table.Td>
-              <Table.Td>
-                <AppKeys app={app} keysOf={keysOf} />
-              </Table.Td>
-              {reads && (
-                <Table.Td>
-                  <AppWebhooks app={app} />
-                </Table.Td>
-              )}
-              <Table.Td>
-                <Time value={app.created} relative />
-              </Table.Td>
-              <Table.Td>
-                <Remove app={app} onRemove={onRemove} />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
-}
-
-function AppCards({ apps, keysOf, onRemove }: AppListProps) {
-  const reads = useMay("Read_Administrative_Data");
-  return (
-    <Stack component="ul" p={0} m={0} gap="sm">
-      {apps.map((app) => (
-        <Card key={app.id} component="li" withBorder padding="md">
-          <Stack gap="xs">
-            <Group justify="space-between" align="flex-start" gap="sm" wrap="nowrap">
-              <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-                {app.name}
-              </Text>
-              <Remove app={app} onRemove={onRemove} />
-            </Group>
-            <AppId app={app} />
-            <Group justify="space-between" gap="sm">
-              <AppKeys app={app} keysOf={keysOf} />
-              {reads && <AppWebhooks app={app} />}
-              <Text size="sm" c="dimmed">
-                <Time value={app.created} />
-              </Text>
-            </Group>
-          </Stack>
-        </Card>
-      ))}
-    </Stack>
-  );
-}
-
-function Remove({ app, onRemove }: { app: InstalledApp; onRemove: AppListProps["onRemove"] }) {
-  if (!onRemove) return null;
-  const label = `Remove ${app.name}`;
-  return (
-    <Tooltip label={label} withArrow>
-      <ActionIcon variant="subtle" color="gray" size="sm" aria-label={label} onClick={() => onRemove(app)}>
-        <IconTrash size={16} />
-      </ActionIcon>
-    </Tooltip>
-  );
-}
-
-function AppId({ app }: { app: InstalledApp }) {
-  return (
-    <Group gap={4} wrap="nowrap">
-      <Text span ff="monospace" size="xs">
-        {app.id}
-      </Text>
-      <CopyButton value={app.id} of={`the id of ${app.name}`} />
-    </Group>
-  );
-}
-
-function AppKeys({ app, keysOf }: { app: InstalledApp; keysOf: AppListProps["keysOf"] }) {
-  const count = keysOf?.(app);
-  return (
-    <Anchor
-      component={Link}
-      to={{ pathname: PAGE_PATHS.keys, search: new URLSearchParams({ app: app.id }).toString() }}
-      size="sm"
-      style={{ whiteSpace: "nowrap" }}
-    >
-      {count === undefined ? "Keys" : count === 0 ? "No keys yet" : countOf(count, "key", "keys")}
-    </Anchor>
-  );
-}
-
-/** Leads to the webhooks that were registered with the app's keys, and their health. */
-function AppWebhooks({ app }: { app: InstalledApp }) {
-  return (
-    <Anchor
-      component={Link}
-      to={{ pathname: PAGE_PATHS.webhooks, search: new URLSearchParams({ application: app.id }).toString() }}
-      size="sm"
-      aria-label={`Webhooks of ${app.name}`}
-    >
-      Webhooks
-    </Anchor>
-  );
-}
-
-/** The maximum length of a name, in characters. */
-const MAX_CHARACTERS = 100;
+const keysInWords = (count: number) => (count === 0 ? "No keys yet" : countOf(count, "key", "keys"));
 
 /** The form of a new installed app. */
-export function CreateApp({ opened, onClose }: { opened: boolean; onClose: () => void }) {
-  return (
-    <FormDialog opened={opened} onClose={onClose} title="New installed app">
-      <CreateAppForm onClose={onClose} />
-    </FormDialog>
-  );
-}
-
-function CreateAppForm({ onClose }: { onClose: () => void }) {
-  const readAnew = useReadAnew();
-  const create = useMutation(ApiKeyService.method.createInstalledApp);
-  const [failure, setFailure] = useState<unknown>();
+function CreateApp({ onClose }: { onClose: () => void }) {
+  const create = useChange(ApiKeyService.method.createInstalledApp, ApiKeyService.method.listInstalledApps);
   const form = useForm({
     mode: "uncontrolled",
     initialValues: { name: "" },
     validate: { name: (name) => (name.trim() === "" ? "Enter the app’s name" : null) },
   });
+  const saving = useSave(form);
 
-  async function submit({ name }: { name: string }) {
-    setFailure(undefined);
-    try {
-      await create.mutateAsync({ name: name.trim() });
-    } catch (error) {
-      const fields = fieldFailures(error);
-      form.setErrors(fields);
-      if (Object.keys(fields).length === 0) setFailure(error);
-      return;
-    }
-    await readAnew(ApiKeyService.method.listInstalledApps);
-    notifications.show({ color: "green", message: `The app “${name.trim()}” is created` });
+  const submit = form.onSubmit(async (values) => {
+    const name = values.name.trim();
+    if (!(await saving.save(() => create({ name })))) return;
+    notifyDone(`The app “${name}” is created`);
     onClose();
-  }
+  });
 
   return (
-    <form onSubmit={form.onSubmit(submit)} noValidate>
-      <Stack>
-        <TextInput
-          key={form.key("name")}
-          {...form.getInputProps("name")}
-          label="Name"
-          description="The name integrators know. It cannot be changed later."
-          maxLength={MAX_CHARACTERS}
-          autoComplete="off"
-          withAsterisk
-          data-autofocus
-        />
-        {failure !== undefined && <Failure error={failure} title="The app was not created" />}
-        <FormActions submit="Create app" busy={form.submitting} onCancel={onClose} />
-      </Stack>
-    </form>
+    <SaveForm
+      saving={saving}
+      onSubmit={submit}
+      onCancel={onClose}
+      submit="Create app"
+      failed="The app was not created"
+    >
+      <TextInput
+        key={form.key("name")}
+        {...form.getInputProps("name")}
+        label="Name"
+        description="The name integrators know. It cannot be changed later."
+        maxLength={MAX_CHARACTERS}
+        autoComplete="off"
+        withAsterisk
+        data-autofocus
+      />
+    </SaveForm>
   );
 }
 
-/** Asks before an app is removed. */
-export interface RemoveAppProps {
-  opened: boolean;
-  onClose: () => void;
-  /** The app; the one before while the dialog is closed. */
-  app: InstalledApp | undefined;
-}
-
-/** Removes an installed app for good. */
-export function RemoveApp({ opened, onClose, app }: RemoveAppProps) {
-  const remove = useMutation(ApiKeyService.method.deleteInstalledApp);
-  const readAnew = useReadAnew();
+/** Removes an installed app for good. @param app the app; the one before while the dialog is closed */
+function RemoveApp({ app, ...dialog }: DialogProps & { app: InstalledApp | undefined }) {
+  const remove = useChange(ApiKeyService.method.deleteInstalledApp);
   return (
     <ConfirmDialog
-      opened={opened}
-      onClose={onClose}
+      {...dialog}
       title={`Remove the app “${app?.name}”?`}
       confirm="Remove app"
       danger
       onConfirm={async () => {
-        await remove.mutateAsync({ installedApplicationId: app?.id ?? "" });
-        notifications.show({ color: "green", message: `The app “${app?.name}” is removed` });
-        await readAnew(ApiKeyService);
+        await remove({ installedApplicationId: app?.id ?? "" });
+        notifyDone(`The app “${app?.name}” is removed`);
       }}
     >
       <Text size="sm">

@@ -1,74 +1,44 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { Anchor, Card, Stack, Table, Text } from "@mantine/core";
-import { generatePath, Link } from "react-router";
+import { Stack, Text } from "@mantine/core";
 import {
   AuditAction,
   AuditActionSchema,
   type AuditChange,
   type AuditEntry,
 } from "../../../../gen/webhook/v1/audit_pb.ts";
-import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
-import { useBelow } from "../../parts/listing.tsx";
+import { Dimmed, deliveryPage, PageLink, webhookPage } from "../../parts/links.tsx";
+import { Listing } from "../../parts/listing.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { Time } from "../../parts/time.tsx";
 
 /** Entries, newest first. */
 export function EntryList({ entries }: { entries: readonly AuditEntry[] }) {
-  return useBelow("md") ? <Cards entries={entries} /> : <Rows entries={entries} />;
-}
-
-function Rows({ entries }: { entries: readonly AuditEntry[] }) {
   return (
-    <Table.ScrollContainer minWidth={680}>
-      <Table aria-label="Entries">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th w={190}>Time</Table.Th>
-            <Table.Th w="22%">Changed with</Table.Th>
-            <Table.Th w="32%">What</Table.Th>
-            <Table.Th>Before and after</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {entries.map((entry) => (
-            <Table.Tr key={entry.id} style={{ verticalAlign: "top" }}>
-              <Table.Td>
-                <Time value={entry.time} size="sm" />
-              </Table.Td>
-              <Table.Td>
-                <Actor entry={entry} />
-              </Table.Td>
-              <Table.Td>
-                <What entry={entry} />
-              </Table.Td>
-              <Table.Td>
-                <Changes changes={entry.changes} />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
-}
-
-function Cards({ entries }: { entries: readonly AuditEntry[] }) {
-  return (
-    <Stack component="ul" aria-label="Entries" p={0} m={0} gap="sm">
-      {entries.map((entry) => (
-        <Card key={entry.id} component="li" withBorder padding="md">
-          <Stack gap="xs">
-            <What entry={entry} />
-            <Changes changes={entry.changes} />
-            <Text size="sm" c="dimmed" component="div">
-              <Time value={entry.time} />
-            </Text>
-            <Actor entry={entry} />
-          </Stack>
-        </Card>
-      ))}
-    </Stack>
+    <Listing
+      aria-label="Entries"
+      items={entries}
+      keyOf={({ id }) => id}
+      minWidth={680}
+      rowProps={() => ({ style: { verticalAlign: "top" } })}
+      columns={[
+        { name: "Time", w: 190, cell: ({ time }) => <Time value={time} size="sm" /> },
+        { name: "Changed with", w: "22%", cell: (entry) => <Actor entry={entry} /> },
+        { name: "What", w: "32%", cell: (entry) => <What entry={entry} /> },
+        { name: "Before and after", cell: ({ changes }) => <Changes changes={changes} /> },
+      ]}
+      cardsBelow="md"
+      card={(entry) => (
+        <>
+          <What entry={entry} />
+          <Changes changes={entry.changes} />
+          <Dimmed component="div">
+            <Time value={entry.time} />
+          </Dimmed>
+          <Actor entry={entry} />
+        </>
+      )}
+    />
   );
 }
 
@@ -81,17 +51,17 @@ const BY_SERVICE: ReadonlySet<AuditAction> = new Set([
   AuditAction.DELIVERIES_SENT_AGAIN,
 ]);
 
-function byOperatorInWords(action: AuditAction): string {
-  return BY_SERVICE.has(action) ? "The service" : "Operator, on the server";
-}
-
 /** The author of a change, with the address. */
 function Actor({ entry: { actor, byOperator, action } }: { entry: AuditEntry }) {
   if (!actor) {
     return (
-      <Text size="sm" c="dimmed">
-        {byOperator ? byOperatorInWords(action) : "A key outside your app"}
-      </Text>
+      <Dimmed>
+        {byOperator
+          ? BY_SERVICE.has(action)
+            ? "The service"
+            : "Operator, on the server"
+          : "A key outside your app"}
+      </Dimmed>
     );
   }
   return (
@@ -99,10 +69,10 @@ function Actor({ entry: { actor, byOperator, action } }: { entry: AuditEntry }) 
       <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
         {actor.apiKeyName}
       </Text>
-      <Text size="xs" c="dimmed">
+      <Dimmed size="xs">
         {actor.sessionId === undefined ? "API call" : `Settings page, session ${actor.sessionId.slice(0, 8)}`}
         {actor.address !== undefined && ` from ${actor.address}`}
-      </Text>
+      </Dimmed>
     </Stack>
   );
 }
@@ -123,14 +93,13 @@ function What({ entry }: { entry: AuditEntry }) {
 
 function Target({ entry: { action, targetId, targetName } }: { entry: AuditEntry }) {
   const reads = useMay("Read_Administrative_Data");
-  const path = action === AuditAction.DELIVERY_SENT_AGAIN ? PAGE_PATHS.delivery : PAGE_PATHS.webhook;
-  const isDelivery = path === PAGE_PATHS.delivery;
+  const isDelivery = action === AuditAction.DELIVERY_SENT_AGAIN;
   const text = <Breakable text={isDelivery ? targetId : targetName || targetId} />;
   // Ids of webhooks are numbers, all others UUIDs.
   return reads && (isDelivery || /^\d+$/.test(targetId)) ? (
-    <Anchor component={Link} to={generatePath(path, { id: targetId })} inherit>
+    <PageLink to={isDelivery ? deliveryPage(targetId) : webhookPage(BigInt(targetId))} inherit>
       {text}
-    </Anchor>
+    </PageLink>
   ) : (
     text
   );
@@ -219,19 +188,14 @@ const WORDS: Record<AuditAction, string> = {
 };
 
 /** The words for an action; a later version of the service may know more. */
-export function actionInWords(action: AuditAction): string {
-  return WORDS[action] ?? WORDS[AuditAction.UNSPECIFIED];
-}
+const actionInWords = (action: AuditAction) => WORDS[action] ?? WORDS[AuditAction.UNSPECIFIED];
 
 /** Every action by its name in the address of the page. */
 export const ACTIONS: readonly { name: string; action: AuditAction; label: string }[] =
   AuditActionSchema.values
     .filter(({ number }) => number !== AuditAction.UNSPECIFIED)
-    .map(({ localName, number }) => {
-      const action = number as AuditAction;
-      return {
-        name: localName.toLowerCase().replaceAll("_", "-"),
-        action,
-        label: actionInWords(action),
-      };
-    });
+    .map(({ localName, number }) => ({
+      name: localName.toLowerCase().replaceAll("_", "-"),
+      action: number as AuditAction,
+      label: actionInWords(number as AuditAction),
+    }));

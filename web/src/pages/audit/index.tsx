@@ -1,12 +1,12 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
-import { Grid, Select } from "@mantine/core";
+import { Grid } from "@mantine/core";
 import { IconHistory } from "@tabler/icons-react";
 import { type ApiKey, ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { useAllPages } from "../../api/queries.ts";
-import { Failure, Loading } from "../../parts/failure.tsx";
-import { clearButton, SearchField, useUrlFilters, withChosen } from "../../parts/filters.tsx";
-import { Empty, LoadMore, NothingFound } from "../../parts/lists.tsx";
+import { Loading } from "../../parts/failure.tsx";
+import { FilterSelect, SearchField, useUrlFilters, withChosen } from "../../parts/filters.tsx";
+import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { ACTIONS, EntryList } from "./entry-list.tsx";
 
@@ -14,7 +14,6 @@ import { ACTIONS, EntryList } from "./entry-list.tsx";
 const PAGE_SIZE = 50;
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 30_000;
-const NO_FILTERS: AuditFilterValues = { action: "", key: "", target: "" };
 
 /** The audit log, newest first, with filters in the page's URL. */
 export default function AuditPage() {
@@ -27,7 +26,7 @@ export default function AuditPage() {
         description="Who changed webhooks, API keys and apps, when, and from where. Entries cannot be changed."
       />
       <AuditFilters filters={filters} keys={keys.data?.apiKeys ?? []} onChange={change} />
-      <Entries filters={filters} onClear={() => change(NO_FILTERS)} />
+      <Entries filters={filters} onClear={() => change({ action: "", key: "", target: "" })} />
     </>
   );
 }
@@ -49,21 +48,15 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
       refetchInterval: REFRESH_MS,
     },
   );
-  const failure = list.isError && (
-    <Failure
-      error={list.error}
-      title="Could not load the audit log"
-      onRetry={() => void list.refetch()}
-      my="sm"
-    />
-  );
-  if (!list.data) return failure || <Loading lines={10} height={44} />;
-  const entries = list.data.pages.flatMap((page) => page.entries);
-  if (entries.length === 0) {
-    return (
-      <>
-        {failure}
-        {AUDIT_FILTERS.some((name) => filters[name] !== "") ? (
+  return (
+    <Pages
+      list={list}
+      items={list.data?.pages.flatMap((page) => page.entries)}
+      of={["entry", "entries"]}
+      failed="Could not load the audit log"
+      loading={<Loading lines={10} height={44} />}
+      empty={
+        AUDIT_FILTERS.some((name) => filters[name] !== "") ? (
           <NothingFound of="entry" onClear={onClear}>
             No entry passes all of the filters. Entries are deleted after the time that the operator has set.
           </NothingFound>
@@ -71,35 +64,22 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
           <Empty title="No entries yet" icon={<IconHistory />}>
             Every change of a webhook, an API key or an app gets an entry here.
           </Empty>
-        )}
-      </>
-    );
-  }
-  return (
-    <>
-      {!list.isFetchNextPageError && failure}
-      <EntryList entries={entries} />
-      {/* Where “Show more” was clicked. */}
-      {list.isFetchNextPageError && failure}
-      <LoadMore
-        shown={entries.length}
-        of={["entry", "entries"]}
-        hasMore={list.hasNextPage}
-        loading={list.isFetchingNextPage}
-        onMore={() => void list.fetchNextPage()}
-      />
-    </>
+        )
+      }
+    >
+      {(entries) => <EntryList entries={entries} />}
+    </Pages>
   );
 }
 
 /** The filters of the page, as its address names them. */
-export const AUDIT_FILTERS = ["action", "key", "target"] as const;
+const AUDIT_FILTERS = ["action", "key", "target"] as const;
 
 /** The values of the filters; "" if not set. */
-export type AuditFilterValues = Record<(typeof AUDIT_FILTERS)[number], string>;
+type AuditFilterValues = Record<(typeof AUDIT_FILTERS)[number], string>;
 
 /** Chooses which entries are shown. */
-export function AuditFilters(props: {
+function AuditFilters(props: {
   filters: AuditFilterValues;
   keys: readonly ApiKey[];
   onChange: (changes: Partial<AuditFilterValues>, options?: { replace?: boolean }) => void;
@@ -117,29 +97,25 @@ export function AuditFilters(props: {
         />
       </Grid.Col>
       <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
-        <Select
+        <FilterSelect
           label="Action"
           placeholder="Any action"
           data={ACTIONS.map(({ name, label }) => ({ value: name, label }))}
-          value={ACTIONS.some(({ name }) => name === filters.action) ? filters.action : null}
-          onChange={(action) => onChange({ action: action ?? "" })}
+          value={ACTIONS.some(({ name }) => name === filters.action) ? filters.action : ""}
+          onChange={(action) => onChange({ action })}
           searchable
-          clearable
-          clearButtonProps={clearButton("Any action")}
           nothingFoundMessage="No such action"
         />
       </Grid.Col>
       <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
-        <Select
+        <FilterSelect
           label="Changed with"
           placeholder="Any API key"
           // A removed key is not listed, but its entries remain.
           data={withChosen(keyOptions, filters.key, `Key ${filters.key}`)}
-          value={filters.key || null}
-          onChange={(key) => onChange({ key: key ?? "" })}
+          value={filters.key}
+          onChange={(key) => onChange({ key })}
           searchable
-          clearable
-          clearButtonProps={clearButton("Any API key")}
           nothingFoundMessage="No such key"
         />
       </Grid.Col>

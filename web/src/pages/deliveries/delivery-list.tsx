@@ -1,8 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { ActionIcon, Anchor, Card, Checkbox, Group, Stack, Table, Text } from "@mantine/core";
+import { ActionIcon, Checkbox, Group, Stack, Text } from "@mantine/core";
 import { IconCheck, IconChevronDown, IconChevronRight, IconX } from "@tabler/icons-react";
-import { Fragment, useState } from "react";
-import { generatePath, Link } from "react-router";
+import { useState } from "react";
 import {
   type Attempt,
   type Delivery,
@@ -10,9 +9,9 @@ import {
   DeliveryState,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
-import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { useBelow } from "../../parts/listing.tsx";
+import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/links.tsx";
+import { Listing, useBelow } from "../../parts/listing.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { DeliveryStateBadge } from "../../parts/states.tsx";
 import { AddressInOneLine } from "../../parts/text/breakable.tsx";
@@ -30,160 +29,97 @@ export interface DeliveryListProps {
   ofOne?: "event" | "webhook";
 }
 
-/** The deliveries whose attempts are shown. */
-interface Unfolding {
-  ids: ReadonlySet<string>;
-  toggle: (id: string) => void;
-}
-
-interface ListProps extends DeliveryListProps {
-  unfolding: Unfolding;
-}
-
 /**
  * Deliveries as a table with one line each, or as cards where there is no room for one. Each unfolds to show its
  * attempts.
  */
-export function DeliveryList(props: DeliveryListProps) {
-  const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
-  function toggle(id: string) {
-    const next = new Set(ids);
-    if (!next.delete(id)) next.add(id);
-    setIds(next);
-  }
-  const List = useBelow("lg") ? Cards : Rows;
-  return <List {...props} unfolding={{ ids, toggle }} />;
-}
-
-/** The columns that every table has. */
-const COLUMNS = 6;
-
-function Rows({ deliveries, selection, ofOne, unfolding }: ListProps) {
-  const columns = COLUMNS + (selection ? 1 : 0) + (ofOne ? 1 : 2);
-  return (
-    <Table.ScrollContainer minWidth={840}>
-      <Table
-        verticalSpacing={3}
-        horizontalSpacing="xs"
-        layout="fixed"
-        fz="sm"
-        aria-label="Deliveries"
-        highlightOnHover
-      >
-        <Table.Thead>
-          <Table.Tr>
-            {selection && (
-              <Table.Th w={36}>
-                <AllBox deliveries={deliveries} selection={selection} />
-              </Table.Th>
-            )}
-            <Table.Th w={118}>Delivery</Table.Th>
-            <Table.Th w={102}>Created</Table.Th>
-            {ofOne !== "event" && <Table.Th w={ofOne ? "24%" : "17%"}>Event</Table.Th>}
-            {ofOne !== "webhook" && <Table.Th>Webhook</Table.Th>}
-            <Table.Th w={96}>State</Table.Th>
-            <Table.Th w={ofOne ? undefined : "20%"}>Last result</Table.Th>
-            <Table.Th w={46} ta="right" title="The number of attempts">
-              Tries
-            </Table.Th>
-            <Table.Th w={64} ta="right" title="The duration of the last attempt">
-              Took
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {deliveries.map((delivery) => (
-            <Fragment key={delivery.id}>
-              <Table.Tr bg={selection?.ids.has(delivery.id) ? "var(--mantine-color-default-hover)" : ""}>
-                {selection && (
-                  <Table.Td>
-                    <Box delivery={delivery} selection={selection} />
-                  </Table.Td>
-                )}
-                <Table.Td>
-                  <Identity delivery={delivery} unfolding={unfolding} />
-                </Table.Td>
-                <Table.Td>
-                  <Time value={delivery.created} relative="short" />
-                </Table.Td>
-                {ofOne !== "event" && (
-                  <Table.Td>
-                    <Subject delivery={delivery} />
-                  </Table.Td>
-                )}
-                {ofOne !== "webhook" && (
-                  <Table.Td>
-                    <Target delivery={delivery} />
-                  </Table.Td>
-                )}
-                <Table.Td>
-                  <DeliveryStateBadge state={delivery.state} />
-                </Table.Td>
-                <Table.Td>
-                  <Result delivery={delivery} />
-                </Table.Td>
-                <Table.Td ta="right">{delivery.attemptCount}</Table.Td>
-                <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
-                  {delivery.durationMs !== undefined && durationInWords(delivery.durationMs)}
-                </Table.Td>
-              </Table.Tr>
-              {unfolding.ids.has(delivery.id) && (
-                <Table.Tr>
-                  <Table.Td colSpan={columns} pl="xl" pb="xs">
-                    <UnfoldedAttempts delivery={delivery} />
-                  </Table.Td>
-                </Table.Tr>
-              )}
-            </Fragment>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps) {
+  /** The deliveries whose attempts are shown. */
+  const [unfolded, setUnfolded] = useState<ReadonlySet<string>>(new Set());
+  const attempts = (delivery: Delivery) =>
+    unfolded.has(delivery.id) && <UnfoldedAttempts delivery={delivery} />;
+  const box = (delivery: Delivery) => selection && <Box delivery={delivery} selection={selection} />;
+  const state = (delivery: Delivery) => <DeliveryStateBadge state={delivery.state} />;
+  const subject = (delivery: Delivery) => <Subject delivery={delivery} />;
+  const target = (delivery: Delivery) => <Target delivery={delivery} />;
+  const result = (delivery: Delivery) => <Result delivery={delivery} />;
+  const identity = ({ id }: Delivery) => (
+    <Group gap={2} wrap="nowrap" w="max-content">
+      <UnfoldButton id={id} unfolded={unfolded.has(id)} onToggle={() => setUnfolded(toggled(unfolded, id))} />
+      <ShortId id={id} of="the delivery’s id" to={deliveryPage(id)} />
+    </Group>
   );
-}
-
-function Cards({ deliveries, selection, ofOne, unfolding }: ListProps) {
+  const all = (label?: string) =>
+    selection && <AllBox deliveries={deliveries} selection={selection} label={label} />;
+  const listing = (
+    <Listing
+      aria-label="Deliveries"
+      items={deliveries}
+      keyOf={({ id }) => id}
+      minWidth={840}
+      verticalSpacing={3}
+      horizontalSpacing="xs"
+      layout="fixed"
+      fz="sm"
+      highlightOnHover
+      rowProps={({ id }) => ({ bg: selection?.ids.has(id) ? "var(--mantine-color-default-hover)" : "" })}
+      below={attempts}
+      columns={[
+        selection && { name: "Selection", head: all(), w: 36, cell: box },
+        { name: "Delivery", w: 118, cell: identity },
+        { name: "Created", w: 102, cell: ({ created }) => <Time value={created} relative="short" /> },
+        ofOne !== "event" && { name: "Event", w: ofOne ? "24%" : "17%", cell: subject },
+        ofOne !== "webhook" && { name: "Webhook", cell: target },
+        { name: "State", w: 96, cell: state },
+        { name: "Last result", w: ofOne ? undefined : "20%", cell: result },
+        {
+          name: "Tries",
+          w: 46,
+          ta: "right",
+          title: "The number of attempts",
+          cell: ({ attemptCount }) => attemptCount,
+        },
+        { name: "Took", w: 64, ta: "right", title: "The duration of the last attempt", cell: took },
+      ]}
+      cardsBelow="lg"
+      cardPadding="sm"
+      cardGap={4}
+      card={(delivery) => (
+        <>
+          <Group justify="space-between" align="flex-start" wrap="nowrap">
+            {state(delivery)}
+            {box(delivery)}
+          </Group>
+          {ofOne !== "event" && subject(delivery)}
+          {ofOne !== "webhook" && target(delivery)}
+          {result(delivery)}
+          <Group justify="space-between">
+            {identity(delivery)}
+            <Dimmed>
+              <Time value={delivery.created} relative /> ·{" "}
+              {delivery.attemptCount === 1 ? "1 attempt" : `${delivery.attemptCount} attempts`}
+            </Dimmed>
+          </Group>
+          {attempts(delivery)}
+        </>
+      )}
+    />
+  );
+  if (!useBelow("lg")) return listing;
   return (
     <Stack gap="sm">
-      {selection && (
-        <AllBox
-          deliveries={deliveries}
-          selection={selection}
-          label="All of this page that can be sent again"
-        />
-      )}
-      <Stack gap="sm" role="list" aria-label="Deliveries">
-        {deliveries.map((delivery) => (
-          <Card key={delivery.id} withBorder padding="sm" role="listitem">
-            <Stack gap={4}>
-              <Group justify="space-between" align="flex-start" wrap="nowrap">
-                <DeliveryStateBadge state={delivery.state} />
-                {selection && <Box delivery={delivery} selection={selection} />}
-              </Group>
-              {ofOne !== "event" && <Subject delivery={delivery} />}
-              {ofOne !== "webhook" && <Target delivery={delivery} />}
-              <Result delivery={delivery} />
-              <Group justify="space-between">
-                <Identity delivery={delivery} unfolding={unfolding} />
-                <Text size="sm" c="dimmed">
-                  <Time value={delivery.created} relative /> ·{" "}
-                  {delivery.attemptCount === 1 ? "1 attempt" : `${delivery.attemptCount} attempts`}
-                </Text>
-              </Group>
-              {unfolding.ids.has(delivery.id) && <UnfoldedAttempts delivery={delivery} />}
-            </Stack>
-          </Card>
-        ))}
-      </Stack>
+      {all("All of this page that can be sent again")}
+      {listing}
     </Stack>
   );
 }
 
-function AllBox({
-  deliveries,
-  selection,
-  label,
-}: Required<Pick<DeliveryListProps, "deliveries">> & { label?: string; selection: Selection }) {
+const took = ({ durationMs }: Delivery) =>
+  durationMs !== undefined && <span style={{ whiteSpace: "nowrap" }}>{durationInWords(durationMs)}</span>;
+
+/** @param label of the box; without one, its label is read out only */
+function AllBox(props: { deliveries: readonly Delivery[]; selection: Selection; label: string | undefined }) {
+  const { deliveries, selection, label } = props;
   const all = deliveries.filter(isFinal).map(({ id }) => id);
   const every = all.length > 0 && selection.ids.size === all.length;
   return (
@@ -213,28 +149,12 @@ function Box({ delivery, selection }: { delivery: Delivery; selection: Selection
   );
 }
 
-function Identity({ delivery, unfolding }: { delivery: Delivery; unfolding: Unfolding }) {
-  const { id } = delivery;
-  return (
-    <Group gap={2} wrap="nowrap" w="max-content">
-      <UnfoldButton
-        delivery={delivery}
-        unfolded={unfolding.ids.has(id)}
-        onToggle={() => unfolding.toggle(id)}
-      />
-      <ShortId id={id} of="the delivery’s id" to={generatePath(PAGE_PATHS.delivery, { id })} />
-    </Group>
-  );
-}
-
 /** The event type, and what the event is about. */
 function Subject({ delivery: { webhookProcess, subject, eventId } }: { delivery: Delivery }) {
   const type = processName(webhookProcess);
   return (
-    <Anchor
-      component={Link}
-      to={generatePath(PAGE_PATHS.event, { id: eventId })}
-      size="sm"
+    <PageLink
+      to={eventPage(eventId)}
       display="block"
       truncate
       title={subject === undefined ? type : `${type} ${subject}`}
@@ -252,7 +172,7 @@ function Subject({ delivery: { webhookProcess, subject, eventId } }: { delivery:
           </Text>
         </>
       )}
-    </Anchor>
+    </PageLink>
   );
 }
 
@@ -288,15 +208,7 @@ const ICON_SIZE = 12;
 const REFRESH_MS = 4_000;
 
 /** Shows or hides the attempts of a delivery below it. */
-export function UnfoldButton({
-  delivery: { id },
-  unfolded,
-  onToggle,
-}: {
-  delivery: Delivery;
-  unfolded: boolean;
-  onToggle: () => void;
-}) {
+function UnfoldButton({ id, unfolded, onToggle }: { id: string; unfolded: boolean; onToggle: () => void }) {
   const Icon = unfolded ? IconChevronDown : IconChevronRight;
   return (
     <ActionIcon
@@ -314,7 +226,7 @@ export function UnfoldButton({
 }
 
 /** The attempts of a delivery, newest first, with one line each. They are read when they are shown. */
-export function UnfoldedAttempts({ delivery }: { delivery: Delivery }) {
+function UnfoldedAttempts({ delivery }: { delivery: Delivery }) {
   const found = useQuery(
     DeliveryService.method.getDelivery,
     { deliveryId: delivery.id },
@@ -332,9 +244,7 @@ export function UnfoldedAttempts({ delivery }: { delivery: Delivery }) {
     <Refreshed query={found} loading={<Loading lines={1} />}>
       {({ attempts }) =>
         attempts.length === 0 ? (
-          <Text size="sm" c="dimmed">
-            {isFinal(delivery) ? "No attempts were made." : "No attempts were made yet."}
-          </Text>
+          <Dimmed>{isFinal(delivery) ? "No attempts were made." : "No attempts were made yet."}</Dimmed>
         ) : (
           <Stack
             component="ul"
@@ -366,15 +276,13 @@ function Line({ attempt }: { attempt: Attempt }) {
         </Text>{" "}
         Attempt {number}
       </Text>
-      <Text span size="sm" c="dimmed">
+      <Dimmed span>
         <Time value={started} />
-      </Text>
+      </Dimmed>
       <Text span size="sm" flex="1 1 12rem" style={{ overflowWrap: "anywhere" }}>
         {resultInWords(attempt)}
       </Text>
-      <Text span size="sm" c="dimmed">
-        took {durationInWords(durationMs)}
-      </Text>
+      <Dimmed span>took {durationInWords(durationMs)}</Dimmed>
     </Group>
   );
 }
@@ -405,10 +313,12 @@ export function useSelection(shown: readonly Delivery[]): Selection {
   return {
     ids,
     set: (wanted) => setChosen(new Set(wanted)),
-    toggle(id) {
-      const next = new Set(ids);
-      if (!next.delete(id)) next.add(id);
-      setChosen(next);
-    },
+    toggle: (id) => setChosen(toggled(ids, id)),
   };
+}
+
+function toggled(ids: ReadonlySet<string>, id: string): ReadonlySet<string> {
+  const next = new Set(ids);
+  if (!next.delete(id)) next.add(id);
+  return next;
 }

@@ -1,4 +1,3 @@
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { ActionBar, Box, Button, type ButtonProps, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import {
@@ -10,10 +9,12 @@ import {
   IconSend,
 } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
-import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { useMay } from "../../api/session.tsx";
+import { DialogButton } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
+import { Dimmed } from "../../parts/links.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { Empty, NothingFound } from "../../parts/lists.tsx";
 import { countOf } from "../../parts/text/words.ts";
@@ -24,7 +25,7 @@ import { FailureReasons } from "./failure-reasons.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 import { SendFilteredDialog } from "./send-filtered.tsx";
 import { SendSelectedDialog } from "./send-selected.tsx";
-import { useDeliveryPage } from "./use-delivery-page.ts";
+import { type DeliveryPage, useDeliveryPage } from "./use-delivery-page.ts";
 
 /** The filter and page of a list. */
 export interface DeliveryPagesProps {
@@ -62,16 +63,17 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
         my={narrow ? "xs" : 0}
       >
         <Group gap="md">
-          <Arrived
-            count={page.arrived}
-            hasMore={page.hasMoreArrived}
-            isCurrent={page.isCurrent}
-            onShow={page.showArrived}
-          />
+          <Arrived page={page} />
           <FailureReasons filter={filter} />
         </Group>
         <Group gap="xs" wrap="nowrap">
-          <ExportFiltered filter={filter} />
+          <DialogButton
+            leftSection={<IconDownload size={14} />}
+            style={{ flexShrink: 0 }}
+            dialog={(dialog) => <ExportDialog {...dialog} filter={filter} />}
+          >
+            Export…
+          </DialogButton>
           {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
         </Group>
       </Group>
@@ -89,7 +91,14 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
         </Empty>
       )}
       {page.searchedBackTo && page.older !== "" && (
-        <SearchFurther searchedBackTo={page.searchedBackTo} onGo={() => onGo(page.older)} />
+        <Group role="status" justify="center" py="md" gap="sm">
+          <Dimmed>
+            Few deliveries match. Searched back to <Time value={page.searchedBackTo} />.
+          </Dimmed>
+          <Button variant="default" onClick={() => onGo(page.older)}>
+            Search further back
+          </Button>
+        </Group>
       )}
       {(page.older !== "" || token !== "") && (
         <Pager isFirst={token === ""} newer={page.newer} older={page.older} onGo={onGo} />
@@ -105,75 +114,42 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
 }
 
 function Arrived({
-  count,
-  hasMore,
-  isCurrent,
-  onShow,
+  page: { arrived: count, hasMoreArrived, isCurrent, showArrived },
 }: {
-  count: number;
-  hasMore: boolean;
-  isCurrent: boolean;
-  onShow: () => void;
+  page: DeliveryPage;
 }) {
   return (
     <div role="status">
       {count === 0 ? (
-        isCurrent && (
-          <Text size="sm" c="dimmed">
-            Kept up to date
-          </Text>
-        )
+        isCurrent && <Dimmed>Kept up to date</Dimmed>
       ) : (
-        <Button variant="light" size="xs" leftSection={<IconRefresh size={14} />} onClick={onShow}>
+        <Button variant="light" leftSection={<IconRefresh size={14} />} onClick={showArrived}>
           Show{" "}
-          {hasMore ? `${count} or more new deliveries` : countOf(count, "new delivery", "new deliveries")}
+          {hasMoreArrived
+            ? `${count} or more new deliveries`
+            : countOf(count, "new delivery", "new deliveries")}
         </Button>
       )}
     </div>
   );
 }
 
-function ExportFiltered({ filter }: { filter: DeliveryFilter }) {
-  const [opened, { open, close }] = useDisclosure();
-  return (
-    <>
-      <Button
-        variant="default"
-        size="xs"
-        leftSection={<IconDownload size={14} />}
-        onClick={open}
-        style={{ flexShrink: 0 }}
-      >
-        Export…
-      </Button>
-      <ExportDialog opened={opened} onClose={close} filter={filter} />
-    </>
-  );
-}
-
 /** Sends again all deliveries that the filter finds; only failed ones if it names no state. */
 function SendFiltered({ filter }: { filter: DeliveryFilter }) {
-  const [opened, { open, close }] = useDisclosure();
   const states =
     filter.states.length === 0 ? [DeliveryState.FAILED] : filter.states.filter((state) => isFinal({ state }));
   if (states.length === 0) return null;
   return (
-    <>
-      <Button variant="default" size="xs" onClick={open} style={{ flexShrink: 0 }}>
-        {filter.states.length === 0 ? "Send failed ones again…" : "Send all of these again…"}
-      </Button>
-      <SendFilteredDialog opened={opened} onClose={close} filter={{ ...filter, states }} />
-    </>
+    <DialogButton
+      style={{ flexShrink: 0 }}
+      dialog={(dialog) => <SendFilteredDialog {...dialog} filter={{ ...filter, states }} />}
+    >
+      {filter.states.length === 0 ? "Send failed ones again…" : "Send all of these again…"}
+    </DialogButton>
   );
 }
 
-function SendSelected({
-  deliveries,
-  onClear,
-}: {
-  deliveries: Parameters<typeof SendSelectedDialog>[0]["deliveries"];
-  onClear: () => void;
-}) {
+function SendSelected({ deliveries, onClear }: { deliveries: readonly Delivery[]; onClear: () => void }) {
   const [opened, { open, close }] = useDisclosure();
   // The deliveries named in the question. Not the selection, which changes when they are sent.
   const [asked, setAsked] = useState(deliveries);
@@ -190,9 +166,7 @@ function SendSelected({
       <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
         <Text size="sm">{deliveries.length.toLocaleString()} selected</Text>
         <ActionBar.Divider />
-        <Button size="xs" onClick={ask}>
-          Send again…
-        </Button>
+        <Button onClick={ask}>Send again…</Button>
         <ActionBar.CloseButton aria-label="Select none" />
       </ActionBar>
       <SendSelectedDialog opened={opened} onClose={close} deliveries={asked} onDone={onClear} />
@@ -200,17 +174,9 @@ function SendSelected({
   );
 }
 
-/** The previous and next pages, by their tokens. */
-export interface PagerProps {
-  isFirst: boolean;
-  newer: string;
-  older: string;
-  /** Goes to a page; "" is the first one. */
-  onGo: (token: string) => void;
-}
-
-/** Goes through a list that is newest first. */
-export function Pager({ isFirst, newer, older, onGo }: PagerProps) {
+/** Goes through a list that is newest first. @param onGo goes to a page by its token; "" is the first one */
+function Pager(props: { isFirst: boolean; newer: string; older: string; onGo: (token: string) => void }) {
+  const { isFirst, newer, older, onGo } = props;
   return (
     <Group component="nav" aria-label="Pages of the list" justify="center" gap="sm" py="md">
       <PageButton leftSection={<IconChevronsLeft size={16} />} leads={!isFirst} onClick={() => onGo("")}>
@@ -244,25 +210,5 @@ function PageButton({ leads, onClick, ...button }: ButtonProps & { leads: boolea
       aria-disabled={!leads}
       onClick={leads ? onClick : undefined}
     />
-  );
-}
-
-/** A search that stopped before it had filled its page. */
-export interface SearchFurtherProps {
-  searchedBackTo: Timestamp;
-  onGo: () => void;
-}
-
-/** Says how far back a search came whose filters let few deliveries through, and offers to continue. */
-export function SearchFurther({ searchedBackTo, onGo }: SearchFurtherProps) {
-  return (
-    <Group role="status" justify="center" py="md" gap="sm">
-      <Text size="sm" c="dimmed">
-        Few deliveries match. Searched back to <Time value={searchedBackTo} />.
-      </Text>
-      <Button variant="default" size="xs" onClick={onGo}>
-        Search further back
-      </Button>
-    </Group>
   );
 }

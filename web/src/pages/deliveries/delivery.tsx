@@ -1,20 +1,21 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button, Code, Group, Stack, Table, Text, Timeline } from "@mantine/core";
+import { Button, Code, Group, Stack, Table, Text, Timeline } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconClock, IconSend, IconTerminal2, IconX } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { generatePath, Link, useParams } from "react-router";
+import { useParams } from "react-router";
 import {
   type Attempt,
   type Delivery,
-  type DeliveryHeader,
   type DeliveryRequest,
   DeliveryService,
   DeliveryState,
-  type Event,
+  type GetDeliveryResponse,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { Failure, ItemStatus } from "../../parts/failure.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Dimmed, PageLink, webhookPage } from "../../parts/links.tsx";
+import { ItemStatus } from "../../parts/lists.tsx";
 import { BackLink, PageTitle, Section } from "../../parts/page.tsx";
 import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
@@ -66,16 +67,12 @@ export default function DeliveryPage() {
         }
         actions={delivery && <SendAgain delivery={delivery} />}
       />
-      {delivery ? (
+      {found.data && delivery ? (
         <Stack gap="lg">
           {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
-          <Summary delivery={delivery} event={found.data?.event} run={found.data?.run} />
-          <Attempts delivery={delivery} event={found.data?.event} attempts={found.data?.attempts ?? []} />
-          <SentRequest
-            delivery={delivery}
-            request={found.data?.request}
-            signature={found.data?.attempts.at(-1)?.signatureHeaders ?? []}
-          />
+          <Summary found={found.data} delivery={delivery} />
+          <Attempts found={found.data} delivery={delivery} />
+          <SentRequest found={found.data} delivery={delivery} />
         </Stack>
       ) : (
         <ItemStatus
@@ -97,17 +94,14 @@ const ICON_SIZE = 14;
 /** The maximum height of a response, in pixels. */
 const RESPONSE_HEIGHT = 240;
 
-/** Every attempt of a delivery, newest first, below the next one. */
-export function Attempts({
-  delivery,
-  event,
-  attempts,
-}: {
+/** A delivery, and what the service told with it. */
+interface DeliveryProps {
+  found: GetDeliveryResponse;
   delivery: Delivery;
-  /** Undefined if it is not stored any more. */
-  event: Event | undefined;
-  attempts: readonly Attempt[];
-}) {
+}
+
+/** Every attempt of a delivery, newest first, below the next one. */
+function Attempts({ found: { event, attempts }, delivery }: DeliveryProps) {
   const rounds = roundsOf(delivery, attempts);
   const entries = rounds.flatMap((round) => round.attempts.map((attempt) => ({ attempt, round }))).reverse();
   const held = useHeldBack(delivery, event);
@@ -116,9 +110,7 @@ export function Attempts({
   return (
     <Section title="Attempts">
       {entries.length === 0 && !next ? (
-        <Text size="sm" c="dimmed">
-          No attempts were made.
-        </Text>
+        <Dimmed>No attempts were made.</Dimmed>
       ) : (
         <Timeline
           active={entries.length}
@@ -156,7 +148,14 @@ export function Attempts({
                 Round {of.number}, {of.attempts.indexOf(attempt) + 1} of {ATTEMPTS_A_ROUND} ·{" "}
                 <Time value={attempt.started} /> · took {durationInWords(attempt.durationMs)}
               </Small>
-              <ResponseStart attempt={attempt} />
+              {attempt.responseStart?.trim() && (
+                <Labelled
+                  label="Start of the response"
+                  of={`the response to attempt ${attempt.number}`}
+                  text={attempt.responseStart}
+                  mt="xs"
+                />
+              )}
               <AttemptHeaders attempt={attempt} />
             </Timeline.Item>
           ))}
@@ -182,22 +181,21 @@ function nextAttempt({ state, nextAttempt: due }: Delivery) {
 
 function Small({ children }: { children: React.ReactNode }) {
   return (
-    <Text size="xs" c="dimmed" mt={2}>
+    <Dimmed size="xs" mt={2}>
       {children}
-    </Text>
+    </Dimmed>
   );
 }
 
-function ResponseStart({ attempt }: { attempt: Attempt }) {
-  const { responseStart, number } = attempt;
-  if (!responseStart?.trim()) return null;
+/** @param of the name of the text, for its copy button */
+function Labelled({ label, of, text, mt }: { label: string; of: string; text: string; mt?: "xs" }) {
   return (
-    <Stack gap={4} mt="xs">
+    <Stack gap={4} mt={mt}>
       <Text size="xs" fw={600}>
-        Start of the response
+        {label}
       </Text>
-      <CodeBlock of={`the response to attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
-        {responseStart}
+      <CodeBlock of={of} maxHeight={RESPONSE_HEIGHT} wraps>
+        {text}
       </CodeBlock>
     </Stack>
   );
@@ -212,24 +210,18 @@ function AttemptHeaders({ attempt }: { attempt: Attempt }) {
       <summary>Headers of attempt {number}</summary>
       <Stack gap="xs" mt="xs">
         {signatureHeaders.length > 0 && (
-          <Stack gap={4}>
-            <Text size="xs" fw={600}>
-              {signatureRecomputed ? "Sent; the signature is recomputed with the current secret" : "Sent"}
-            </Text>
-            <CodeBlock of={`the signature headers of attempt ${number}`} wraps>
-              {linesOf(signatureHeaders)}
-            </CodeBlock>
-          </Stack>
+          <Labelled
+            label={signatureRecomputed ? "Sent; the signature is recomputed with the current secret" : "Sent"}
+            of={`the signature headers of attempt ${number}`}
+            text={linesOf(signatureHeaders)}
+          />
         )}
         {responseHeaders.length > 0 && (
-          <Stack gap={4}>
-            <Text size="xs" fw={600}>
-              Received
-            </Text>
-            <CodeBlock of={`the response headers of attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
-              {linesOf(responseHeaders)}
-            </CodeBlock>
-          </Stack>
+          <Labelled
+            label="Received"
+            of={`the response headers of attempt ${number}`}
+            text={linesOf(responseHeaders)}
+          />
         )}
       </Stack>
     </Text>
@@ -255,22 +247,12 @@ const OF_EACH_ATTEMPT = [
 ];
 
 /** The POST that each attempt makes: its headers and its body, exactly as receivers get them. */
-export function SentRequest({
-  delivery,
-  request,
-  signature,
-}: {
-  delivery: Delivery;
-  request: DeliveryRequest | undefined;
-  /** The signature headers of the latest attempt, as far as they are known. */
-  signature: readonly DeliveryHeader[];
-}) {
+function SentRequest({ found: { request, attempts }, delivery }: DeliveryProps) {
+  const signature = attempts.at(-1)?.signatureHeaders ?? [];
   if (!request) {
     return (
       <Section title="Request">
-        <Text size="sm" c="dimmed">
-          The event is not kept any more.
-        </Text>
+        <Dimmed>The event is not kept any more.</Dimmed>
       </Section>
     );
   }
@@ -291,27 +273,20 @@ export function SentRequest({
             POST {delivery.url}
           </Code>
           <Headers request={request} />
-          <Text size="sm" c="dimmed">
+          <Dimmed>
             The signature is made with the webhook’s signing secret, and its key pair if it has one. Both are
             on{" "}
-            <Anchor
-              component={Link}
-              inherit
-              underline="always"
-              to={generatePath(PAGE_PATHS.webhook, { id: String(delivery.webhookId) })}
-            >
+            <PageLink inherit underline="always" to={webhookPage(delivery.webhookId)}>
               the webhook’s page
-            </Anchor>
+            </PageLink>
             . Each attempt above shows its own. The cURL command has those of the latest attempt; endpoints
             that check the timestamp refuse it after five minutes.
-          </Text>
+          </Dimmed>
         </Stack>
       </Section>
       {request.erased ? (
         <Section title="Request body">
-          <Text size="sm" c="dimmed">
-            The payload was erased.
-          </Text>
+          <Dimmed>The payload was erased.</Dimmed>
         </Section>
       ) : (
         <Body body={request.body} />
@@ -325,7 +300,6 @@ function CopyAsCurl({ command }: { command: string }) {
   return (
     <Button
       variant="default"
-      size="xs"
       leftSection={copied ? <IconCheck size={14} /> : <IconTerminal2 size={14} />}
       onClick={() => copy(command)}
     >
@@ -335,26 +309,28 @@ function CopyAsCurl({ command }: { command: string }) {
 }
 
 function Headers({ request }: { request: DeliveryRequest }) {
+  const rows = [
+    ...request.headers,
+    ...OF_EACH_ATTEMPT.map(({ name, value }) => ({ name, value, changes: true })),
+  ].map((header) => ({ changes: false, ...header }));
   return (
     <Table aria-label="Headers" layout="fixed">
       <Table.Tbody>
-        {request.headers.map(({ name, value }) => (
-          <Table.Tr key={name}>
-            <Name>{name}</Name>
-            <Table.Td>
+        {rows.map(({ name, value, changes }) => (
+          <Table.Tr key={`${changes} ${name}`}>
+            <Table.Th scope="row" w={{ base: 150, sm: 260 }} style={{ verticalAlign: "top" }}>
               <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
-                {value}
+                {name}
               </Text>
-            </Table.Td>
-          </Table.Tr>
-        ))}
-        {OF_EACH_ATTEMPT.map(({ name, value }) => (
-          <Table.Tr key={name}>
-            <Name>{name}</Name>
+            </Table.Th>
             <Table.Td>
-              <Text span size="sm" c="dimmed">
-                Changes with each attempt: {value}
-              </Text>
+              {changes ? (
+                <Dimmed span>Changes with each attempt: {value}</Dimmed>
+              ) : (
+                <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
+                  {value}
+                </Text>
+              )}
             </Table.Td>
           </Table.Tr>
         ))}
@@ -363,26 +339,12 @@ function Headers({ request }: { request: DeliveryRequest }) {
   );
 }
 
-function Name({ children }: { children: string }) {
-  return (
-    <Table.Th scope="row" w={{ base: 150, sm: 260 }} style={{ verticalAlign: "top" }}>
-      <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
-        {children}
-      </Text>
-    </Table.Th>
-  );
-}
-
 function Body({ body }: { body: string }) {
   const laidOut = useMemo(() => layOutJson(body), [body]);
   return (
     <Section
       title="Request body"
-      actions={
-        <Text size="sm" c="dimmed">
-          {new TextEncoder().encode(body).length.toLocaleString()} bytes
-        </Text>
-      }
+      actions={<Dimmed>{new TextEncoder().encode(body).length.toLocaleString()} bytes</Dimmed>}
     >
       <CodeBlock of="the body as it is sent" copied={body} maxHeight={BODY_HEIGHT}>
         {laidOut}

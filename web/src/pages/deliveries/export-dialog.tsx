@@ -22,6 +22,7 @@ import {
   ExportFormat,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { Failure } from "../../parts/failure.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { DeliveryList } from "./delivery-list.tsx";
@@ -272,9 +273,7 @@ function Progress({
       {failure !== undefined && <Failure error={failure} title="The export has not ended" />}
       {shown.length > 0 && <DeliveryList deliveries={shown} />}
       {exported > MAX_SHOWN && shown.length === MAX_SHOWN && (
-        <Text size="sm" c="dimmed">
-          The newest {MAX_SHOWN} are shown. Export a file for all.
-        </Text>
+        <Dimmed>The newest {MAX_SHOWN} are shown. Export a file for all.</Dimmed>
       )}
     </>
   );

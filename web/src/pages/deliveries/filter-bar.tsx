@@ -10,6 +10,7 @@ import { catalogue, processName } from "../../../../src/contract/catalogue.ts";
 import { failureReason } from "../../api/failure.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
 import { clearButton, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { PICKER_TIME, SPANS, usePickerProps } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
@@ -245,9 +246,7 @@ function Option({ label }: { label: string }) {
       <Text size="sm" style={{ overflowWrap: "anywhere" }}>
         {url ?? type}
       </Text>
-      <Text size="xs" c="dimmed">
-        {url ? `${id} · ${type}` : id}
-      </Text>
+      <Dimmed size="xs">{url ? `${id} · ${type}` : id}</Dimmed>
     </Stack>
   );
 }

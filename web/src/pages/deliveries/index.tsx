@@ -1,9 +1,9 @@
-import { Anchor } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
-import { Link, Navigate, useNavigationType, useSearchParams } from "react-router";
+import { Navigate, useNavigationType, useSearchParams } from "react-router";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useUrlFilters } from "../../parts/filters.tsx";
+import { PageLink } from "../../parts/links.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
 import { DeliveryPages } from "./delivery-pages.tsx";
@@ -31,15 +31,7 @@ export default function DeliveriesPage() {
 
   return (
     <>
-      <PageTitle
-        title="Deliveries"
-        compact
-        actions={
-          <Anchor component={Link} to={PAGE_PATHS.replays} size="sm">
-            Replays
-          </Anchor>
-        }
-      />
+      <PageTitle title="Deliveries" compact actions={<PageLink to={PAGE_PATHS.replays}>Replays</PageLink>} />
       <FilterBar filters={filters} onChange={restrict} />
       <OpenReplays />
       <DeliveryPages

@@ -1,11 +1,11 @@
 import { skipToken, useQuery } from "@connectrpc/connect-query";
 import { Alert, Skeleton, Text, TextInput } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Facts } from "../../parts/page.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
@@ -29,9 +29,7 @@ function coversEveryone(filter: DeliveryFilter): boolean {
 }
 
 /** The deliveries to replay. */
-export interface SendFilteredDialogProps {
-  opened: boolean;
-  onClose: () => void;
+export interface SendFilteredDialogProps extends DialogProps {
   filter: DeliveryFilter;
   /** Fields that change the filter. */
   children?: ReactNode;
@@ -45,7 +43,7 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
     { ...filter, pageSize: MAX_COUNTED },
     { enabled: opened, staleTime: 0, gcTime: 0 },
   );
-  const [typed, setTyped] = useState("");
+  const [typed, setTyped] = useDialogState(opened, "");
   const everyone = coversEveryone(filter);
   const count = counted.data?.deliveries.length ?? 0;
   // The filter lets so few deliveries through that counting stopped early. A replay has no such limit.
@@ -57,24 +55,14 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
       ? `more than ${countOf(MAX_COUNTED, "delivery", "deliveries")}`
       : countOf(count, "delivery", "deliveries");
 
-  async function run() {
-    await start({ case: "resend", value: filter });
-    close();
-  }
-
-  function close() {
-    setTyped("");
-    onClose();
-  }
-
   return (
     <ConfirmDialog
       opened={opened}
-      onClose={close}
+      onClose={onClose}
       title={counted.data && (count > 0 || !countedBackTo) ? `Send ${howMany} again?` : "Send them again?"}
       confirm="Send again"
       ready={someMatch && (!everyone || typed.trim().toLowerCase() === CONFIRMATION)}
-      onConfirm={run}
+      onConfirm={() => start({ case: "resend", value: filter })}
     >
       {children}
       {counted.isError ? (
@@ -100,12 +88,7 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
       )}
       <Which filter={filter} />
       {everyone && (counted.isPending || someMatch) && (
-        <Alert
-          color="orange"
-          variant="light"
-          icon={<IconAlertTriangle />}
-          title="This covers every webhook and every user"
-        >
+        <Alert color="orange" icon={<IconAlertTriangle />} title="This covers every webhook and every user">
           <Text size="sm">
             No webhook, event type or event is chosen, so deliveries of all endpoints are sent again.
           </Text>

@@ -1,13 +1,13 @@
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { callUnaryMethod, useMutation, useTransport } from "@connectrpc/connect-query";
 import { List, Text } from "@mantine/core";
-import { notifications } from "@mantine/notifications";
 import { useRef } from "react";
 import { type Delivery, DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { failureInWords } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/queries.ts";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps } from "../../parts/dialogs.tsx";
+import { notifyDone } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
 import { heldBackBy } from "./delivery/results.tsx";
 
@@ -15,15 +15,15 @@ const MAX_NAMED = 5;
 /** Refusals of one delivery, with a message that names it. Others can still be sent. */
 const OF_ONE: ReadonlySet<Code> = new Set([Code.NotFound, Code.FailedPrecondition]);
 
-/** Asks before ticked deliveries are sent again, names them, and sends them. */
-export function SendSelectedDialog(props: {
-  opened: boolean;
-  onClose: () => void;
+/** The deliveries to send again. */
+export interface SendSelectedDialogProps extends DialogProps {
   deliveries: readonly Delivery[];
   /** Called when some are sent and the dialog closes. */
   onDone: () => void;
-}) {
-  const { opened, onClose, deliveries, onDone } = props;
+}
+
+/** Asks before ticked deliveries are sent again, names them, and sends them. */
+export function SendSelectedDialog({ opened, onClose, deliveries, onDone }: SendSelectedDialogProps) {
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
   const transport = useTransport();
   const readAnew = useReadAnew();
@@ -52,7 +52,7 @@ export function SendSelectedDialog(props: {
     const sentAgain = deliveries.filter(({ id }) => sent.current.has(id));
     const message = await sentInWords(transport, sentAgain);
     if (refused[0]) throw new ConnectError(`${message} ${refusedInWords(refused)}`.trim(), refused[0].code);
-    notifications.show({ color: "green", message });
+    notifyDone(message);
   }
 
   function close() {

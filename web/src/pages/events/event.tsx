@@ -1,8 +1,8 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Code, Group, Stack, Text } from "@mantine/core";
+import { Code, Group, Stack, Text } from "@mantine/core";
 import { IconSend } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { createSearchParams, Link, useParams } from "react-router";
+import { useParams } from "react-router";
 import {
   DeliveryService,
   DeliveryState,
@@ -11,7 +11,9 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { Failure, ItemStatus, Loading, Refreshed } from "../../parts/failure.tsx";
+import { Failure, Loading, Refreshed } from "../../parts/failure.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { ItemStatus } from "../../parts/lists.tsx";
 import { BackLink, Facts, PageTitle, Section } from "../../parts/page.tsx";
 import { DeliveryStateBadge } from "../../parts/states.tsx";
 import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
@@ -119,13 +121,7 @@ function Recipients({
       description={all === 0 ? "No webhook was registered for it." : countOf(all, "delivery", "deliveries")}
       actions={
         all > 0 && (
-          <Anchor
-            component={Link}
-            size="sm"
-            to={`${PAGE_PATHS.deliveries}?${createSearchParams({ search: id })}`}
-          >
-            In the list of deliveries
-          </Anchor>
+          <PageLink to={listPage(PAGE_PATHS.deliveries, { search: id })}>In the list of deliveries</PageLink>
         )
       }
     >
@@ -156,9 +152,7 @@ function Payload({ event, payload }: { event: Event; payload: string }) {
   return (
     <Section title="Payload">
       {event.erased ? (
-        <Text size="sm" c="dimmed">
-          The payload was erased.
-        </Text>
+        <Dimmed>The payload was erased.</Dimmed>
       ) : (
         <CodeBlock of="the payload" copied={payload} maxHeight={BODY_HEIGHT}>
           {laidOut}

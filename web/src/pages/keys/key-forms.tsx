@@ -1,4 +1,4 @@
-import { useMutation } from "@connectrpc/connect-query";
+import { callUnaryMethod, useTransport } from "@connectrpc/connect-query";
 import {
   Checkbox,
   Code,
@@ -12,34 +12,19 @@ import {
   TextInput,
 } from "@mantine/core";
 import { type UseFormReturnType, useForm } from "@mantine/form";
-import { notifications } from "@mantine/notifications";
 import { useState } from "react";
-import {
-  type ApiKey,
-  ApiKeyService,
-  type CreateApiKeyResponse,
-  type InstalledApp,
-} from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { catalogue } from "../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
-import { fieldFailures } from "../../api/failure.ts";
-import { useAllPages, useReadAnew } from "../../api/queries.ts";
-import { ChangedMeanwhile, FormActions, FormDialog, fromOne } from "../../parts/dialogs.tsx";
-import { Failure } from "../../parts/failure.tsx";
+import { useAllPages, useChange } from "../../api/queries.ts";
+import { type DialogProps, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
 import { clearButton } from "../../parts/filters.tsx";
-
-/** A permission, in words. */
-export interface PermissionInWords {
-  permission: Permission;
-  /** The name in lists: "Read". */
-  label: string;
-  meaning: string;
-}
+import { notifyDone, useSave } from "../../parts/save.ts";
 
 /** Every permission, in the order in which people need them. */
-export const PERMISSIONS: readonly PermissionInWords[] = [
+export const PERMISSIONS: readonly { permission: Permission; label: string; meaning: string }[] = [
   {
     permission: Permission.READ_ADMINISTRATIVE_DATA,
     label: "Read",
@@ -68,9 +53,7 @@ export const PERMISSIONS: readonly PermissionInWords[] = [
 const MAX_CHARACTERS = 100;
 
 /** Asks for a new key. */
-export interface CreateKeyProps {
-  opened: boolean;
-  onClose: () => void;
+export interface CreateKeyProps extends DialogProps {
   apps: readonly InstalledApp[];
   /** Id of the installed app that is chosen at first; "" for none. */
   appId: string;
@@ -90,9 +73,7 @@ export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
 }
 
 function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyProps, "opened">) {
-  // Nothing keeps the secret but what shows it.
-  const create = useMutation(ApiKeyService.method.createApiKey, { gcTime: 0 });
-  const [failure, setFailure] = useState<unknown>();
+  const transport = useTransport();
   const isOfApp = own?.installedApplicationId !== undefined;
   const ownProcesses = isOfApp ? own.allowedProcesses : [];
   const form = useForm({
@@ -113,110 +94,109 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
     },
   });
 
-  async function submit(values: ReturnType<typeof form.getValues>) {
-    setFailure(undefined);
-    let made: CreateApiKeyResponse;
-    try {
-      made = await create.mutateAsync({
+  const saving = useSave(form);
+
+  const submit = form.onSubmit(({ quotas, installedApplicationId: app, ...values }) =>
+    saving.save(async () => {
+      // Nothing keeps the secret but what shows it.
+      const { apiKey, secret } = await callUnaryMethod(transport, ApiKeyService.method.createApiKey, {
         name: values.name.trim(),
         permissions: values.permissions.map((number) => Number(number) as Permission),
         allowedProcesses: values.allowedProcesses.map((number) => Number(number) as WebhookProcess),
-        ...(values.installedApplicationId ? { installedApplicationId: values.installedApplicationId } : {}),
+        ...(app ? { installedApplicationId: app } : {}),
         // The keys that a key of an app creates get its own quotas.
-        ...(isOfApp ? {} : { quotas: quotasOf(values.quotas) }),
+        ...(isOfApp ? {} : { quotas: quotasOf(quotas) }),
       });
-    } catch (error) {
-      const fields = fieldFailures(error);
-      form.setErrors(fields);
-      if (Object.keys(fields).length === 0) setFailure(error);
-      return;
-    }
-    onCreated(made.apiKey, made.secret);
-  }
+      void onCreated(apiKey, secret);
+    }),
+  );
 
   return (
-    <form onSubmit={form.onSubmit(submit)} noValidate>
-      <Stack gap="lg">
-        <TextInput
-          key={form.key("name")}
-          {...form.getInputProps("name")}
-          label="Name"
-          description="Who or what uses the key, such as “Warehouse, production”"
-          maxLength={MAX_CHARACTERS}
-          autoComplete="off"
-          withAsterisk
-          data-autofocus
-        />
-        <Checkbox.Group
-          key={form.key("permissions")}
-          {...form.getInputProps("permissions")}
-          label="Permissions"
-          description="What the key allows. Permissions cannot be changed later."
-          withAsterisk
+    <SaveForm
+      saving={saving}
+      onSubmit={submit}
+      onCancel={onClose}
+      submit="Create key"
+      failed="The key was not created"
+      gap="lg"
+    >
+      <TextInput
+        key={form.key("name")}
+        {...form.getInputProps("name")}
+        label="Name"
+        description="Who or what uses the key, such as “Warehouse, production”"
+        maxLength={MAX_CHARACTERS}
+        autoComplete="off"
+        withAsterisk
+        data-autofocus
+      />
+      <Checkbox.Group
+        key={form.key("permissions")}
+        {...form.getInputProps("permissions")}
+        label="Permissions"
+        description="What the key allows. Permissions cannot be changed later."
+        withAsterisk
+      >
+        <Stack gap="sm" mt="xs" mb={4}>
+          {PERMISSIONS.filter(({ permission }) => !isOfApp || own.permissions.includes(permission)).map(
+            ({ permission, label, meaning }) => (
+              <Checkbox
+                key={permission}
+                value={String(permission)}
+                label={
+                  <>
+                    {label} <Code>{permissionName(permission)}</Code>
+                  </>
+                }
+                description={meaning}
+              />
+            ),
+          )}
+        </Stack>
+      </Checkbox.Group>
+      <MultiSelect
+        key={form.key("allowedProcesses")}
+        {...form.getInputProps("allowedProcesses")}
+        label="Event types"
+        description={
+          ownProcesses.length > 0
+            ? "Event types this key may subscribe to: at most those of your key."
+            : "Event types this key may subscribe to. Empty means all, including future ones."
+        }
+        placeholder={ownProcesses.length > 0 ? "" : "All"}
+        data={catalogue
+          .filter(
+            ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
+          )
+          .map(({ number, name }) => ({ value: String(number), label: name }))}
+        searchable
+        clearable
+        clearButtonProps={clearButton("All event types")}
+        hidePickedOptions
+        nothingFoundMessage="No such event type"
+      />
+      <Select
+        key={form.key("installedApplicationId")}
+        {...form.getInputProps("installedApplicationId")}
+        label="Installed app"
+        description="Webhooks registered with this key belong to the app; their deliveries include X-Service-UserId."
+        placeholder={apps.length === 0 ? "No installed apps yet" : "None"}
+        disabled={apps.length === 0 || isOfApp}
+        data={apps.map(({ id, name }) => ({ value: id, label: name }))}
+        searchable
+        clearable
+        clearButtonProps={clearButton("No installed app")}
+        nothingFoundMessage="No such app"
+      />
+      {!isOfApp && (
+        <Input.Wrapper
+          label="Quotas"
+          description="Requests beyond a quota are refused. Empty means no quota."
         >
-          <Stack gap="sm" mt="xs" mb={4}>
-            {PERMISSIONS.filter(({ permission }) => !isOfApp || own.permissions.includes(permission)).map(
-              ({ permission, label, meaning }) => (
-                <Checkbox
-                  key={permission}
-                  value={String(permission)}
-                  label={
-                    <>
-                      {label} <Code>{permissionName(permission)}</Code>
-                    </>
-                  }
-                  description={meaning}
-                />
-              ),
-            )}
-          </Stack>
-        </Checkbox.Group>
-        <MultiSelect
-          key={form.key("allowedProcesses")}
-          {...form.getInputProps("allowedProcesses")}
-          label="Event types"
-          description={
-            ownProcesses.length > 0
-              ? "Event types this key may subscribe to: at most those of your key."
-              : "Event types this key may subscribe to. Empty means all, including future ones."
-          }
-          placeholder={ownProcesses.length > 0 ? "" : "All"}
-          data={catalogue
-            .filter(
-              ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
-            )
-            .map(({ number, name }) => ({ value: String(number), label: name }))}
-          searchable
-          clearable
-          clearButtonProps={clearButton("All event types")}
-          hidePickedOptions
-          nothingFoundMessage="No such event type"
-        />
-        <Select
-          key={form.key("installedApplicationId")}
-          {...form.getInputProps("installedApplicationId")}
-          label="Installed app"
-          description="Webhooks registered with this key belong to the app; their deliveries include X-Service-UserId."
-          placeholder={apps.length === 0 ? "No installed apps yet" : "None"}
-          disabled={apps.length === 0 || isOfApp}
-          data={apps.map(({ id, name }) => ({ value: id, label: name }))}
-          searchable
-          clearable
-          clearButtonProps={clearButton("No installed app")}
-          nothingFoundMessage="No such app"
-        />
-        {!isOfApp && (
-          <Input.Wrapper
-            label="Quotas"
-            description="Requests beyond a quota are refused. Empty means no quota."
-          >
-            <QuotaFields form={form} />
-          </Input.Wrapper>
-        )}
-        {failure !== undefined && <Failure error={failure} title="The key was not created" />}
-        <FormActions submit="Create key" busy={form.submitting} onCancel={onClose} />
-      </Stack>
-    </form>
+          <QuotaFields form={form} />
+        </Input.Wrapper>
+      )}
+    </SaveForm>
   );
 }
 
@@ -238,29 +218,25 @@ const QUOTAS = [
 type QuotaName = (typeof QUOTAS)[number]["name"];
 
 /** The part of a form's values with the quotas of a key; "" for none. */
-export interface QuotaValues {
+interface QuotaValues {
   quotas: Record<QuotaName, number | string>;
 }
 
 /** The validation of the quotas in a form. */
-export const QUOTA_RULES = { webhooks: fromOne("no quota"), eventsPerSecond: fromOne("no quota") };
+const QUOTA_RULES = { webhooks: fromOne("no quota"), eventsPerSecond: fromOne("no quota") };
 
 /** The form's values for a key; empty for a new one. */
-export function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {
+function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {
   return { webhooks: key?.quotas?.webhooks || "", eventsPerSecond: key?.quotas?.eventsPerSecond || "" };
 }
 
 /** The request's quotas for a form's values. */
-export function quotasOf({ webhooks, eventsPerSecond }: QuotaValues["quotas"]) {
+function quotasOf({ webhooks, eventsPerSecond }: QuotaValues["quotas"]) {
   return { webhooks: Number(webhooks || 0), eventsPerSecond: Number(eventsPerSecond || 0) };
 }
 
 /** Asks for the quotas of a key. */
-export function QuotaFields({
-  form,
-}: {
-  form: Pick<UseFormReturnType<QuotaValues>, "key" | "getInputProps">;
-}) {
+function QuotaFields({ form }: { form: Pick<UseFormReturnType<QuotaValues>, "key" | "getInputProps"> }) {
   return (
     <SimpleGrid cols={{ base: 1, xs: 2 }}>
       {QUOTAS.map(({ name, ...field }) => (
@@ -279,28 +255,18 @@ export function QuotaFields({
   );
 }
 
-/** Asks for the quotas of a key. */
-export interface QuotasDialogProps {
-  opened: boolean;
-  onClose: () => void;
-  /** The key; the one before while the dialog is closed. */
-  apiKey: ApiKey | undefined;
-}
-
-/** Changes the quotas of a key. */
-export function QuotasDialog({ opened, onClose, apiKey }: QuotasDialogProps) {
+/** Changes the quotas of a key. @param apiKey the key; the one before while the dialog is closed */
+export function QuotasDialog({ apiKey, ...dialog }: DialogProps & { apiKey: ApiKey | undefined }) {
   return (
-    <FormDialog opened={opened} onClose={onClose} title={`Quotas of “${apiKey?.name}”`}>
-      <QuotasForm apiKey={apiKey} onClose={onClose} />
+    <FormDialog {...dialog} title={`Quotas of “${apiKey?.name}”`}>
+      <QuotasForm apiKey={apiKey} onClose={dialog.onClose} />
     </FormDialog>
   );
 }
 
-function QuotasForm({ apiKey, onClose }: Omit<QuotasDialogProps, "opened">) {
-  const readAnew = useReadAnew();
+function QuotasForm({ apiKey, onClose }: { apiKey: ApiKey | undefined; onClose: () => void }) {
   const list = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: false });
-  const set = useMutation(ApiKeyService.method.setApiKeyQuotas);
-  const [failure, setFailure] = useState<unknown>();
+  const set = useChange(ApiKeyService.method.setApiKeyQuotas);
   // The quotas that the fields were filled with.
   const [base, setBase] = useState(() => quotaValuesOf(apiKey));
   // The current quotas, if somebody has changed them since.
@@ -309,10 +275,10 @@ function QuotasForm({ apiKey, onClose }: Omit<QuotasDialogProps, "opened">) {
     initialValues: { quotas: base },
     validate: { quotas: QUOTA_RULES },
   });
+  const saving = useSave(form);
 
-  const submit = form.onSubmit(async ({ quotas }) => {
-    setFailure(undefined);
-    try {
+  const submit = form.onSubmit(({ quotas }) =>
+    saving.save(async () => {
       // The service replaces the quotas, whatever they are by now.
       const { data } = await list.refetch({ throwOnError: true });
       const now = quotaValuesOf(data?.apiKeys.find(({ id }) => id === apiKey?.id));
@@ -320,17 +286,11 @@ function QuotasForm({ apiKey, onClose }: Omit<QuotasDialogProps, "opened">) {
         setChanged(now);
         return;
       }
-      await set.mutateAsync({ apiKeyId: apiKey?.id ?? "", quotas: quotasOf(quotas) });
-    } catch (error) {
-      const fields = fieldFailures(error);
-      form.setErrors(fields);
-      if (Object.keys(fields).length === 0) setFailure(error);
-      return;
-    }
-    notifications.show({ color: "green", message: `The quotas of “${apiKey?.name}” are saved` });
-    onClose();
-    await readAnew(ApiKeyService);
-  });
+      await set({ apiKeyId: apiKey?.id ?? "", quotas: quotasOf(quotas) });
+      notifyDone(`The quotas of “${apiKey?.name}” are saved`);
+      onClose();
+    }),
+  );
 
   function takeCurrent(quotas: QuotaValues["quotas"]) {
     setBase(quotas);
@@ -339,17 +299,19 @@ function QuotasForm({ apiKey, onClose }: Omit<QuotasDialogProps, "opened">) {
   }
 
   return (
-    <form onSubmit={submit} noValidate>
-      <Stack>
-        <Text size="sm">
-          Requests beyond a quota are refused. Webhooks that exist already stay. Leave a field empty for no
-          quota.
-        </Text>
-        <QuotaFields form={form} />
-        {changed && <ChangedMeanwhile what="key" onReload={() => takeCurrent(changed)} />}
-        {failure !== undefined && <Failure error={failure} title="The quotas were not saved" />}
-        <FormActions submit="Save quotas" busy={form.submitting} onCancel={onClose} />
-      </Stack>
-    </form>
+    <SaveForm
+      saving={saving}
+      onSubmit={submit}
+      onCancel={onClose}
+      submit="Save quotas"
+      failed="The quotas were not saved"
+      changed={changed && { what: "key", onReload: () => takeCurrent(changed) }}
+    >
+      <Text size="sm">
+        Requests beyond a quota are refused. Webhooks that exist already stay. Leave a field empty for no
+        quota.
+      </Text>
+      <QuotaFields form={form} />
+    </SaveForm>
   );
 }

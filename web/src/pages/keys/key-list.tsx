@@ -1,71 +1,27 @@
 import {
   ActionIcon,
   Badge,
-  Box,
   Button,
-  Card,
   Grid,
   Group,
   Input,
   SegmentedControl,
-  Select,
   Stack,
-  Table,
   Text,
   Tooltip,
-  VisuallyHidden,
 } from "@mantine/core";
 import { IconBan, IconGauge, IconKey, IconRefresh, IconTrash } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { ApiKey, InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
-import { clearButton, SearchField, withChosen } from "../../parts/filters.tsx";
-import { useBelow } from "../../parts/listing.tsx";
-import { Empty, LoadMore, NothingFound, useSome } from "../../parts/lists.tsx";
+import { FilterSelect, SearchField, withChosen } from "../../parts/filters.tsx";
+import { Dimmed } from "../../parts/links.tsx";
+import { Listing } from "../../parts/listing.tsx";
+import { Empty, NothingFound, Some } from "../../parts/lists.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { PERMISSIONS } from "./key-forms.tsx";
-
-/** The keys that the filters leave, and what to do where they leave none. */
-export interface FilteredKeysProps extends Omit<KeyListProps, "appName"> {
-  apps: readonly InstalledApp[];
-  filters: KeyFilterValues;
-  onClear: () => void;
-  onCreate: () => void;
-}
-
-/** Shows them, the newest first. */
-export function FilteredKeys({ keys, apps, filters, onClear, onCreate, ...list }: FilteredKeysProps) {
-  const found = filterKeys(keys, filters);
-  const { shown, hasMore, onMore } = useSome(found);
-  const names = new Map(apps.map(({ id, name }) => [id, name]));
-  if (found.length === 0) {
-    const app = filters.search || filters.state ? undefined : names.get(filters.app);
-    return app === undefined ? (
-      <NothingFound of="key" onClear={onClear}>
-        {filters.state === "" ? "No active key" : filters.state === "revoked" ? "No revoked key" : "No key"}{" "}
-        passes all of the filters.
-      </NothingFound>
-    ) : (
-      <Empty
-        icon={<IconKey />}
-        title={`“${app}” has no key that works`}
-        action={<Button onClick={onCreate}>New key for the app</Button>}
-      >
-        Create one: webhooks that are registered with it belong to the app.
-      </Empty>
-    );
-  }
-  const appName = (key: ApiKey) =>
-    key.installedApplicationId && (names.get(key.installedApplicationId) ?? key.installedApplicationId);
-  return (
-    <>
-      <KeyList {...list} keys={shown} appName={appName} />
-      <LoadMore shown={shown.length} of={["key", "keys"]} hasMore={hasMore} loading={false} onMore={onMore} />
-    </>
-  );
-}
 
 /** The filters of the page, as its address names them. */
 export const KEY_FILTERS = ["search", "state", "app"] as const;
@@ -101,6 +57,7 @@ export function KeyFilters(props: {
   onChange: (changes: Partial<KeyFilterValues>, options?: { replace?: boolean }) => void;
 }) {
   const { filters, apps, onChange } = props;
+  const choices = apps.map(({ id, name }) => ({ value: id, label: name }));
   return (
     <Grid gap="md" mb="md" align="flex-end">
       <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
@@ -113,18 +70,14 @@ export function KeyFilters(props: {
       </Grid.Col>
       {(apps.length > 0 || filters.app !== "") && (
         <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
-          <Select
+          <FilterSelect
             label="Installed app"
             placeholder="Any or none"
-            data={withChosen(
-              apps.map(({ id, name }) => ({ value: id, label: name })),
-              filters.app,
-            )}
-            value={filters.app || null}
-            onChange={(app) => onChange({ app: app ?? "" })}
+            data={withChosen(choices, filters.app)}
+            value={filters.app}
+            onChange={(app) => onChange({ app })}
             searchable
-            clearable
-            clearButtonProps={clearButton("Any installed app")}
+            clearLabel="Any installed app"
             nothingFoundMessage="No such app"
           />
         </Grid.Col>
@@ -144,191 +97,184 @@ export function KeyFilters(props: {
   );
 }
 
-/** Keys, and what can be done with each. */
+/** What can be done with a key. */
+export type KeyAction = "quotas" | "rotate" | "revoke" | "remove";
+
+const ACTIONS = {
+  quotas: {
+    text: "Quotas",
+    Icon: IconGauge,
+    red: false,
+    of: (name: string) => `Change the quotas of ${name}`,
+  },
+  rotate: {
+    text: "Rotate",
+    Icon: IconRefresh,
+    red: false,
+    of: (name: string) => `Rotate the secret of ${name}`,
+  },
+  revoke: { text: "Revoke", Icon: IconBan, red: true, of: (name: string) => `Revoke ${name}` },
+  remove: { text: "Remove", Icon: IconTrash, red: true, of: (name: string) => `Remove ${name}` },
+} as const;
+
+/** What a key that is signed in with can do with a key. */
+function actionsOf(own: ApiKey | undefined, key: ApiKey): KeyAction[] {
+  if (!mayManage(own, key)) return [];
+  if (key.revoked) return ["remove"];
+  return maySetQuotas(own) ? ["quotas", "rotate", "revoke"] : ["rotate", "revoke"];
+}
+
+/** Keys, and the filters that some of them pass. */
 export interface KeyListProps {
   keys: readonly ApiKey[];
+  apps: readonly InstalledApp[];
+  filters: KeyFilterValues;
+  onClear: () => void;
   /** The key that is signed in with. */
   own: ApiKey | undefined;
-  /** The name of the installed app of a key. */
-  appName: (key: ApiKey) => string | undefined;
-  onQuotas: (key: ApiKey) => void;
-  onRotate: (key: ApiKey) => void;
-  onRevoke: (key: ApiKey) => void;
-  /** Removes a revoked key. */
-  onRemove: (key: ApiKey) => void;
+  onCreate: () => void;
+  onAct: (action: KeyAction, key: ApiKey) => void;
 }
 
-/** A table of keys; cards where there is no room for one. */
-export function KeyList(props: KeyListProps) {
-  return useBelow("lg") ? <KeyCards {...props} /> : <KeyTable {...props} />;
-}
-
-function KeyTable({ keys, own, appName, onQuotas, onRotate, onRevoke, onRemove }: KeyListProps) {
-  return (
-    <Table.ScrollContainer minWidth={820}>
-      <Table highlightOnHover>
-        <Table.Thead style={{ whiteSpace: "nowrap" }}>
-          <Table.Tr>
-            <Table.Th w="25%" miw={140}>
-              Key
-            </Table.Th>
-            <Table.Th miw={130}>Permissions</Table.Th>
-            <Table.Th>Event types</Table.Th>
-            <Table.Th miw={130}>Installed app</Table.Th>
-            <Table.Th>Created</Table.Th>
-            <Table.Th>Last used</Table.Th>
-            <Table.Th w={116}>
-              <VisuallyHidden>Actions</VisuallyHidden>
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {keys.map((key) => (
-            <Table.Tr key={key.id}>
-              <Table.Td>
-                <KeyName apiKey={key} isOwn={key.id === own?.id} />
-              </Table.Td>
-              <Table.Td>
-                <KeyPermissions apiKey={key} />
-                <KeyQuotas apiKey={key} />
-              </Table.Td>
-              <Table.Td>
-                <KeyEvents apiKey={key} />
-              </Table.Td>
-              <Table.Td style={{ overflowWrap: "anywhere" }}>{appName(key) ?? "–"}</Table.Td>
-              <Table.Td>
-                <Time value={key.created} relative />
-              </Table.Td>
-              <Table.Td>
-                <Time value={key.lastUsed} relative otherwise="Never" />
-              </Table.Td>
-              <Table.Td>
-                {key.revoked && mayManage(own, key) && (
-                  <Group justify="flex-end">
-                    <IconAction label={`Remove ${key.name}`} color="red" onClick={() => onRemove(key)}>
-                      <IconTrash size={18} />
-                    </IconAction>
-                  </Group>
-                )}
-                {!key.revoked && mayManage(own, key) && (
-                  <Group gap={4} wrap="nowrap" justify="flex-end">
-                    {maySetQuotas(own) && (
-                      <IconAction label={`Change the quotas of ${key.name}`} onClick={() => onQuotas(key)}>
-                        <IconGauge size={18} />
-                      </IconAction>
-                    )}
-                    <IconAction label={`Rotate the secret of ${key.name}`} onClick={() => onRotate(key)}>
-                      <IconRefresh size={18} />
-                    </IconAction>
-                    <IconAction label={`Revoke ${key.name}`} color="red" onClick={() => onRevoke(key)}>
-                      <IconBan size={18} />
-                    </IconAction>
-                  </Group>
-                )}
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+/** The keys that pass the filters, the newest first, and what can be done with each. */
+export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: KeyListProps) {
+  const names = new Map(apps.map(({ id, name }) => [id, name]));
+  const appName = ({ installedApplicationId: id }: ApiKey) =>
+    id === undefined ? "–" : (names.get(id) ?? id);
+  const name = (key: ApiKey) => <KeyName apiKey={key} isOwn={key.id === own?.id} />;
+  const lastUsed = (key: ApiKey) => <Time value={key.lastUsed} relative otherwise="Never" />;
+  const permissions = (key: ApiKey) => (
+    <>
+      <KeyPermissions apiKey={key} />
+      <KeyQuotas apiKey={key} />
+    </>
   );
-}
-
-function IconAction(props: { label: string; color?: string; onClick: () => void; children: ReactNode }) {
-  const { label, color = "gray", onClick, children } = props;
   return (
-    <Tooltip label={label} withArrow>
-      <ActionIcon variant="subtle" color={color} aria-label={label} onClick={onClick}>
-        {children}
-      </ActionIcon>
-    </Tooltip>
-  );
-}
-
-function KeyCards({ keys, own, appName, onQuotas, onRotate, onRevoke, onRemove }: KeyListProps) {
-  return (
-    <Box
-      component="ul"
-      display="grid"
-      p={0}
-      m={0}
-      style={{
-        gap: "var(--mantine-spacing-sm)",
-        // As many beside each other as have room.
-        gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 300px), 1fr))",
-      }}
+    <Some
+      items={filterKeys(keys, filters)}
+      of={["key", "keys"]}
+      empty={<NoKeys filters={filters} app={names.get(filters.app)} onClear={onClear} onCreate={onCreate} />}
     >
-      {keys.map((key) => (
-        <Card key={key.id} component="li" withBorder padding="md">
-          <Stack gap="sm">
-            <KeyName apiKey={key} isOwn={key.id === own?.id} />
-            <KeyPermissions apiKey={key} />
-            <KeyQuotas apiKey={key} />
-            <Fact name="Event types">
-              <KeyEvents apiKey={key} />
-            </Fact>
-            <Fact name="Installed app">{appName(key) ?? "–"}</Fact>
-            <Fact name="Created">
-              <Time value={key.created} />
-            </Fact>
-            <Fact name="Last used">
-              <Time value={key.lastUsed} relative otherwise="Never" />
-            </Fact>
-            {key.revoked && mayManage(own, key) && (
-              <Button
-                size="xs"
-                variant="light"
-                color="red"
-                aria-label={`Remove ${key.name}`}
-                onClick={() => onRemove(key)}
-              >
-                Remove
-              </Button>
-            )}
-            {!key.revoked && mayManage(own, key) && (
-              <Group gap="xs" grow>
-                {maySetQuotas(own) && (
-                  <Button
-                    size="xs"
-                    variant="default"
-                    aria-label={`Change the quotas of ${key.name}`}
-                    onClick={() => onQuotas(key)}
-                  >
-                    Quotas
-                  </Button>
-                )}
-                <Button
-                  size="xs"
-                  variant="default"
-                  aria-label={`Rotate the secret of ${key.name}`}
-                  onClick={() => onRotate(key)}
-                >
-                  Rotate
-                </Button>
-                <Button
-                  size="xs"
-                  variant="light"
-                  color="red"
-                  aria-label={`Revoke ${key.name}`}
-                  onClick={() => onRevoke(key)}
-                >
-                  Revoke
-                </Button>
-              </Group>
-            )}
-          </Stack>
-        </Card>
-      ))}
-    </Box>
+      {(shown) => (
+        <Listing
+          items={shown}
+          keyOf={({ id }) => id}
+          highlightOnHover
+          minWidth={820}
+          headProps={{ style: { whiteSpace: "nowrap" } }}
+          columns={[
+            { name: "Key", w: "25%", miw: 140, cell: name },
+            { name: "Permissions", miw: 130, cell: permissions },
+            { name: "Event types", cell: (key) => <KeyEvents apiKey={key} /> },
+            { name: "Installed app", miw: 130, cell: (key) => <span style={BREAKABLE}>{appName(key)}</span> },
+            { name: "Created", cell: ({ created }) => <Time value={created} relative /> },
+            { name: "Last used", cell: lastUsed },
+            {
+              name: "Actions",
+              head: null,
+              w: 116,
+              cell: (key) => <IconActions own={own} of={key} onAct={onAct} />,
+            },
+          ]}
+          cardsBelow="lg"
+          // As many beside each other as have room.
+          cards={{
+            display: "grid",
+            style: { gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 300px), 1fr))" },
+          }}
+          cardGap="sm"
+          card={(key) => (
+            <>
+              {name(key)}
+              {permissions(key)}
+              <Fact name="Event types">
+                <KeyEvents apiKey={key} />
+              </Fact>
+              <Fact name="Installed app">{appName(key)}</Fact>
+              <Fact name="Created">
+                <Time value={key.created} />
+              </Fact>
+              <Fact name="Last used">{lastUsed(key)}</Fact>
+              <ButtonActions own={own} of={key} onAct={onAct} />
+            </>
+          )}
+        />
+      )}
+    </Some>
+  );
+}
+
+const BREAKABLE = { overflowWrap: "anywhere" } as const;
+
+/** Stands where no key passes the filters. @param app the name of the app that they name */
+function NoKeys(props: Pick<KeyListProps, "filters" | "onClear" | "onCreate"> & { app: string | undefined }) {
+  const { filters, app, onClear, onCreate } = props;
+  if (app === undefined || filters.search || filters.state) {
+    return (
+      <NothingFound of="key" onClear={onClear}>
+        {filters.state === "" ? "No active key" : filters.state === "revoked" ? "No revoked key" : "No key"}{" "}
+        passes all of the filters.
+      </NothingFound>
+    );
+  }
+  return (
+    <Empty
+      icon={<IconKey />}
+      title={`“${app}” has no key that works`}
+      action={<Button onClick={onCreate}>New key for the app</Button>}
+    >
+      Create one: webhooks that are registered with it belong to the app.
+    </Empty>
+  );
+}
+
+type ActionsProps = Pick<KeyListProps, "own" | "onAct"> & { of: ApiKey };
+
+function IconActions({ own, of: key, onAct }: ActionsProps) {
+  return (
+    <Group gap={4} wrap="nowrap" justify="flex-end">
+      {actionsOf(own, key).map((action) => {
+        const { Icon, red, of } = ACTIONS[action];
+        const label = of(key.name);
+        return (
+          <Tooltip key={action} label={label} withArrow>
+            <ActionIcon
+              variant="subtle"
+              color={red ? "red" : "gray"}
+              aria-label={label}
+              onClick={() => onAct(action, key)}
+            >
+              <Icon size={18} />
+            </ActionIcon>
+          </Tooltip>
+        );
+      })}
+    </Group>
+  );
+}
+
+function ButtonActions({ own, of: key, onAct }: ActionsProps) {
+  const actions = actionsOf(own, key);
+  if (actions.length === 0) return null;
+  return (
+    <Group gap="xs" grow>
+      {actions.map((action) => {
+        const { text, red, of } = ACTIONS[action];
+        const look = red ? { variant: "light", color: "red" } : { variant: "default" };
+        return (
+          <Button key={action} {...look} aria-label={of(key.name)} onClick={() => onAct(action, key)}>
+            {text}
+          </Button>
+        );
+      })}
+    </Group>
   );
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }) {
   return (
     <Group gap="md" wrap="nowrap" align="flex-start" justify="space-between">
-      <Text size="sm" c="dimmed" style={{ flexShrink: 0 }}>
-        {name}
-      </Text>
+      <Dimmed style={{ flexShrink: 0 }}>{name}</Dimmed>
       <Text size="sm" ta="end" component="div" style={{ overflowWrap: "anywhere" }}>
         {children}
       </Text>
@@ -337,15 +283,15 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 }
 
 /** The name of a key, with marks for special states. */
-export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
+function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
   return (
     <Stack gap={2} align="flex-start">
       <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
         {apiKey.name}
       </Text>
-      <Text ff="monospace" size="xs" c="dimmed">
+      <Dimmed ff="monospace" size="xs">
         {apiKey.prefix}…
-      </Text>
+      </Dimmed>
       {isOwn && (
         <Badge variant="light" tt="none" size="sm">
           Signed in with this key
@@ -357,16 +303,16 @@ export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
         </Badge>
       )}
       {apiKey.oldSecretsExpire && (
-        <Text size="xs" c="dimmed">
+        <Dimmed size="xs">
           An old secret works until <Time value={apiKey.oldSecretsExpire} />
-        </Text>
+        </Dimmed>
       )}
     </Stack>
   );
 }
 
 /** The permissions of a key. The tooltip of each shows its name in the contract and its meaning. */
-export function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
+function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
   return (
     <Group gap="0 10px">
       {apiKey.permissions.map((permission) => {
@@ -383,28 +329,19 @@ export function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
 }
 
 /** The quotas of a key, if it has any. */
-export function KeyQuotas({ apiKey: { quotas } }: { apiKey: ApiKey }) {
+function KeyQuotas({ apiKey: { quotas } }: { apiKey: ApiKey }) {
   if (!quotas) return null;
   const { webhooks, eventsPerSecond } = quotas;
   const limits = [
     ...(webhooks > 0 ? [countOf(webhooks, "webhook", "webhooks")] : []),
     ...(eventsPerSecond > 0 ? [`${countOf(eventsPerSecond, "event", "events")}/s`] : []),
   ];
-  return (
-    <Text size="xs" c="dimmed">
-      At most {limits.join(", ")}
-    </Text>
-  );
+  return <Dimmed size="xs">At most {limits.join(", ")}</Dimmed>;
 }
 
 /** The event types that a key may subscribe to, one per line. */
-export function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
-  if (apiKey.allowedProcesses.length === 0)
-    return (
-      <Text size="sm" c="dimmed">
-        All
-      </Text>
-    );
+function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
+  if (apiKey.allowedProcesses.length === 0) return <Dimmed>All</Dimmed>;
   return apiKey.allowedProcesses.map((process) => (
     <Text key={process} size="sm" style={{ overflowWrap: "break-word" }}>
       {processName(process)}
@@ -416,7 +353,7 @@ export function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
  * Whether somebody who is signed in with a key can rotate, revoke and remove another key. A key of an installed app
  * manages keys with at most its own rights; a key without an app manages all.
  */
-export function mayManage(own: ApiKey | undefined, key: ApiKey): boolean {
+function mayManage(own: ApiKey | undefined, key: ApiKey): boolean {
   if (own?.installedApplicationId === undefined) return true;
   const { permissions, allowedProcesses: processes } = own;
   if (!key.permissions.every((each) => permissions.includes(each))) return false;
@@ -425,6 +362,6 @@ export function mayManage(own: ApiKey | undefined, key: ApiKey): boolean {
 }
 
 /** Whether somebody who is signed in with a key can change quotas: a key of an installed app could lift its own. */
-export function maySetQuotas(own: ApiKey | undefined): boolean {
+function maySetQuotas(own: ApiKey | undefined): boolean {
   return own?.installedApplicationId === undefined;
 }

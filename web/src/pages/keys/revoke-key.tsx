@@ -1,9 +1,7 @@
 import { ConnectError, Code as ErrorCode } from "@connectrpc/connect";
 import { useMutation } from "@connectrpc/connect-query";
-import { Alert, Code, List, Radio, Select, Stack, Text } from "@mantine/core";
-import { notifications } from "@mantine/notifications";
+import { Alert, Code, type ComboboxItem, List, Radio, Select, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { useState } from "react";
 import {
   type ApiKey,
   ApiKeyService,
@@ -12,18 +10,17 @@ import {
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
-import { useAllPages, useReadAnew } from "../../api/queries.ts";
+import { useAllPages, useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
+import { notifyDone } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
 
 type Fate = "transfer" | "delete";
 
 /** Asks what becomes of a key that is to be revoked. */
-export interface RevokeKeyProps {
-  opened: boolean;
-  onClose: () => void;
+export interface RevokeKeyProps extends DialogProps {
   /** The key; the one before while the dialog is closed. */
   apiKey: ApiKey | undefined;
   /** All there are, to give its webhooks to. */
@@ -37,8 +34,8 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
   const revoke = useMutation(ApiKeyService.method.revokeApiKey);
   const maySee = useMay("Read_Administrative_Data");
   const list = useAllPages(WebhookService.method.listWebhooks, {}, { enabled: opened && maySee });
-  const [fate, setFate] = useState<Fate>();
-  const [heir, setHeir] = useState<string | null>(null);
+  const [fate, setFate] = useDialogState<Fate | undefined>(opened, undefined);
+  const [heir, setHeir] = useDialogState<string | null>(opened, null);
   const webhooks = list.data?.webhooks.filter((webhook) => webhook.apiKeyId === apiKey?.id);
   const hasNone = webhooks?.length === 0;
   const heirs = heirsOf(apiKey, keys, webhooks ?? []);
@@ -46,12 +43,6 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
   // Without the permission nobody can say whether there are any.
   const asks = maySee ? webhooks !== undefined && !hasNone : true;
   const ready = !list.isFetching && (hasNone || (asks && told));
-
-  function close() {
-    setFate(undefined);
-    setHeir(null);
-    onClose();
-  }
 
   /** Refuses to delete webhooks that were registered after the dialog listed the others. */
   async function assertAllShown(shown: readonly Webhook[]) {
@@ -80,7 +71,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
   return (
     <ConfirmDialog
       opened={opened}
-      onClose={close}
+      onClose={onClose}
       title={`Revoke the key “${apiKey?.name}”?`}
       confirm="Revoke key"
       danger
@@ -154,19 +145,12 @@ function isLastManager(apiKey: ApiKey | undefined, keys: readonly ApiKey[]): boo
   return managers.length === 1 && managers[0]?.id === apiKey?.id;
 }
 
-/** A key that may or may not take over the webhooks of another, as a choice. */
-export interface Heir {
-  value: string;
-  label: string;
-  disabled: boolean;
-}
-
 /** The keys that can take over a revoked key's webhooks. Keys that may not subscribe to their event types are marked. */
-export function heirsOf(
+function heirsOf(
   revoked: ApiKey | undefined,
   keys: readonly ApiKey[],
   webhooks: readonly Webhook[],
-): Heir[] {
+): ComboboxItem[] {
   const apps = new Set(webhooks.map((webhook) => webhook.application));
   const processes = [...new Set(webhooks.map((webhook) => webhook.webhookProcess))];
   return keys
@@ -191,7 +175,7 @@ export function heirsOf(
 const NAMED = 5;
 
 /** The number of a key's webhooks, and the first of them. */
-export function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
+function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
   if (webhooks.length === 0) return <Text size="sm">The key has no webhooks.</Text>;
   const more = webhooks.length - NAMED;
   return (
@@ -210,29 +194,18 @@ export function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
   );
 }
 
-/** Asks before a revoked key is removed. */
-export interface RemoveKeyProps {
-  opened: boolean;
-  onClose: () => void;
-  /** The key; the one before while the dialog is closed. */
-  apiKey: ApiKey | undefined;
-}
-
-/** Removes a revoked key for good. */
-export function RemoveKey({ opened, onClose, apiKey }: RemoveKeyProps) {
-  const remove = useMutation(ApiKeyService.method.deleteApiKey);
-  const readAnew = useReadAnew();
+/** Removes a revoked key for good. @param apiKey the key; the one before while the dialog is closed */
+export function RemoveKey({ apiKey, ...dialog }: DialogProps & { apiKey: ApiKey | undefined }) {
+  const remove = useChange(ApiKeyService.method.deleteApiKey);
   return (
     <ConfirmDialog
-      opened={opened}
-      onClose={onClose}
+      {...dialog}
       title={`Remove the revoked key “${apiKey?.name}”?`}
       confirm="Remove key"
       danger
       onConfirm={async () => {
-        await remove.mutateAsync({ apiKeyId: apiKey?.id ?? "" });
-        notifications.show({ color: "green", message: `“${apiKey?.name}” is removed` });
-        await readAnew(ApiKeyService);
+        await remove({ apiKeyId: apiKey?.id ?? "" });
+        notifyDone(`“${apiKey?.name}” is removed`);
       }}
     >
       <Text size="sm">

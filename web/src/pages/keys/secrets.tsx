@@ -1,27 +1,29 @@
-import { useMutation } from "@connectrpc/connect-query";
-import { Alert, Button, Code, Group, Modal, Radio, Stack, Text } from "@mantine/core";
+import { callUnaryMethod, useTransport } from "@connectrpc/connect-query";
+import { Alert, Button, Code, Group, Modal, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import { type ApiKey, ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps, RadioChoice, useDialogState } from "../../parts/dialogs.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { Secret } from "../../parts/text/copy.tsx";
 
-const DAY = 86_400;
 /** The choices for the grace period of the old secret, in seconds. */
 const GRACES = [
-  { seconds: DAY, label: "For a day", meaning: "Time to give the new secret to whatever uses the key." },
-  { seconds: 7 * DAY, label: "For a week", meaning: "The maximum." },
   {
-    seconds: 0,
+    value: "86400",
+    label: "For a day",
+    description: "Time to give the new secret to whatever uses the key.",
+  },
+  { value: "604800", label: "For a week", description: "The maximum." },
+  {
+    value: "0",
     label: "Revoke immediately",
-    meaning: "All previous secrets stop working now. Use this if the secret leaked.",
+    description: "All previous secrets stop working now. Use this if the secret leaked.",
   },
 ] as const;
 
 /** Asks how a key gets another secret. */
-export interface RotateKeyProps {
-  opened: boolean;
-  onClose: () => void;
+export interface RotateKeyProps extends DialogProps {
   /** The key; the one before while the dialog is closed. */
   apiKey: ApiKey | undefined;
   isOwn: boolean;
@@ -31,24 +33,19 @@ export interface RotateKeyProps {
 
 /** Gives a key another secret, and asks for how long the old one still works. */
 export function RotateKey({ opened, onClose, apiKey, isOwn, onRotate }: RotateKeyProps) {
-  const rotate = useMutation(ApiKeyService.method.rotateApiKey, { gcTime: 0 });
-  const [seconds, setSeconds] = useState<number>(DAY);
-
-  function close() {
-    setSeconds(DAY);
-    onClose();
-  }
+  const transport = useTransport();
+  const [seconds, setSeconds] = useDialogState<(typeof GRACES)[number]["value"]>(opened, GRACES[0].value);
 
   async function run(): Promise<string> {
-    const gracePeriod = { seconds: BigInt(seconds) };
-    const { secret } = await rotate.mutateAsync({ apiKeyId: apiKey?.id ?? "", gracePeriod });
-    return secret;
+    const asked = { apiKeyId: apiKey?.id ?? "", gracePeriod: { seconds: BigInt(seconds) } };
+    // Nothing keeps the secret but what shows it.
+    return (await callUnaryMethod(transport, ApiKeyService.method.rotateApiKey, asked)).secret;
   }
 
   return (
     <ConfirmDialog
       opened={opened}
-      onClose={close}
+      onClose={onClose}
       title={`Rotate the secret of “${apiKey?.name}”?`}
       confirm="Rotate secret"
       onConfirm={() => onRotate(run)}
@@ -57,22 +54,12 @@ export function RotateKey({ opened, onClose, apiKey, isOwn, onRotate }: RotateKe
         The key gets a new secret, shown once. Its permissions and webhooks stay the same.
         {isOwn && " You are signed in with this key: you stay signed in here, and nowhere else."}
       </Text>
-      <Radio.Group
+      <RadioChoice
         label="How long does the old secret stay valid?"
-        value={String(seconds)}
-        onChange={(value) => setSeconds(Number(value))}
-      >
-        <Stack gap="sm" mt="xs">
-          {GRACES.map((grace) => (
-            <Radio
-              key={grace.seconds}
-              value={String(grace.seconds)}
-              label={grace.label}
-              description={grace.meaning}
-            />
-          ))}
-        </Stack>
-      </Radio.Group>
+        options={GRACES}
+        value={seconds}
+        onChange={setSeconds}
+      />
     </ConfirmDialog>
   );
 }
@@ -104,9 +91,9 @@ export function SecretDialog({ shown, onClose }: { shown: NewSecret | undefined;
             It is shown only once: the service stores its hash. If you lose it, rotate the key.
           </Alert>
           <Secret value={shown.secret} label="Secret" />
-          <Text size="sm" c="dimmed" component="div">
+          <Dimmed component="div">
             Send it in the header <Code>X-Service-Key</Code>.
-          </Text>
+          </Dimmed>
           {shown.note && (
             <Text size="sm" component="div">
               {shown.note}

@@ -1,8 +1,9 @@
-import { Anchor, Card, Group, SimpleGrid, Skeleton, Text, UnstyledButton } from "@mantine/core";
+import { Card, Group, SimpleGrid, Skeleton, Text, UnstyledButton } from "@mantine/core";
 import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { Dimmed, PageLink } from "../../parts/links.tsx";
 
 /** A figure of the last 24 hours. */
 interface DayFigure {
@@ -89,11 +90,9 @@ function Open({ overview }: { overview: Overview | undefined }) {
     <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
       <Group gap="xl" style={{ rowGap: 8 }}>
         {NOW.map(({ label, of, state }) => (
-          <Anchor key={label} component={Link} to={deliveriesIn({ state })} underline="never" c="inherit">
+          <PageLink key={label} to={deliveriesIn({ state })} underline="never" c="inherit">
             <Group gap={8} align="baseline">
-              <Text size="sm" c="dimmed">
-                {label}
-              </Text>
+              <Dimmed>{label}</Dimmed>
               {overview ? (
                 <Text className="figures" fw={600}>
                   {of(overview).toLocaleString()}
@@ -102,7 +101,7 @@ function Open({ overview }: { overview: Overview | undefined }) {
                 <Skeleton height={14} width={24} />
               )}
             </Group>
-          </Anchor>
+          </PageLink>
         ))}
       </Group>
     </Card>
@@ -124,9 +123,7 @@ function Tile({ label, span, to, value, before, bad }: TileProps) {
   return (
     <UnstyledButton component={Link} to={to}>
       <Card withBorder padding="md" h="100%" className={loud ? "tile tile-loud" : "tile"}>
-        <Text size="sm" c="dimmed">
-          {label}
-        </Text>
+        <Dimmed>{label}</Dimmed>
         {value === undefined ? (
           <Skeleton height={30} width="60%" my={4} />
         ) : (
@@ -134,9 +131,7 @@ function Tile({ label, span, to, value, before, bad }: TileProps) {
             {value.toLocaleString()}
           </Text>
         )}
-        <Text size="xs" c="dimmed">
-          {span}
-        </Text>
+        <Dimmed size="xs">{span}</Dimmed>
         {value !== undefined && before !== undefined && <Trend now={value} before={before} bad={bad} />}
       </Card>
     </UnstyledButton>

@@ -1,12 +1,12 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Box, List } from "@mantine/core";
-import { generatePath, Link } from "react-router";
+import { Box, List } from "@mantine/core";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { PageLink, webhookPage } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 
@@ -65,7 +65,7 @@ export function FirstSteps() {
 function testPage(webhooks: readonly Webhook[]): string {
   const [first, second] = webhooks;
   if (!first || second) return PAGE_PATHS.webhooks;
-  return generatePath(PAGE_PATHS.webhook, { id: String(first.id) });
+  return webhookPage(first.id);
 }
 
 /** Stands where the command takes an API key. */
@@ -87,8 +87,8 @@ function publishCommand(address: string): string {
 
 function Step({ to, children }: { to: string; children: string }) {
   return (
-    <Anchor component={Link} to={to} inherit underline="always">
+    <PageLink to={to} inherit underline="always">
       {children}
-    </Anchor>
+    </PageLink>
   );
 }

@@ -1,8 +1,7 @@
 import { timestampDate, timestampMs } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { BarChart } from "@mantine/charts";
-import { Anchor, Badge, Box, Skeleton, Table, Text } from "@mantine/core";
-import { IconExternalLink } from "@tabler/icons-react";
+import { Badge, Box, Skeleton } from "@mantine/core";
 import {
   type DispatchRun,
   type GetHistoryResponse,
@@ -10,6 +9,8 @@ import {
   StatsService,
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
+import { Dimmed, TemporalLink } from "../../parts/links.tsx";
+import { DataTable } from "../../parts/listing.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { Time, useZone, type ZoneFormats } from "../../parts/time.tsx";
 
@@ -46,11 +47,7 @@ function Chart({ buckets }: Pick<GetHistoryResponse, "buckets">) {
   const attempts = sum(buckets, (bucket) => bucket.attempts);
   const failed = sum(buckets, ({ failedAttempts }) => failedAttempts);
   if (attempts === 0n) {
-    return (
-      <Text size="sm" c="dimmed">
-        No attempts were made in the last 24 hours.
-      </Text>
-    );
+    return <Dimmed>No attempts were made in the last 24 hours.</Dimmed>;
   }
   return (
     <Box
@@ -108,75 +105,48 @@ export function Runs() {
 function RunTable({ runs }: { runs: readonly DispatchRun[] }) {
   if (runs.length === 0) {
     return (
-      <Text size="sm" c="dimmed">
+      <Dimmed>
         None yet. A run starts by itself when something is pending, at the latest with the next minute.
-      </Text>
+      </Dimmed>
     );
   }
   return (
-    <Table.ScrollContainer minWidth={300}>
-      <Table verticalSpacing="xs">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Started</Table.Th>
-            <Table.Th visibleFrom="sm">Took</Table.Th>
-            <Table.Th ta="right" visibleFrom="md">
-              Attempts
-            </Table.Th>
-            <Table.Th ta="right">Delivered</Table.Th>
-            <Table.Th ta="right">Failed</Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              In Temporal
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {runs.map((run) => (
-            <Run key={run.runId} run={run} />
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      items={runs}
+      keyOf={({ runId }) => runId}
+      minWidth={300}
+      verticalSpacing="xs"
+      columns={[
+        { name: "Started", cell: ({ started }) => <Time value={started} relative /> },
+        { name: "Took", visibleFrom: "sm", cell: took },
+        {
+          name: "Attempts",
+          ta: "right",
+          visibleFrom: "md",
+          cell: ({ attempts }) => attempts.toLocaleString(),
+        },
+        { name: "Delivered", ta: "right", cell: ({ delivered }) => delivered.toLocaleString() },
+        { name: "Failed", ta: "right", cell: ({ failed }) => failed.toLocaleString() },
+        { name: "In Temporal", ta: "right", visibleFrom: "sm", cell: inTemporal },
+      ]}
+    />
   );
 }
 
-function Run({ run }: { run: DispatchRun }) {
-  const { started, closed, attempts, delivered, failed, url } = run;
+function took({ started, closed }: DispatchRun) {
+  if (closed && started) return durationInWords(timestampMs(closed) - timestampMs(started));
   return (
-    <Table.Tr>
-      <Table.Td>
-        <Time value={started} relative />
-      </Table.Td>
-      <Table.Td visibleFrom="sm">
-        {closed && started ? (
-          durationInWords(timestampMs(closed) - timestampMs(started))
-        ) : (
-          <Badge variant="light" tt="none">
-            Under way
-          </Badge>
-        )}
-      </Table.Td>
-      <Table.Td ta="right" visibleFrom="md">
-        {attempts.toLocaleString()}
-      </Table.Td>
-      <Table.Td ta="right">{delivered.toLocaleString()}</Table.Td>
-      <Table.Td ta="right">{failed.toLocaleString()}</Table.Td>
-      <Table.Td ta="right" visibleFrom="sm">
-        {url === undefined ? (
-          <Text
-            span
-            size="sm"
-            c="dimmed"
-            title="The service knows of no Temporal UI: TEMPORAL_UI_URL names it"
-          >
-            –
-          </Text>
-        ) : (
-          <Anchor href={url} target="_blank" rel="noreferrer" size="sm">
-            Open <IconExternalLink size={14} aria-label="in a new tab" />
-          </Anchor>
-        )}
-      </Table.Td>
-    </Table.Tr>
+    <Badge variant="light" tt="none">
+      Under way
+    </Badge>
+  );
+}
+
+function inTemporal({ url }: DispatchRun) {
+  if (url !== undefined) return <TemporalLink href={url}>Open</TemporalLink>;
+  return (
+    <Dimmed span title="The service knows of no Temporal UI: TEMPORAL_UI_URL names it">
+      –
+    </Dimmed>
   );
 }

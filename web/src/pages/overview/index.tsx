@@ -1,17 +1,16 @@
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
-import { useMutation, useTransport } from "@connectrpc/connect-query";
+import { useTransport } from "@connectrpc/connect-query";
 import { Alert, Button, Grid, Stack } from "@mantine/core";
 import { useDisclosure, useDocumentVisibility } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
 import { IconHourglassHigh, IconPlayerPlay, IconPlugConnectedX } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
 import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
 import { failureInWords } from "../../api/failure.ts";
-import { useReadAnew } from "../../api/queries.ts";
+import { useChange } from "../../api/queries.ts";
 import { useMay, useOwnApp } from "../../api/session.tsx";
-import { notifyFailure } from "../../parts/failure.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
+import { notifyDone, useAct } from "../../parts/save.ts";
 import { Counts } from "./counts.tsx";
 import { FirstSteps } from "./first-steps.tsx";
 import { History, Runs } from "./history.tsx";
@@ -90,46 +89,29 @@ function NotLive({ failure }: { failure: unknown }) {
 }
 
 /** What deliveries wait for within the service, and what to change; nothing while they do not. */
-export function Bottlenecks({ overview }: { overview: Overview }) {
+function Bottlenecks({ overview }: { overview: Overview }) {
   return Object.values(BOTTLENECKS)
     .filter(({ number }) => overview.bottlenecks.includes(number))
     .map(({ number, problem, remedy }) => (
-      <Alert
-        key={number}
-        color="orange"
-        variant="light"
-        icon={<IconHourglassHigh />}
-        title={problem}
-        role="note"
-      >
+      <Alert key={number} color="orange" icon={<IconHourglassHigh />} title={problem} role="note">
         {remedy}
       </Alert>
     ));
 }
 
 /** Starts a dispatch of what is pending, for who may. */
-export function DispatchNow() {
+function DispatchNow() {
   const may = useMay("Write_Administrative_Data");
   const isOfApp = useOwnApp() !== undefined;
-  const readAnew = useReadAnew();
-  const dispatch = useMutation(StatsService.method.dispatchNow, {
-    onSuccess: () => {
-      notifications.show({
-        color: "green",
-        title: "A dispatch has started",
-        message: "Pending deliveries are sent now.",
-      });
-      return readAnew(StatsService.method.listDispatchRuns);
-    },
-    onError: (error) => notifyFailure("No dispatch was started", error),
+  const { dispatchNow, listDispatchRuns } = StatsService.method;
+  const dispatch = useChange(dispatchNow, listDispatchRuns);
+  const act = useAct("No dispatch was started", async () => {
+    await dispatch({});
+    notifyDone("Pending deliveries are sent now.", "A dispatch has started");
   });
   if (!may || isOfApp) return null;
   return (
-    <Button
-      leftSection={<IconPlayerPlay size={16} />}
-      loading={dispatch.isPending}
-      onClick={() => dispatch.mutate({})}
-    >
+    <Button leftSection={<IconPlayerPlay size={16} />} {...act}>
       Dispatch now
     </Button>
   );
@@ -148,7 +130,7 @@ const MAX_SILENCE_MS = 60_000;
 const SILENT = new ConnectError(`No figures arrived for ${MAX_SILENCE_MS / 1_000} s.`, Code.DeadlineExceeded);
 
 /** The overview as last told, and whether it is still being told. */
-export interface LiveOverview {
+interface LiveOverview {
   overview: Overview | undefined;
   /** The error of the stream, which is opened again automatically. */
   failure: unknown;
@@ -159,7 +141,7 @@ export interface LiveOverview {
  * wait. A page that nobody looks at does not follow: over HTTP/1.1 a browser has six connections to a service, and
  * each stream keeps one.
  */
-export function useLiveOverview(): LiveOverview {
+function useLiveOverview(): LiveOverview {
   const transport = useTransport();
   const visible = useDocumentVisibility() === "visible";
   const [live, setLive] = useState<LiveOverview>({ overview: undefined, failure: undefined });

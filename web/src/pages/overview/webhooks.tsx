@@ -1,7 +1,6 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Alert, Anchor, Progress, Stack, Table, Text } from "@mantine/core";
+import { Alert, Progress, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { generatePath, Link } from "react-router";
 import { type Overview, StatsService, type WebhookStats } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
@@ -9,11 +8,13 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
+import { Dimmed, PageLink, webhookPage } from "../../parts/links.tsx";
+import { DataTable } from "../../parts/listing.tsx";
 import { LastError } from "../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../parts/text/breakable.tsx";
 import { addressInFull, countOf, durationInWords, webhookTitle } from "../../parts/text/words.ts";
 
-/** Failing webhooks that are named. */
+/** The number of webhooks that are named. */
 const SHOWN = 5;
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
@@ -25,7 +26,6 @@ export function TroubledWebhooks({ overview }: { overview: Overview }) {
   return (
     <Alert
       color={failing > 0 ? "red" : "orange"}
-      variant="light"
       icon={<IconAlertTriangle />}
       title={failing > 0 ? <ListLink count={failing} health="failing" /> : undefined}
       // As a status, each change of the counts and times would be announced.
@@ -46,15 +46,9 @@ export function TroubledWebhooks({ overview }: { overview: Overview }) {
 /** `3 webhooks are failing`, leading to the list of them. */
 function ListLink({ count, health }: { count: number; health: "failing" | "degraded" }) {
   return (
-    <Anchor
-      component={Link}
-      to={`${PAGE_PATHS.webhooks}?health=${health}`}
-      inherit
-      c="inherit"
-      underline="always"
-    >
+    <PageLink to={`${PAGE_PATHS.webhooks}?health=${health}`} inherit c="inherit" underline="always">
       {countOf(count, "webhook is", "webhooks are")} {health}
-    </Anchor>
+    </PageLink>
   );
 }
 
@@ -74,16 +68,14 @@ function Failing({ count }: { count: number }) {
     <Stack gap={6} component="ul" p={0} m={0} style={{ listStyle: "none" }}>
       {first.map((webhook) => (
         <li key={String(webhook.id)}>
-          <Anchor
-            component={Link}
-            to={generatePath(PAGE_PATHS.webhook, { id: String(webhook.id) })}
-            size="sm"
+          <PageLink
+            to={webhookPage(webhook.id)}
             c="inherit"
             underline="always"
             style={{ overflowWrap: "anywhere" }}
           >
             <Breakable text={webhookTitle(webhook)} />
-          </Anchor>
+          </PageLink>
           <LastError webhook={webhook} />
         </li>
       ))}
@@ -96,68 +88,55 @@ function Failing({ count }: { count: number }) {
   );
 }
 
-/** The number of items shown. */
-const RANKED = 5;
 /** The age up to which webhooks are not read again, in milliseconds. */
 const WEBHOOK_FRESH_MS = 60_000;
 
-/** The webhooks, and the figures shown of each. */
-export interface WebhookFiguresProps {
-  by: "failures" | "slowness";
-}
+type By = "failures" | "slowness";
 
 /** The webhooks of the last 24 hours with the most failed attempts, or whose receivers took longest. */
-export function WebhookFigures({ by }: WebhookFiguresProps) {
+export function WebhookFigures({ by }: { by: By }) {
   const stats = useAllPages(StatsService.method.listWebhookStats, {}, { refreshMs: REFRESH_MS });
   return (
-    <Refreshed query={stats} loading={<Loading lines={RANKED} />}>
+    <Refreshed query={stats} loading={<Loading lines={SHOWN} />}>
       {({ webhooks }) => <Worst by={by} webhooks={webhooks} />}
     </Refreshed>
   );
 }
 
-function Worst({ by, webhooks }: WebhookFiguresProps & { webhooks: WebhookStats[] }) {
-  const worst = by === "failures" ? mostFailing(webhooks) : slowest(webhooks);
+function Worst({ by, webhooks }: { by: By; webhooks: WebhookStats[] }) {
+  const ranked =
+    by === "failures"
+      ? webhooks
+          .filter(({ failedAttempts }) => failedAttempts > 0n)
+          .sort((a, b) => Number(b.failedAttempts - a.failedAttempts))
+      : webhooks.filter(({ attempts }) => attempts > 0n).sort((a, b) => b.averageMs - a.averageMs);
+  const worst = ranked.slice(0, SHOWN);
   if (worst.length === 0) {
     return (
-      <Text size="sm" c="dimmed">
+      <Dimmed>
         {by === "failures"
           ? "No attempt failed in the last 24 hours."
           : "None was sent anything in the last 24 hours."}
-      </Text>
+      </Dimmed>
     );
   }
   return (
-    <Table.ScrollContainer minWidth={290}>
-      <Table verticalSpacing="sm" layout="fixed">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Webhook</Table.Th>
-            <Table.Th w={by === "failures" ? 110 : 82}>{by === "failures" ? "Failed" : "Average"}</Table.Th>
-            {by === "slowness" && <Table.Th w={82}>Longest</Table.Th>}
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {worst.map((each) => (
-            <Table.Tr key={String(each.webhookId)}>
-              <Table.Td>
-                <WebhookLink id={each.webhookId} />
-              </Table.Td>
-              {by === "failures" ? (
-                <Table.Td>
-                  <FailureShare {...each} />
-                </Table.Td>
-              ) : (
-                <>
-                  <Table.Td>{durationInWords(each.averageMs)}</Table.Td>
-                  <Table.Td>{durationInWords(each.longestMs)}</Table.Td>
-                </>
-              )}
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      items={worst}
+      keyOf={({ webhookId }) => String(webhookId)}
+      minWidth={290}
+      verticalSpacing="sm"
+      layout="fixed"
+      columns={[
+        { name: "Webhook", cell: ({ webhookId }) => <WebhookLink id={webhookId} /> },
+        ...(by === "failures"
+          ? [{ name: "Failed", w: 110, cell: failureShare }]
+          : [
+              { name: "Average", w: 82, cell: ({ averageMs }: WebhookStats) => durationInWords(averageMs) },
+              { name: "Longest", w: 82, cell: ({ longestMs }: WebhookStats) => durationInWords(longestMs) },
+            ]),
+      ]}
+    />
   );
 }
 
@@ -169,19 +148,13 @@ function WebhookLink({ id }: { id: bigint }) {
     { staleTime: WEBHOOK_FRESH_MS },
   );
   if (failureReason(error) === "WEBHOOK_NOT_FOUND") {
-    return (
-      <Text size="sm" c="dimmed">
-        Webhook {String(id)}, deleted
-      </Text>
-    );
+    return <Dimmed>Webhook {String(id)}, deleted</Dimmed>;
   }
   const webhook = data?.webhook;
   return (
     <>
-      <Anchor
-        component={Link}
-        to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
-        size="sm"
+      <PageLink
+        to={webhookPage(id)}
         display="block"
         truncate
         title={webhook?.url}
@@ -189,15 +162,13 @@ function WebhookLink({ id }: { id: bigint }) {
         aria-label={webhook ? (webhook.name ?? addressInFull(webhook.url)) : undefined}
       >
         {webhook ? (webhook.name ?? <AddressInOneLine url={webhook.url} />) : `Webhook ${id}`}
-      </Anchor>
-      <Text size="xs" c="dimmed">
-        {webhook ? processName(webhook.webhookProcess) : "\u00a0"}
-      </Text>
+      </PageLink>
+      <Dimmed size="xs">{webhook ? processName(webhook.webhookProcess) : "\u00a0"}</Dimmed>
     </>
   );
 }
 
-function FailureShare({ attempts, failedAttempts }: WebhookStats) {
+function failureShare({ attempts, failedAttempts }: WebhookStats) {
   const share = (100 * Number(failedAttempts)) / Number(attempts);
   return (
     <>
@@ -212,18 +183,4 @@ function FailureShare({ attempts, failedAttempts }: WebhookStats) {
       />
     </>
   );
-}
-
-function mostFailing(webhooks: WebhookStats[]): WebhookStats[] {
-  return webhooks
-    .filter(({ failedAttempts }) => failedAttempts > 0n)
-    .sort((a, b) => Number(b.failedAttempts - a.failedAttempts))
-    .slice(0, RANKED);
-}
-
-function slowest(webhooks: WebhookStats[]): WebhookStats[] {
-  return webhooks
-    .filter(({ attempts }) => attempts > 0n)
-    .sort((a, b) => b.averageMs - a.averageMs)
-    .slice(0, RANKED);
 }

@@ -1,20 +1,18 @@
 import { timestampMs } from "@bufbuild/protobuf/wkt";
-import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { Anchor, Badge, Button, Card, Group, Progress, Stack, Text } from "@mantine/core";
-import { useInterval } from "@mantine/hooks";
-import { IconExternalLink } from "@tabler/icons-react";
-import { useState } from "react";
-import { generatePath, Link } from "react-router";
+import { createClient } from "@connectrpc/connect";
+import { useQuery, useTransport } from "@connectrpc/connect-query";
+import { Badge, Button, Card, Group, Progress, Stack, type StackProps, Text } from "@mantine/core";
 import { type Replay, ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { notifyFailure } from "../../parts/failure.tsx";
+import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../parts/links.tsx";
+import { useAct } from "../../parts/save.ts";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { countOf, webhookTitle } from "../../parts/text/words.ts";
-import { Time } from "../../parts/time.tsx";
+import { Time, useNow } from "../../parts/time.tsx";
 
 /** The label and colour of each state. */
 export const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
@@ -59,8 +57,19 @@ export function refreshMs(replays: readonly Pick<Replay, "state">[] = []): numbe
   return replays.some(isOpen) ? REFRESH_MS.open : REFRESH_MS.ended;
 }
 
+/** Replays as cards. */
+export function ReplayCards({ replays, ...list }: StackProps & { replays: readonly Replay[] }) {
+  return (
+    <Stack component="ul" p={0} m={0} {...list}>
+      {replays.map((replay) => (
+        <ReplayCard key={replay.id} replay={replay} />
+      ))}
+    </Stack>
+  );
+}
+
 /** A replay: what it queues, how far it is, and what can be done with it. */
-export function ReplayCard({ replay }: { replay: Replay }) {
+function ReplayCard({ replay }: { replay: Replay }) {
   const title = replayTitle(replay);
   const { label, color } = REPLAY_STATES[replay.state] ?? REPLAY_STATES[ReplayState.UNSPECIFIED];
   const percent = Math.floor(replay.progress * 100);
@@ -77,9 +86,9 @@ export function ReplayCard({ replay }: { replay: Replay }) {
                 {label}
               </Badge>
             </Group>
-            <Text size="xs" c="dimmed" component="div" style={{ overflowWrap: "anywhere" }}>
+            <Dimmed size="xs" component="div" style={{ overflowWrap: "anywhere" }}>
               <Which replay={replay} />
-            </Text>
+            </Dimmed>
           </Stack>
           <Actions replay={replay} />
         </Group>
@@ -122,14 +131,9 @@ function Which({ replay }: { replay: Replay }) {
       {what.case === "resend" && what.value.eventId !== undefined && (
         <>
           , event{" "}
-          <Anchor
-            component={Link}
-            to={generatePath(PAGE_PATHS.event, { id: what.value.eventId })}
-            inherit
-            underline="always"
-          >
+          <PageLink to={eventPage(what.value.eventId)} inherit underline="always">
             {what.value.eventId}
-          </Anchor>
+          </PageLink>
         </>
       )}
       {what.case === "resend" && what.value.search !== "" && `, search “${what.value.search}”`}
@@ -147,16 +151,15 @@ function Which({ replay }: { replay: Replay }) {
       <Time value={created} relative />
       {ended && (
         <>
-          {", ended "}
-          <Time value={ended} relative />
+          , ended <Time value={ended} relative />
         </>
       )}
       {replay.url !== undefined && (
         <>
           {" · "}
-          <Anchor href={replay.url} target="_blank" rel="noreferrer" inherit underline="always">
-            In Temporal <IconExternalLink size={12} aria-label="in a new tab" />
-          </Anchor>
+          <TemporalLink href={replay.url} inherit underline="always" iconSize={12}>
+            In Temporal
+          </TemporalLink>
         </>
       )}
     </>
@@ -174,49 +177,32 @@ function WebhookLink({ id }: { id: bigint }) {
     { staleTime: WEBHOOK_FRESH_MS },
   );
   return (
-    <Anchor
-      component={Link}
-      to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
-      inherit
-      underline="always"
-      title={data?.webhook?.url}
-    >
+    <PageLink to={webhookPage(id)} inherit underline="always" title={data?.webhook?.url}>
       Webhook #{String(id)}
       {data?.webhook && ` · ${webhookTitle(data.webhook)}`}
-    </Anchor>
+    </PageLink>
   );
 }
 
 function Actions({ replay }: { replay: Replay }) {
   const mayWrite = useMay("Write_Administrative_Data");
+  const failed = "The replay was not changed";
+  const transport = useTransport();
   const readAnew = useReadAnew();
-  const pause = useMutation(ReplayService.method.pauseReplay);
-  const resume = useMutation(ReplayService.method.resumeReplay);
-  const cancel = useMutation(ReplayService.method.cancelReplay);
+  const service = createClient(ReplayService, transport);
+  const change = (name: "pauseReplay" | "resumeReplay" | "cancelReplay") =>
+    service[name]({ replayId: replay.id }).finally(() => readAnew(ReplayService));
+  const pause = useAct(failed, () => change("pauseReplay"));
+  const resume = useAct(failed, () => change("resumeReplay"));
+  const cancel = useAct(failed, () => change("cancelReplay"));
   if (!mayWrite || !isOpen(replay)) return null;
-
-  async function change({ mutateAsync }: typeof pause | typeof resume | typeof cancel) {
-    try {
-      await mutateAsync({ replayId: replay.id });
-    } catch (error) {
-      notifyFailure("The replay was not changed", error);
-    }
-    await readAnew(ReplayService);
-  }
   const isPaused = replay.state === ReplayState.PAUSED;
-  const [what, act] = isPaused ? (["Resume", resume] as const) : (["Pause", pause] as const);
   return (
     <Group gap="xs">
-      <Button variant="default" size="xs" loading={act.isPending} onClick={() => void change(act)}>
-        {what}
+      <Button variant="default" {...(isPaused ? resume : pause)}>
+        {isPaused ? "Resume" : "Pause"}
       </Button>
-      <Button
-        variant="subtle"
-        color="red"
-        size="xs"
-        loading={cancel.isPending}
-        onClick={() => void change(cancel)}
-      >
+      <Button variant="subtle" color="red" {...cancel}>
         Cancel replay
       </Button>
     </Group>
@@ -235,12 +221,9 @@ export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
   const { data } = useQuery(
     ReplayService.method.listReplays,
     { pageSize: SHOWN, ...(webhookId === undefined ? {} : { webhookId }) },
-    {
-      refetchInterval: ({ state }) => refreshMs(state.data?.replays),
-    },
+    { refetchInterval: ({ state }) => refreshMs(state.data?.replays) },
   );
-  const [now, setNow] = useState(Date.now);
-  useInterval(() => setNow(Date.now()), CHECK_MS, { autoInvoke: true });
+  const now = useNow(CHECK_MS);
   const shown = (data?.replays ?? []).filter((replay) => isCurrent(replay, now));
   if (shown.length === 0) return null;
   return (
@@ -249,15 +232,9 @@ export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
         <Text fw={600} size="sm">
           Replays
         </Text>
-        <Anchor component={Link} to={PAGE_PATHS.replays} size="sm">
-          All replays
-        </Anchor>
+        <PageLink to={PAGE_PATHS.replays}>All replays</PageLink>
       </Group>
-      <Stack component="ul" p={0} m={0} gap="xs">
-        {shown.map((replay) => (
-          <ReplayCard key={replay.id} replay={replay} />
-        ))}
-      </Stack>
+      <ReplayCards replays={shown} gap="xs" />
     </Stack>
   );
 }

@@ -1,20 +1,19 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { useMutation } from "@connectrpc/connect-query";
-import { Button, Text } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
+import { Text } from "@mantine/core";
 import { IconHistory } from "@tabler/icons-react";
 import dayjs from "dayjs";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef } from "react";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService, type StartReplayRequestSchema } from "../../../../gen/webhook/v1/replay_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { isNotice, processName } from "../../../../src/contract/catalogue.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, DialogButton, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
 import { type Since, SinceField, sinceMoment } from "../../parts/pick-time.tsx";
+import { notifyDone } from "../../parts/save.ts";
 
 /** The deliveries or events to replay. */
 type What = NonNullable<MessageInitShape<typeof StartReplayRequestSchema>["what"]>;
@@ -40,11 +39,10 @@ export function useStartReplay(opened: boolean): (what: What) => Promise<void> {
     if (asked !== last.current.asked) last.current = { asked, key: newKey() };
     await start({ idempotencyKey: last.current.key, what });
     last.current = { asked: "", key: "" };
-    notifications.show({
-      color: "green",
-      title: "The replay has started",
-      message: "Deliveries are queued in small steps, and sent with the next dispatch.",
-    });
+    notifyDone(
+      "Deliveries are queued in small steps, and sent with the next dispatch.",
+      "The replay has started",
+    );
     await Promise.all([readAnew(ReplayService), readAnew(DeliveryService)]);
   };
 }
@@ -55,40 +53,34 @@ const newKey = () => `settings page ${Date.now()} ${Math.random()}`;
 /** Delivers events to a webhook that were published before it was registered, once a time was chosen. */
 export function SendMissed({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
-  const [opened, { open, close }] = useDisclosure();
-  const [since, setSince] = useState(() => dayBefore(webhook));
-  const start = useStartReplay(opened);
   if (!mayWrite || isNotice(webhook.webhookProcess)) return null;
-
-  function ask() {
-    setSince(dayBefore(webhook));
-    open();
-  }
-
   return (
-    <>
-      <Button variant="default" size="xs" leftSection={<IconHistory size={14} />} onClick={ask}>
-        Send missed events…
-      </Button>
-      <ConfirmDialog
-        opened={opened}
-        onClose={close}
-        title="Send missed events?"
-        confirm="Send missed events"
-        onConfirm={() =>
-          start({
-            case: "backfill",
-            value: { webhookId: webhook.id, ...(since.from ? { from: since.from } : {}) },
-          })
-        }
-      >
-        <Text size="sm">
-          Each {processName(webhook.webhookProcess)} event since then that this webhook has no delivery of is
-          delivered to it, oldest first. Test events, and events whose payload was erased, are left out.
-        </Text>
-        <SinceField label="Published" value={since} onChange={setSince} />
-      </ConfirmDialog>
-    </>
+    <DialogButton
+      leftSection={<IconHistory size={14} />}
+      dialog={(dialog) => <SendMissedDialog {...dialog} webhook={webhook} />}
+    >
+      Send missed events…
+    </DialogButton>
+  );
+}
+
+function SendMissedDialog({ webhook, ...dialog }: DialogProps & { webhook: Webhook }) {
+  const [since, setSince] = useDialogState(dialog.opened, dayBefore(webhook));
+  const start = useStartReplay(dialog.opened);
+  const value = { webhookId: webhook.id, ...(since.from ? { from: since.from } : {}) };
+  return (
+    <ConfirmDialog
+      {...dialog}
+      title="Send missed events?"
+      confirm="Send missed events"
+      onConfirm={() => start({ case: "backfill", value })}
+    >
+      <Text size="sm">
+        Each {processName(webhook.webhookProcess)} event since then that this webhook has no delivery of is
+        delivered to it, oldest first. Test events, and events whose payload was erased, are left out.
+      </Text>
+      <SinceField label="Published" value={since} onChange={setSince} />
+    </ConfirmDialog>
   );
 }
 

@@ -1,10 +1,10 @@
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { BarChart, LineChart } from "@mantine/charts";
-import { Anchor, Box, Button, Collapse, SimpleGrid, Skeleton, Stack, Table, Text } from "@mantine/core";
+import { Box, Button, Collapse, SimpleGrid, Skeleton, Stack } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useState } from "react";
-import { Link, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import {
   StatsService,
   type WebhookHistory,
@@ -12,6 +12,8 @@ import {
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Refreshed } from "../../parts/failure.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { DataTable } from "../../parts/listing.tsx";
 import { Section } from "../../parts/page.tsx";
 import { type Period, PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
@@ -66,11 +68,7 @@ function Charts({ history, seconds, period }: ChartsProps) {
   const navigate = useNavigate();
   const [shown, table] = useDisclosure();
   if (history.attempts === 0n) {
-    return (
-      <Text size="sm" c="dimmed">
-        No attempts {period.inWords}.
-      </Text>
-    );
+    return <Dimmed>No attempts {period.inWords}.</Dimmed>;
   }
   const data = history.intervals.map((interval) => plotted(interval, period, zone));
   const deliveries = (interval: WebhookInterval) => deliveriesWithin(history.webhookId, interval, seconds);
@@ -118,9 +116,9 @@ function Charts({ history, seconds, period }: ChartsProps) {
         <Button variant="subtle" size="compact-xs" onClick={table.toggle} aria-expanded={shown}>
           {shown ? "Hide the table" : "Show as a table"}
         </Button>
-        <Text span size="xs" c="dimmed" ml="xs">
+        <Dimmed span size="xs" ml="xs">
           Click a bar to list the deliveries created in its interval.
-        </Text>
+        </Dimmed>
       </Box>
       <Collapse expanded={shown}>
         {shown && <Figures history={history} zone={zone} period={period} linkTo={deliveries} />}
@@ -140,36 +138,26 @@ interface FiguresProps {
 function Figures({ history, zone, period, linkTo }: FiguresProps) {
   const some = history.intervals.filter(({ attempts }) => attempts > 0n).toReversed();
   return (
-    <Table.ScrollContainer minWidth={420}>
-      <Table verticalSpacing={4} className="figures" aria-label="Attempts over time">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>From ({zone.name})</Table.Th>
-            <Table.Th ta="right">Attempts</Table.Th>
-            <Table.Th ta="right">Failed</Table.Th>
-            <Table.Th ta="right">p50</Table.Th>
-            <Table.Th ta="right">p95</Table.Th>
-            <Table.Th ta="right">Log</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {some.map((interval) => (
-            <Table.Tr key={String(interval.start?.seconds)}>
-              <Table.Td>{startInWords(interval, period, zone)}</Table.Td>
-              <Table.Td ta="right">{interval.attempts.toLocaleString()}</Table.Td>
-              <Table.Td ta="right">{interval.failedAttempts.toLocaleString()}</Table.Td>
-              <Table.Td ta="right">{latencyInWords(interval.latencyP50Ms)}</Table.Td>
-              <Table.Td ta="right">{latencyInWords(interval.latencyP95Ms)}</Table.Td>
-              <Table.Td ta="right">
-                <Anchor component={Link} to={linkTo(interval)} size="sm">
-                  Deliveries
-                </Anchor>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      aria-label="Attempts over time"
+      items={some}
+      keyOf={({ start }) => String(start?.seconds)}
+      minWidth={420}
+      verticalSpacing={4}
+      className="figures"
+      columns={[
+        { name: `From (${zone.name})`, cell: (interval) => startInWords(interval, period, zone) },
+        { name: "Attempts", ta: "right", cell: ({ attempts }) => attempts.toLocaleString() },
+        { name: "Failed", ta: "right", cell: ({ failedAttempts }) => failedAttempts.toLocaleString() },
+        { name: "p50", ta: "right", cell: ({ latencyP50Ms }) => latencyInWords(latencyP50Ms) },
+        { name: "p95", ta: "right", cell: ({ latencyP95Ms }) => latencyInWords(latencyP95Ms) },
+        {
+          name: "Log",
+          ta: "right",
+          cell: (interval) => <PageLink to={linkTo(interval)}>Deliveries</PageLink>,
+        },
+      ]}
+    />
   );
 }
 
@@ -197,10 +185,9 @@ const latencyInWords = (ms: number | undefined) => (ms === undefined ? "–" : d
 /** The list of the deliveries that were created in an interval. */
 function deliveriesWithin(webhookId: bigint, { start }: WebhookInterval, seconds: number): string {
   const from = start ? timestampMs(start) : 0;
-  const filter = new URLSearchParams({
+  return listPage(PAGE_PATHS.deliveries, {
     webhook: String(webhookId),
     from: new Date(from).toISOString(),
     to: new Date(from + seconds * 1_000).toISOString(),
   });
-  return `${PAGE_PATHS.deliveries}?${filter}`;
 }

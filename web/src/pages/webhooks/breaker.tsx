@@ -1,8 +1,6 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { Button, Checkbox, NumberInput, Stack, Switch, Text } from "@mantine/core";
+import { Checkbox, NumberInput, Switch, Text } from "@mantine/core";
 import { useForm } from "@mantine/form";
-import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
 import {
   type CircuitBreaker,
   CircuitBreakerState,
@@ -10,14 +8,15 @@ import {
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { BREAKER_BOUNDS, MAX_PROBE_INTERVAL_S } from "../../../../src/contract/webhooks/circuit-breaker.ts";
 import { useMay } from "../../api/session.tsx";
-import { FormActions, FormDialog, fromOne } from "../../parts/dialogs.tsx";
-import { useFocusBack } from "../../parts/focus.ts";
+import { DialogButton, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { useLateness } from "../../parts/overdue.tsx";
 import { Facts, Section } from "../../parts/page.tsx";
+import { notifyDone } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { SharedNote } from "./endpoint.tsx";
-import { UpdateFailure, useWebhookUpdate, type WebhookDialogProps } from "./webhook-form.tsx";
+import { useWebhookUpdate } from "./webhook-form.tsx";
 
 const UNITS = [
   [86_400, "day"],
@@ -35,9 +34,7 @@ export function periodInWords(seconds: number): string {
 
 /** The circuit breaker of a webhook: its settings and its state. */
 export function BreakerSection({ webhook }: { webhook: Webhook }) {
-  const [editing, { open, close }] = useDisclosure();
   const mayWrite = useMay("Write_Administrative_Data");
-  useFocusBack(editing);
   const breaker = webhook.circuitBreaker;
   return (
     <Section
@@ -45,20 +42,23 @@ export function BreakerSection({ webhook }: { webhook: Webhook }) {
       description="Holds deliveries back while the endpoint fails, and sends them once it accepts one again."
       actions={
         mayWrite && (
-          <Button variant="default" size="xs" onClick={open}>
+          <DialogButton
+            dialog={(dialog) => (
+              <FormDialog {...dialog} title="Circuit breaker">
+                <Form webhook={webhook} onClose={dialog.onClose} />
+              </FormDialog>
+            )}
+          >
             Change…
-          </Button>
+          </DialogButton>
         )
       }
     >
       {breaker ? (
         <Shown breaker={breaker} />
       ) : (
-        <Text size="sm" c="dimmed">
-          Off: every delivery gets its four attempts, however long the endpoint has failed.
-        </Text>
+        <Dimmed>Off: every delivery gets its four attempts, however long the endpoint has failed.</Dimmed>
       )}
-      <BreakerDialog webhook={webhook} opened={editing} onClose={close} />
     </Section>
   );
 }
@@ -69,11 +69,8 @@ const STATES: Partial<Record<CircuitBreakerState, string>> = {
   [CircuitBreakerState.DISABLED]: "Webhook disabled",
 };
 
-function Shown({
-  breaker: { settings, state, since, failedAttempts, nextProbe },
-}: {
-  breaker: CircuitBreaker;
-}) {
+function Shown({ breaker }: { breaker: CircuitBreaker }) {
+  const { settings, state, since, failedAttempts, nextProbe } = breaker;
   if (!settings) return null;
   const { failures, failingSeconds, probeSeconds, disableSeconds, disableOnGone, resendFailed } = settings;
   return (
@@ -107,15 +104,6 @@ function Shown({
 
 function NextProbe({ at }: { at: Timestamp }) {
   return useLateness(at) >= 0 ? "under way or about to be sent" : <Time value={at} relative />;
-}
-
-/** Changes the settings of a webhook's circuit breaker. */
-export function BreakerDialog({ webhook, opened, onClose }: WebhookDialogProps) {
-  return (
-    <FormDialog opened={opened} onClose={onClose} title="Circuit breaker">
-      <Form webhook={webhook} onClose={onClose} />
-    </FormDialog>
-  );
 }
 
 type NumberName = keyof typeof BREAKER_BOUNDS;
@@ -165,6 +153,7 @@ function valuesOf({ circuitBreaker }: Webhook): Values {
   };
 }
 
+/** Changes the settings of a webhook's circuit breaker. */
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const form = useForm<Values>({
     initialValues: valuesOf(webhook),
@@ -181,54 +170,50 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
     const { disableOnGone, resendFailed } = values;
     const circuitBreaker = { ...numbers, enabled, disableOnGone, resendFailed };
     if (!(await update.save({ circuitBreaker }))) return;
-    notifications.show({ color: "green", message: "The circuit breaker is saved" });
+    notifyDone("The circuit breaker is saved");
     onClose();
   });
 
   return (
-    <form onSubmit={submit} noValidate>
-      <Stack>
-        <Switch
-          label="Use a circuit breaker"
-          description="While it is open, deliveries wait, and one at a time is sent as a probe. The first success sends the others, the oldest first."
-          data-autofocus
-          {...form.getInputProps("enabled", { type: "checkbox" })}
-        />
-        {enabled &&
-          FIELDS.map(({ name, label, description }) => (
-            <NumberInput
-              key={name}
-              label={label}
-              description={description}
-              min={BREAKER_BOUNDS[name].min}
-              max={BREAKER_BOUNDS[name].max}
-              allowDecimal={false}
-              allowNegative={false}
-              thousandSeparator=","
-              {...form.getInputProps(name)}
-            />
-          ))}
-        {enabled && (
-          <>
-            <Checkbox
-              label="Disable on 410 Gone"
-              description="An endpoint that answers 410 gets no more deliveries until you enable the webhook."
-              {...form.getInputProps("disableOnGone", { type: "checkbox" })}
-            />
-            <Checkbox
-              label="Send failed deliveries again"
-              description="After an outage in which the breaker has opened, deliveries that failed in it are sent again."
-              {...form.getInputProps("resendFailed", { type: "checkbox" })}
-            />
-          </>
-        )}
-        {!enabled && state !== CircuitBreakerState.CLOSED && (
-          <Text size="sm">What the breaker holds back is sent at once.</Text>
-        )}
-        <SharedNote webhook={webhook} />
-        <UpdateFailure {...update} />
-        <FormActions submit="Save" busy={update.busy} onCancel={onClose} />
-      </Stack>
-    </form>
+    <SaveForm {...update.form} onSubmit={submit} onCancel={onClose} submit="Save">
+      <Switch
+        label="Use a circuit breaker"
+        description="While it is open, deliveries wait, and one at a time is sent as a probe. The first success sends the others, the oldest first."
+        data-autofocus
+        {...form.getInputProps("enabled", { type: "checkbox" })}
+      />
+      {enabled &&
+        FIELDS.map(({ name, label, description }) => (
+          <NumberInput
+            key={name}
+            label={label}
+            description={description}
+            min={BREAKER_BOUNDS[name].min}
+            max={BREAKER_BOUNDS[name].max}
+            allowDecimal={false}
+            allowNegative={false}
+            thousandSeparator=","
+            {...form.getInputProps(name)}
+          />
+        ))}
+      {enabled && (
+        <>
+          <Checkbox
+            label="Disable on 410 Gone"
+            description="An endpoint that answers 410 gets no more deliveries until you enable the webhook."
+            {...form.getInputProps("disableOnGone", { type: "checkbox" })}
+          />
+          <Checkbox
+            label="Send failed deliveries again"
+            description="After an outage in which the breaker has opened, deliveries that failed in it are sent again."
+            {...form.getInputProps("resendFailed", { type: "checkbox" })}
+          />
+        </>
+      )}
+      {!enabled && state !== CircuitBreakerState.CLOSED && (
+        <Text size="sm">What the breaker holds back is sent at once.</Text>
+      )}
+      <SharedNote webhook={webhook} />
+    </SaveForm>
   );
 }

@@ -1,62 +1,51 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Radio, Stack, Text } from "@mantine/core";
-import { notifications } from "@mantine/notifications";
-import { useState } from "react";
-import { generatePath, useNavigate } from "react-router";
+import { Text } from "@mantine/core";
+import { useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps, RadioChoice, useDialogState } from "../../parts/dialogs.tsx";
+import { webhookPage } from "../../parts/links.tsx";
+import { notifyDone } from "../../parts/save.ts";
 import { cancelInWords, typesInWords, useEndpoint, useUndelivered, WebhookInWords } from "./endpoint.tsx";
-import type { WebhookDialogProps } from "./webhook-form.tsx";
 
 /**
  * Asks before a webhook or its whole endpoint is deleted, says what becomes of the deliveries, and goes back to the list; to the
  * page of another event type, if there is one left.
  */
-export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
+export function DeleteWebhook({ webhook, opened, onClose }: DialogProps & { webhook: Webhook }) {
   const { webhooks, isKnown } = useEndpoint(webhook);
   const remove = useMutation(WebhookService.method.deleteWebhook);
   const removeAll = useMutation(EndpointService.method.deleteEndpoint);
   const readAnew = useReadAnew();
   const navigate = useNavigate();
   const undelivered = useUndelivered(webhook.id, opened);
-  const [asked, setAsked] = useState<"webhook" | "endpoint">("webhook");
+  const [asked, setAsked] = useDialogState<"webhook" | "endpoint">(opened, "webhook");
   const isShared = webhooks.length > 1;
   const all = isShared && asked === "endpoint";
   const other = webhooks.find(({ id }) => id !== webhook.id);
 
-  function close() {
-    setAsked("webhook");
-    onClose();
-  }
-
   async function run() {
     if (all) await removeAll.mutateAsync({ endpointId: webhook.endpointId ?? "" });
     else await remove.mutateAsync({ webhookId: webhook.id });
-    notifications.show({
-      color: "green",
-      title: all ? "The endpoint is deleted" : "The webhook is deleted",
-      message: `${typesInWords(all ? webhooks : [webhook])} ${all ? "are" : "is"} no longer sent to ${webhook.url}`,
-    });
-    const next =
-      other && !all ? generatePath(PAGE_PATHS.webhook, { id: String(other.id) }) : PAGE_PATHS.webhooks;
-    await navigate(next, { replace: true });
+    notifyDone(
+      `${typesInWords(all ? webhooks : [webhook])} ${all ? "are" : "is"} no longer sent to ${webhook.url}`,
+      all ? "The endpoint is deleted" : "The webhook is deleted",
+    );
+    await navigate(other && !all ? webhookPage(other.id) : PAGE_PATHS.webhooks, { replace: true });
     void readAnew(WebhookService);
   }
 
   return (
     <ConfirmDialog
       opened={opened}
-      onClose={close}
+      onClose={onClose}
       title={
-        !isKnown ? "Delete" : isShared ? "Delete this event type or the endpoint?" : "Delete this webhook?"
+        isShared ? "Delete this event type or the endpoint?" : isKnown ? "Delete this webhook?" : "Delete"
       }
-      confirm={
-        !isKnown ? "Delete" : all ? "Delete endpoint" : isShared ? "Delete event type" : "Delete webhook"
-      }
+      confirm={`Delete${isKnown ? ` ${all ? "endpoint" : isShared ? "event type" : "webhook"}` : ""}`}
       danger
       // The question names all event types that are deleted, so it waits until they are known.
       ready={isKnown}
@@ -64,24 +53,23 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
     >
       <WebhookInWords webhook={webhook} alone={isKnown && !all} />
       {isShared && (
-        <Radio.Group
+        <RadioChoice
           label="What is deleted?"
           value={asked}
-          onChange={(value) => setAsked(value === "endpoint" ? "endpoint" : "webhook")}
-        >
-          <Stack gap="sm" mt="xs">
-            <Radio
-              value="webhook"
-              label={`${processName(webhook.webhookProcess)} only`}
-              description="The other event types are still sent to the URL."
-            />
-            <Radio
-              value="endpoint"
-              label={`The endpoint with all ${webhooks.length} event types`}
-              description={typesInWords(webhooks)}
-            />
-          </Stack>
-        </Radio.Group>
+          onChange={setAsked}
+          options={[
+            {
+              value: "webhook",
+              label: `${processName(webhook.webhookProcess)} only`,
+              description: "The other event types are still sent to the URL.",
+            },
+            {
+              value: "endpoint",
+              label: `The endpoint with all ${webhooks.length} event types`,
+              description: typesInWords(webhooks),
+            },
+          ]}
+        />
       )}
       <Text size="sm" mih="4lh" hidden={!isKnown}>
         {all ? (

@@ -5,6 +5,7 @@ import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { Failure, Loading } from "../../parts/failure.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { capitalized, countOf } from "../../parts/text/words.ts";
 
 const REFRESH_MS = 15_000;
@@ -38,11 +39,11 @@ export function SharedNote({ webhook }: { webhook: Webhook }) {
   const { webhooks, isKnown } = useEndpoint(webhook);
   if (isKnown && webhooks.length < 2) return null;
   return (
-    <Text size="sm" c="dimmed">
+    <Dimmed>
       {isKnown
         ? `Applies to all ${webhooks.length} event types of this endpoint: ${typesInWords(webhooks)}.`
         : "Applies to all event types of this endpoint."}
-    </Text>
+    </Dimmed>
   );
 }
 

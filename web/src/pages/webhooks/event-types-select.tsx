@@ -1,9 +1,10 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Box, Button, Checkbox, Group, Stack, Text, TextInput } from "@mantine/core";
+import { Box, Button, Checkbox, Group, Stack, TextInput } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { type KeyboardEvent, type ReactNode, useId, useState } from "react";
 import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession } from "../../api/session.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 
 /** The event types to choose from, and the choice. */
 export interface EventTypesSelectProps {
@@ -71,9 +72,9 @@ export function EventTypesSelect({ eventTypes, value = [], onChange, error }: Ev
           }}
         >
           {found.length === 0 && (
-            <Text size="sm" c="dimmed" py="xs" role="status">
+            <Dimmed py="xs" role="status">
               {eventTypes.length === 0 ? "Loading…" : "No such event type"}
-            </Text>
+            </Dimmed>
           )}
           <Choices
             title="Events"
@@ -124,9 +125,9 @@ function Choices({ title, of, chosen, action }: ChoicesProps) {
   return (
     <Stack gap="xs" py="xs" role="group" aria-labelledby={id}>
       <Group justify="space-between" gap="xs" mih={22}>
-        <Text id={id} size="xs" fw={600} c="dimmed">
+        <Dimmed id={id} size="xs" fw={600}>
           {title}
-        </Text>
+        </Dimmed>
         {action}
       </Group>
       {of.map(({ value, name, description, allowed }) => (

@@ -1,31 +1,28 @@
-import { useMutation } from "@connectrpc/connect-query";
-import { Alert, Anchor, Button, Group, Stack, Text } from "@mantine/core";
+import { callUnaryMethod, useTransport } from "@connectrpc/connect-query";
+import { Alert, Group, Stack, Text } from "@mantine/core";
 import { useForm } from "@mantine/form";
-import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
 import { IconPencil, IconPlus, IconTrash } from "@tabler/icons-react";
 import { useState } from "react";
-import { generatePath, Link, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
-import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { FormActions, FormDialog } from "../../parts/dialogs.tsx";
+import { DialogButton, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
+import { PageLink, webhookPage } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
+import { notifyDone, useSave } from "../../parts/save.ts";
 import { WebhookHealthBadges } from "../../parts/states.tsx";
-import { cancelInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
+import { cancelInWords, typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
 import { EventTypesSelect, useEventTypes } from "./event-types-select.tsx";
-import type { WebhookDialogProps } from "./webhook-form.tsx";
 
 /** The event types that are sent to a webhook's endpoint, each with a link to its page, and the button that changes them. */
 export function EventTypesSection({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const { webhooks, isKnown, error, retry } = useEndpoint(webhook);
-  const [editing, { open, close }] = useDisclosure();
   const isShared = webhooks.length > 1;
   return (
     <Section
@@ -37,14 +34,17 @@ export function EventTypesSection({ webhook }: { webhook: Webhook }) {
       }
       actions={
         mayWrite && (
-          <Button
-            variant="default"
+          <DialogButton
             leftSection={isShared ? <IconPencil size={16} /> : <IconPlus size={16} />}
-            onClick={open}
             disabled={!isKnown}
+            dialog={(dialog) => (
+              <FormDialog {...dialog} title="Event types">
+                <Form webhook={webhook} webhooks={webhooks} onClose={dialog.onClose} />
+              </FormDialog>
+            )}
           >
             {isShared ? "Change event types" : "Add event types"}
-          </Button>
+          </DialogButton>
         )
       }
     >
@@ -64,7 +64,6 @@ export function EventTypesSection({ webhook }: { webhook: Webhook }) {
           </Group>
         ))}
       </Stack>
-      <EventTypesDialog webhook={webhook} webhooks={webhooks} opened={editing} onClose={close} />
     </Section>
   );
 }
@@ -78,37 +77,26 @@ function TypeLink({ of: { id, webhookProcess }, isCurrent }: { of: Webhook; isCu
     );
   }
   return (
-    <Anchor
-      component={Link}
-      to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
-      size="sm"
-      style={{ overflowWrap: "anywhere" }}
-    >
+    <PageLink to={webhookPage(id)} style={{ overflowWrap: "anywhere" }}>
       {processName(webhookProcess)}
-    </Anchor>
+    </PageLink>
   );
 }
 
-interface EventTypesDialogProps extends WebhookDialogProps {
+interface FormProps {
+  webhook: Webhook;
   /** All webhooks of the endpoint. */
   webhooks: readonly Webhook[];
+  onClose: () => void;
 }
 
 /** Adds event types to a webhook's endpoint and removes others. */
-export function EventTypesDialog(props: EventTypesDialogProps) {
-  return (
-    <FormDialog opened={props.opened} onClose={props.onClose} title="Event types">
-      <Form {...props} />
-    </FormDialog>
-  );
-}
-
-function Form({ webhook, webhooks, onClose }: EventTypesDialogProps) {
-  const update = useMutation(EndpointService.method.updateEndpoint);
+function Form({ webhook, webhooks, onClose }: FormProps) {
+  const transport = useTransport();
+  const saving = useSave();
   const types = useEventTypes();
   const readAnew = useReadAnew();
   const navigate = useNavigate();
-  const [failure, setFailure] = useState<unknown>();
   // What others change meanwhile stays as they changed it.
   const [before] = useState(webhooks);
   const form = useForm({
@@ -124,40 +112,29 @@ function Form({ webhook, webhooks, onClose }: EventTypesDialogProps) {
 
   const submit = form.onSubmit(async () => {
     if (added.length + removed.length === 0) return onClose();
-    setFailure(undefined);
-    try {
-      const { endpoint } = await update.mutateAsync({
+    await saving.save(async () => {
+      const { endpoint } = await callUnaryMethod(transport, EndpointService.method.updateEndpoint, {
         target: { case: "webhookId", value: webhook.id },
         addProcesses: added,
         removeProcesses: removed.map(({ webhookProcess }) => webhookProcess),
       });
-      notifications.show({
-        color: "green",
-        title: "Event types changed",
-        message: `The endpoint gets ${endpoint?.webhooks.map((each) => processName(each.webhookProcess)).join(", ")}.`,
-      });
+      notifyDone(`The endpoint gets ${typesInWords(endpoint?.webhooks ?? [])}.`, "Event types changed");
       const [first] = endpoint?.webhooks ?? [];
       // The page of a deleted webhook has nothing to show.
       if (first && removed.some(({ id }) => id === webhook.id))
-        await navigate(generatePath(PAGE_PATHS.webhook, { id: String(first.id) }), { replace: true });
+        await navigate(webhookPage(first.id), { replace: true });
       void readAnew(WebhookService);
       onClose();
-    } catch (error) {
-      setFailure(error);
-    }
+    });
   });
 
   return (
-    <form onSubmit={submit} noValidate>
-      <Stack>
-        <EventTypesSelect eventTypes={types.data?.processes ?? []} {...form.getInputProps("processes")} />
-        {removed.map((each) => (
-          <Removed key={String(each.id)} webhook={each} />
-        ))}
-        {failure !== undefined && <Failure error={failure} />}
-        <FormActions submit="Save event types" busy={update.isPending} onCancel={onClose} />
-      </Stack>
-    </form>
+    <SaveForm saving={saving} onSubmit={submit} onCancel={onClose} submit="Save event types">
+      <EventTypesSelect eventTypes={types.data?.processes ?? []} {...form.getInputProps("processes")} />
+      {removed.map((each) => (
+        <Removed key={String(each.id)} webhook={each} />
+      ))}
+    </SaveForm>
   );
 }
 
@@ -167,7 +144,6 @@ function Removed({ webhook }: { webhook: Webhook }) {
   return (
     <Alert
       color="orange"
-      variant="light"
       icon={<IconTrash />}
       role="status"
       title={`${processName(webhook.webhookProcess)} is removed`}

@@ -1,27 +1,25 @@
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { useMutation } from "@connectrpc/connect-query";
-import { Alert, Anchor, Button, Code, Stack, Table, Text, Textarea } from "@mantine/core";
+import { Alert, Anchor, Button, Code, Stack, Text, Textarea } from "@mantine/core";
 import { useForm } from "@mantine/form";
-import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
-import { generatePath } from "react-router";
 import {
   type TryWebhookFilterResponse,
   type Webhook,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../../../src/contract/catalogue.ts";
-import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
-import { FormActions, FormDialog } from "../../parts/dialogs.tsx";
+import { DialogButton, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { useFocusBack } from "../../parts/focus.ts";
+import { Dimmed, eventPage } from "../../parts/links.tsx";
+import { DataTable } from "../../parts/listing.tsx";
 import { Section } from "../../parts/page.tsx";
+import { notifyDone } from "../../parts/save.ts";
 import { CodeBlock, ShortId } from "../../parts/text/copy.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { UpdateFailure, useWebhookUpdate, type WebhookDialogProps } from "./webhook-form.tsx";
+import { useWebhookUpdate } from "./webhook-form.tsx";
 
 /** Says that evaluating the filter takes too long, if it does. */
 function SlowFilter({ webhook: { filterSlow, filterStopped } }: { webhook: Webhook }) {
@@ -43,42 +41,34 @@ function SlowFilter({ webhook: { filterSlow, filterStopped } }: { webhook: Webho
 
 /** The filter of a webhook's events. */
 export function FilterSection({ webhook }: { webhook: Webhook }) {
-  const [editing, { open, close }] = useDisclosure();
   const mayWrite = useMay("Write_Administrative_Data");
-  useFocusBack(editing);
   return (
     <Section
       title="Filter"
       description="Only events that match are sent. The deliveries of the others end as filtered."
       actions={
         mayWrite && (
-          <Button variant="default" size="xs" onClick={open}>
+          <DialogButton
+            dialog={(dialog) => (
+              <FormDialog {...dialog} title="Filter">
+                <Form webhook={webhook} onClose={dialog.onClose} />
+              </FormDialog>
+            )}
+          >
             Change…
-          </Button>
+          </DialogButton>
         )
       }
     >
       <SlowFilter webhook={webhook} />
       {webhook.filter === undefined ? (
-        <Text size="sm" c="dimmed">
-          None: every event of this type is sent.
-        </Text>
+        <Dimmed>None: every event of this type is sent.</Dimmed>
       ) : (
         <CodeBlock of="the filter" wraps>
           {webhook.filter}
         </CodeBlock>
       )}
-      <FilterDialog webhook={webhook} opened={editing} onClose={close} />
     </Section>
-  );
-}
-
-/** Changes the filter of a webhook. It can be tried on the latest events before it is saved. */
-export function FilterDialog({ webhook, opened, onClose }: WebhookDialogProps) {
-  return (
-    <FormDialog opened={opened} onClose={onClose} title="Filter">
-      <Form webhook={webhook} onClose={onClose} />
-    </FormDialog>
   );
 }
 
@@ -88,6 +78,7 @@ interface Values {
 
 const valuesOf = ({ filter = "" }: Webhook): Values => ({ filter });
 
+/** Changes the filter of a webhook. It can be tried on the latest events before it is saved. */
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const form = useForm<Values>({ initialValues: valuesOf(webhook) });
   const update = useWebhookUpdate(webhook, form, valuesOf);
@@ -95,44 +86,39 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
 
   const submit = form.onSubmit(async () => {
     if (!(await update.save({ filter }))) return;
-    const message = filter === "" ? "Every event of this type is sent" : "The filter is saved";
-    notifications.show({ color: "green", message });
+    notifyDone(filter === "" ? "Every event of this type is sent" : "The filter is saved");
     onClose();
   });
 
   return (
-    <form onSubmit={submit} noValidate>
-      <Stack>
-        <Textarea
-          label="Events to send"
-          description={
-            <>
-              An expression in{" "}
-              <Anchor href="https://cel.dev" target="_blank" inherit underline="always">
-                CEL
-              </Anchor>{" "}
-              that is true for them, such as <Code>event.carrier == "DHL"</Code>. Leave it empty to send all.
-            </>
-          }
-          data-autofocus
-          autosize
-          minRows={3}
-          maxRows={12}
-          maxLength={1_000}
-          spellCheck={false}
-          styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }}
-          {...form.getInputProps("filter")}
-        />
-        <Fields process={webhook.webhookProcess} />
-        <FilterTrial
-          webhookId={webhook.id}
-          filter={filter}
-          onInvalid={(fault) => form.setFieldError("filter", fault)}
-        />
-        <UpdateFailure {...update} />
-        <FormActions submit="Save" busy={update.busy} onCancel={onClose} />
-      </Stack>
-    </form>
+    <SaveForm {...update.form} onSubmit={submit} onCancel={onClose} submit="Save">
+      <Textarea
+        label="Events to send"
+        description={
+          <>
+            An expression in{" "}
+            <Anchor href="https://cel.dev" target="_blank" inherit underline="always">
+              CEL
+            </Anchor>{" "}
+            that is true for them, such as <Code>event.carrier == "DHL"</Code>. Leave it empty to send all.
+          </>
+        }
+        data-autofocus
+        autosize
+        minRows={3}
+        maxRows={12}
+        maxLength={1_000}
+        spellCheck={false}
+        styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }}
+        {...form.getInputProps("filter")}
+      />
+      <Fields process={webhook.webhookProcess} />
+      <FilterTrial
+        webhookId={webhook.id}
+        filter={filter}
+        onInvalid={(fault) => form.setFieldError("filter", fault)}
+      />
+    </SaveForm>
   );
 }
 
@@ -153,7 +139,7 @@ function Fields({ process }: { process: number }) {
   );
 }
 
-export interface FilterTrialProps {
+interface FilterTrialProps {
   webhookId: bigint;
   /** The filter in the field. */
   filter: string;
@@ -162,7 +148,7 @@ export interface FilterTrialProps {
 }
 
 /** Tries a filter on the latest events, and shows what it would do with them until the filter changes. */
-export function FilterTrial({ webhookId, filter, onInvalid }: FilterTrialProps) {
+function FilterTrial({ webhookId, filter, onInvalid }: FilterTrialProps) {
   const trial = useMutation(WebhookService.method.tryWebhookFilter, {
     onError(error) {
       const fault = fieldFailures(error).filter;
@@ -196,40 +182,25 @@ function Result({ result: { examined, matched, failed, events } }: { result: Try
         {matched.toLocaleString("en-US")} of the latest {countOf(examined, "event", "events")} match
         {failed > 0 && `; ${failed.toLocaleString("en-US")} are sent because it cannot be evaluated`}.
       </Text>
-      <Table>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Published</Table.Th>
-            <Table.Th>Event</Table.Th>
-            <Table.Th>Result</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {events.map(({ eventId, published, subject, sent, error }) => (
-            <Table.Tr key={eventId}>
-              <Table.Td>
-                <Time value={published} relative />
-              </Table.Td>
-              <Table.Td>
-                {subject ?? (
-                  <ShortId
-                    id={eventId}
-                    of="the event’s id"
-                    to={generatePath(PAGE_PATHS.event, { id: eventId })}
-                  />
-                )}
-              </Table.Td>
-              <Table.Td>{sent ? (error ?? "Sent") : "Filtered"}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
+      <DataTable
+        items={events}
+        keyOf={({ eventId }) => eventId}
+        columns={[
+          { name: "Published", cell: ({ published }) => <Time value={published} relative /> },
+          {
+            name: "Event",
+            cell: ({ subject, eventId: id }) =>
+              subject ?? <ShortId id={id} of="the event’s id" to={eventPage(id)} />,
+          },
+          { name: "Result", cell: ({ sent, error }) => (sent ? (error ?? "Sent") : "Filtered") },
+        ]}
+      />
     </Stack>
   );
 }
 
 /** A field of an event as a filter names it. */
-export interface EventField {
+interface EventField {
   /** `event.order_number`. */
   path: string;
   /** `string`, `list of OrderLine`. */
@@ -237,7 +208,7 @@ export interface EventField {
 }
 
 /** The fields of an event type's payload, and those of the messages in its lists. */
-export function eventFields(process: number): EventField[] {
+function eventFields(process: number): EventField[] {
   const payload = catalogue.find(({ number }) => number === process)?.payload;
   const fields = payload?.fields ?? [];
   return [
@@ -255,28 +226,19 @@ export function eventFields(process: number): EventField[] {
 }
 
 function typeOf(field: DescField): string {
-  const name = field.message?.name ?? field.enum?.name ?? scalarName(field.scalar);
+  const name = field.message?.name ?? field.enum?.name ?? (field.scalar && SCALARS[field.scalar]) ?? "int";
   if (field.fieldKind === "list") return `list of ${name}`;
   return field.fieldKind === "map" ? `map to ${name}` : name;
 }
 
-function scalarName(scalar: ScalarType | undefined): string {
-  switch (scalar) {
-    case ScalarType.STRING:
-      return "string";
-    case ScalarType.BOOL:
-      return "bool";
-    case ScalarType.BYTES:
-      return "bytes";
-    case ScalarType.DOUBLE:
-    case ScalarType.FLOAT:
-      return "double";
-    case ScalarType.UINT32:
-    case ScalarType.UINT64:
-    case ScalarType.FIXED32:
-    case ScalarType.FIXED64:
-      return "uint";
-    default:
-      return "int";
-  }
-}
+const SCALARS: Partial<Record<ScalarType, string>> = {
+  [ScalarType.STRING]: "string",
+  [ScalarType.BOOL]: "bool",
+  [ScalarType.BYTES]: "bytes",
+  [ScalarType.DOUBLE]: "double",
+  [ScalarType.FLOAT]: "double",
+  [ScalarType.UINT32]: "uint",
+  [ScalarType.UINT64]: "uint",
+  [ScalarType.FIXED32]: "uint",
+  [ScalarType.FIXED64]: "uint",
+};

@@ -1,20 +1,18 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button, Text } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
 import { IconRefresh } from "@tabler/icons-react";
 import { useState } from "react";
-import { Link } from "react-router";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../api/session.tsx";
+import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
+import { Dimmed, deliveriesOf, PageLink } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
 import { ANY_TIME, SinceField } from "../../parts/pick-time.tsx";
 import { DeliveryList } from "../deliveries/delivery-list.tsx";
 import { SendFilteredDialog } from "../deliveries/send-filtered.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
 import { SendMissed } from "../replays/start-replay.tsx";
-import { deliveriesOf } from "./list/figures.tsx";
 
 /** The number of items shown. */
 const SHOWN = 10;
@@ -34,9 +32,7 @@ export function LastDeliveries({ webhook }: { webhook: Webhook }) {
       title="Last deliveries"
       actions={
         <>
-          <Anchor component={Link} to={deliveriesOf(webhookId)} size="sm">
-            All of its deliveries
-          </Anchor>
+          <PageLink to={deliveriesOf(webhookId)}>All of its deliveries</PageLink>
           <SendMissed webhook={webhook} />
           <ReplayFailed webhookId={webhookId} />
         </>
@@ -46,9 +42,7 @@ export function LastDeliveries({ webhook }: { webhook: Webhook }) {
       <Refreshed query={list} loading={<Loading lines={5} />}>
         {({ deliveries }) =>
           deliveries.length === 0 ? (
-            <Text size="sm" c="dimmed">
-              None yet. The next event of this type appears here, and so does a test event.
-            </Text>
+            <Dimmed>None yet. The next event of this type appears here, and so does a test event.</Dimmed>
           ) : (
             <DeliveryList deliveries={deliveries} ofOne="webhook" />
           )
@@ -63,24 +57,20 @@ const FAILED = [DeliveryState.FAILED];
 /** Sends the failed deliveries of a webhook again, all or those since a time, once that is confirmed. */
 function ReplayFailed({ webhookId }: { webhookId: bigint }) {
   const mayWrite = useMay("Write_Administrative_Data");
-  const [opened, { open, close }] = useDisclosure();
   const [since, setSince] = useState(ANY_TIME);
   if (!mayWrite) return null;
-  const from = since.from ? { from: since.from } : {};
-
-  function ask() {
-    setSince(ANY_TIME);
-    open();
-  }
-
+  const filter = { webhookId, states: FAILED, ...(since.from ? { from: since.from } : {}) };
   return (
-    <>
-      <Button variant="default" size="xs" leftSection={<IconRefresh size={14} />} onClick={ask}>
-        Replay failed…
-      </Button>
-      <SendFilteredDialog opened={opened} onClose={close} filter={{ webhookId, states: FAILED, ...from }}>
-        <SinceField label="Created" value={since} onChange={setSince} orAny />
-      </SendFilteredDialog>
-    </>
+    <DialogButton
+      leftSection={<IconRefresh size={14} />}
+      onOpen={() => setSince(ANY_TIME)}
+      dialog={(dialog) => (
+        <SendFilteredDialog {...dialog} filter={filter}>
+          <SinceField label="Created" value={since} onChange={setSince} orAny />
+        </SendFilteredDialog>
+      )}
+    >
+      Replay failed…
+    </DialogButton>
   );
 }

@@ -1,33 +1,26 @@
-import { useMutation } from "@connectrpc/connect-query";
+import { callUnaryMethod, useTransport } from "@connectrpc/connect-query";
 import { Accordion, Stack, Switch, Text } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
-import { useState } from "react";
-import { generatePath, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { fieldFailures } from "../../api/failure.ts";
 import { isReachable, useReadAnew } from "../../api/queries.ts";
-import { FormActions, FormDialog } from "../../parts/dialogs.tsx";
+import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, notifyFailure } from "../../parts/failure.tsx";
+import { webhookPage } from "../../parts/links.tsx";
+import { notifyDone, useSave } from "../../parts/save.ts";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
 import { EventTypesSelect, useEventTypes } from "./event-types-select.tsx";
 import { UrlField } from "./webhook-form.tsx";
 
-/** Whether it is open. */
-export interface NewWebhookProps {
-  opened: boolean;
-  onClose: () => void;
-}
-
 /** Registers a URL for one or several event types, and goes to the page of the first webhook. */
-export function NewWebhook({ opened, onClose }: NewWebhookProps) {
+export function NewWebhook(dialog: DialogProps) {
   return (
-    <FormDialog opened={opened} onClose={onClose} title="New webhook">
-      <Fields onClose={onClose} />
+    <FormDialog {...dialog} title="New webhook">
+      <Fields onClose={dialog.onClose} />
     </FormDialog>
   );
 }
@@ -39,18 +32,11 @@ function Fields({ onClose }: { onClose: () => void }) {
   return <Form eventTypes={types.data?.processes ?? []} onClose={onClose} />;
 }
 
-interface FormProps {
-  eventTypes: readonly EventType[];
-  onClose: () => void;
-}
-
-function Form({ eventTypes, onClose }: FormProps) {
-  const create = useMutation(WebhookService.method.createWebhook);
-  const createEndpoint = useMutation(EndpointService.method.createEndpoint);
-  const update = useMutation(WebhookService.method.updateWebhook);
+function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClose: () => void }) {
+  const transport = useTransport();
+  const { createWebhook, updateWebhook } = WebhookService.method;
   const readAnew = useReadAnew();
   const navigate = useNavigate();
-  const [failure, setFailure] = useState<unknown>();
   const form = useForm({
     initialValues: { processes: [] as string[], url: "", circuitBreaker: false },
     // What else an address must be is for the service to say, which knows.
@@ -59,6 +45,7 @@ function Form({ eventTypes, onClose }: FormProps) {
       url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
     },
   });
+  const saving = useSave(form, (field) => (field === "process" ? "processes" : field));
   const chosen = form.values.processes.flatMap((process) =>
     eventTypes.filter(({ number }) => String(number) === process),
   );
@@ -66,70 +53,57 @@ function Form({ eventTypes, onClose }: FormProps) {
   /** One event type needs no endpoint, and is returned if it is registered. */
   async function register(processes: WebhookProcess[], url: string) {
     const [process = 0, ...others] = processes;
-    if (others.length === 0) return create.mutateAsync({ process, url });
-    const { endpoint } = await createEndpoint.mutateAsync({ processes, url });
+    if (others.length === 0) return callUnaryMethod(transport, createWebhook, { process, url });
+    const { endpoint } = await callUnaryMethod(transport, EndpointService.method.createEndpoint, {
+      processes,
+      url,
+    });
     const webhook = endpoint?.webhooks.find((each) => each.webhookProcess === process);
     return { webhook, created: true, warnings: [] };
   }
 
-  const submit = form.onSubmit(async ({ processes, url, circuitBreaker }) => {
-    setFailure(undefined);
-    try {
+  const submit = form.onSubmit(({ processes, url, circuitBreaker }) =>
+    saving.save(async () => {
       const numbers = processes.map((process) => Number(process) as WebhookProcess);
       const { webhook, created, warnings } = await register(numbers, url.trim());
-      const id = String(webhook?.id);
-      notifications.show(
-        created
-          ? {
-              color: "green",
-              title: numbers.length === 1 ? "Webhook registered" : "Endpoint registered",
-              message: "Send a test event to verify delivery.",
-            }
-          : {
-              color: "blue",
-              title: "Already registered",
-              message:
-                warnings.join(". ") || "A webhook with this event type and URL exists. Nothing was changed.",
-              autoClose: 10_000,
-            },
-      );
+      if (created) {
+        const what = numbers.length === 1 ? "Webhook" : "Endpoint";
+        notifyDone("Send a test event to verify delivery.", `${what} registered`);
+      } else {
+        notifications.show({
+          color: "blue",
+          title: "Already registered",
+          message:
+            warnings.join(". ") || "A webhook with this event type and URL exists. Nothing was changed.",
+          autoClose: 10_000,
+        });
+      }
       if (webhook && created && circuitBreaker) {
         // The webhook is registered whatever comes of this: a failure is shown beside it.
-        await update
-          .mutateAsync({ webhookId: webhook.id, circuitBreaker: { enabled: true } })
-          .catch((error) => notifyFailure("The circuit breaker is off", error));
+        const changes = { webhookId: webhook.id, circuitBreaker: { enabled: true } };
+        await callUnaryMethod(transport, updateWebhook, changes).catch((error) =>
+          notifyFailure("The circuit breaker is off", error),
+        );
       }
       void readAnew(WebhookService);
       // Another app's webhook has no page here.
-      if (webhook && !isReachable(webhook)) return onClose();
+      if (!webhook || !isReachable(webhook)) return onClose();
       // In place of the dialog: Back leads to the list.
-      navigate(generatePath(PAGE_PATHS.webhook, { id }), { replace: true });
-    } catch (error) {
-      const fields = fieldFailures(error);
-      form.setErrors({ processes: fields.process, ...fields });
-      if (!("url" in fields) && !("process" in fields) && !("processes" in fields)) setFailure(error);
-    }
-  });
+      await navigate(webhookPage(webhook.id), { replace: true });
+    }),
+  );
 
   return (
-    <form onSubmit={submit} noValidate>
-      <Stack>
-        <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
-        <UrlField {...form.getInputProps("url")} />
-        <Samples of={chosen} />
-        <Switch
-          label="Use a circuit breaker"
-          description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."
-          {...form.getInputProps("circuitBreaker", { type: "checkbox" })}
-        />
-        {failure !== undefined && <Failure error={failure} />}
-        <FormActions
-          submit="Register webhook"
-          busy={create.isPending || createEndpoint.isPending || update.isPending}
-          onCancel={onClose}
-        />
-      </Stack>
-    </form>
+    <SaveForm saving={saving} onSubmit={submit} onCancel={onClose} submit="Register webhook">
+      <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
+      <UrlField {...form.getInputProps("url")} />
+      <Samples of={chosen} />
+      <Switch
+        label="Use a circuit breaker"
+        description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."
+        {...form.getInputProps("circuitBreaker", { type: "checkbox" })}
+      />
+    </SaveForm>
   );
 }
 

@@ -1,5 +1,4 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { useMutation } from "@connectrpc/connect-query";
 import { Alert, Button, Stack, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import {
@@ -16,61 +15,35 @@ import {
   WebhookHealth,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { useReadAnew } from "../../api/queries.ts";
+import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { notifyFailure } from "../../parts/failure.tsx";
 import { overdueInWords, useLateness, waitingFor } from "../../parts/overdue.tsx";
+import { notifyDone, useAct } from "../../parts/save.ts";
 import { errorInWords } from "../../parts/states.tsx";
 import { capitalized } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
 
-/** An action of a button, and whether it is under way. */
-export interface Action {
-  run: () => void;
-  isPending: boolean;
-}
-
-/** Holds a webhook's deliveries back, and says what that means. No question precedes it: Resume takes it back. */
-export function usePause(webhook: Webhook): Action {
-  const pause = useMutation(WebhookService.method.pauseWebhook);
-  const readAnew = useReadAnew();
+/** The button that holds a webhook's deliveries back, and says what that means. No question precedes it: Resume takes it back. */
+export function usePause(webhook: Webhook) {
+  const pause = useChange(WebhookService.method.pauseWebhook);
   const { webhooks, isKnown } = useEndpoint(webhook);
-
-  async function run() {
-    try {
-      await pause.mutateAsync({ webhookId: webhook.id });
-      await readAnew(WebhookService);
-      notifications.show({
-        title: isKnown && webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
-        message: `Events of ${isKnown ? typesInWords(webhooks) : "all its event types"} queue until you resume it. An attempt that is under way is finished.`,
-      });
-    } catch (error) {
-      notifyFailure("The webhook is not paused", error);
-    }
-  }
-  return { run: () => void run(), isPending: pause.isPending };
+  return useAct("The webhook is not paused", async () => {
+    await pause({ webhookId: webhook.id });
+    notifications.show({
+      title: isKnown && webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
+      message: `Events of ${isKnown ? typesInWords(webhooks) : "all its event types"} queue until you resume it. An attempt that is under way is finished.`,
+    });
+  });
 }
 
-/** Sends a paused webhook's deliveries again, and says how that went. */
-export function useResume(webhook: Webhook): Action {
-  const resume = useMutation(WebhookService.method.resumeWebhook);
-  const readAnew = useReadAnew();
-
-  async function run() {
-    try {
-      await resume.mutateAsync({ webhookId: webhook.id });
-      await readAnew(WebhookService);
-      notifications.show({
-        color: "green",
-        title: "The webhook is resumed",
-        message: "Pending deliveries are sent with the next dispatch.",
-      });
-    } catch (error) {
-      notifyFailure("The webhook is still paused", error);
-    }
-  }
-  return { run: () => void run(), isPending: resume.isPending };
+/** The button that sends a paused webhook's deliveries again, and says how that went. */
+export function useResume(webhook: Webhook) {
+  const resume = useChange(WebhookService.method.resumeWebhook);
+  return useAct("The webhook is still paused", async () => {
+    await resume({ webhookId: webhook.id });
+    notifyDone("Pending deliveries are sent with the next dispatch.", "The webhook is resumed");
+  });
 }
 
 /** Says that a webhook is paused, and what waits for it. */
@@ -78,7 +51,7 @@ export function PausedNotice({ webhook }: { webhook: Webhook }) {
   const waiting = useUndelivered(webhook.id, true);
   return (
     // As an alert, each change of the count would be announced.
-    <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused" role="note">
+    <Alert color="orange" icon={<IconPlayerPause />} title="Paused" role="note">
       Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
       {waiting && waitInWords(waiting)}
       {waiting === "" && "None waits yet. "}
@@ -105,7 +78,6 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
   return (
     <Alert
       color={disabled ? "red" : "orange"}
-      variant="light"
       icon={disabled ? <IconBan /> : <IconPlugConnectedX />}
       title={disabled ? "Disabled" : "Circuit breaker open"}
       // As an alert, each change of the count or of the time until the probe would be announced.
@@ -114,7 +86,7 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
       <Stack align="flex-start" gap="sm">
         <Text size="sm">
           Its deliveries have been held back since <Time value={since} />: {reason}.{" "}
-          {waiting && `${capitalized(waiting)} ${waiting === "1 delivery" ? "waits" : "wait"}. `}
+          {waiting && waitInWords(waiting)}
           {disabled ? (
             "They wait until you enable the webhook."
           ) : (
@@ -125,7 +97,7 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
           )}
         </Text>
         {mayWrite && (
-          <Button size="xs" variant="default" loading={resume.isPending} onClick={resume.run}>
+          <Button variant="default" {...resume}>
             {disabled ? "Enable and send" : "Send all now"}
           </Button>
         )}
@@ -144,36 +116,33 @@ function Probe({ at }: { at: Timestamp }) {
   );
 }
 
+interface TroubleProps {
+  webhook: Webhook;
+  overdue: OverdueRetries | undefined;
+}
+
 /**
  * A notice of failing attempts, with the last error and since when, and of overdue retries. Its times and counts change
  * by themselves, so that screen readers must not announce each change.
  */
-export function TroubleNotice({
-  webhook,
-  overdue,
-}: {
-  webhook: Webhook;
-  overdue: OverdueRetries | undefined;
-}) {
+export function TroubleNotice({ webhook, overdue }: TroubleProps) {
   const { health, lastError, failingSince } = webhook;
   const failing = health === WebhookHealth.FAILING;
+  const late = overdue && (
+    <Text size="sm">{capitalized(`${waitingFor(webhook)}; ${overdueInWords(overdue, Date.now())}.`)}</Text>
+  );
   if (!failing && health !== WebhookHealth.DEGRADED) {
-    return overdue ? (
-      <Alert
-        color="orange"
-        variant="light"
-        icon={<IconClockExclamation />}
-        title="Retries are overdue"
-        role="note"
-      >
-        <Overdue webhook={webhook} overdue={overdue} />
-      </Alert>
-    ) : null;
+    return (
+      late && (
+        <Alert color="orange" icon={<IconClockExclamation />} title="Retries are overdue" role="note">
+          {late}
+        </Alert>
+      )
+    );
   }
   return (
     <Alert
       color={failing ? "red" : "orange"}
-      variant="light"
       icon={<IconAlertTriangle />}
       title={failing ? "Failing" : "Degraded"}
       role="note"
@@ -191,12 +160,7 @@ export function TroubleNotice({
       <Text size="sm" style={{ overflowWrap: "anywhere" }}>
         Last error: {errorInWords(lastError)}
       </Text>
-      {overdue && <Overdue webhook={webhook} overdue={overdue} />}
+      {late}
     </Alert>
   );
-}
-
-function Overdue({ webhook, overdue }: { webhook: Webhook; overdue: OverdueRetries }) {
-  const words = `${waitingFor(webhook)}; ${overdueInWords(overdue, Date.now())}.`;
-  return <Text size="sm">{capitalized(words)}</Text>;
 }

@@ -1,21 +1,6 @@
-import {
-  Alert,
-  Anchor,
-  Box,
-  Button,
-  Code,
-  Group,
-  NumberInput,
-  type NumberInputProps,
-  Stack,
-  Text,
-  TextInput,
-} from "@mantine/core";
+import { Alert, Box, Code, Group, NumberInput, type NumberInputProps, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
-import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
 import { IconArrowRight, IconPencil } from "@tabler/icons-react";
-import { createSearchParams, Link } from "react-router";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
@@ -28,8 +13,10 @@ import {
 } from "../../../../src/contract/webhooks/settings.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { useDeliveryTimeoutMs, useMay } from "../../api/session.tsx";
-import { FormActions, FormDialog, fromOne } from "../../parts/dialogs.tsx";
+import { DialogButton, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
 import { type Fact, Facts, Section } from "../../parts/page.tsx";
+import { notifyDone } from "../../parts/save.ts";
 import { WebhookHealthBadges } from "../../parts/states.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { CopyButton } from "../../parts/text/copy.tsx";
@@ -45,7 +32,7 @@ import {
   NO_MOVED_VALUES,
   useMovedSettings,
 } from "./request/moved-credentials.tsx";
-import { UpdateFailure, UrlField, useWebhookUpdate, type WebhookDialogProps } from "./webhook-form.tsx";
+import { UrlField, useWebhookUpdate } from "./webhook-form.tsx";
 
 /** The registration of a webhook: event type, URL, key, app and times. */
 export function Registration({ webhook }: { webhook: Webhook }) {
@@ -61,9 +48,9 @@ export function Registration({ webhook }: { webhook: Webhook }) {
             "Event type",
             <>
               {processName(webhook.webhookProcess)}
-              <Text size="xs" c="dimmed" mih="1lh">
+              <Dimmed size="xs" mih="1lh">
                 {type?.description}
-              </Text>
+              </Dimmed>
             </>,
           ],
           webhook.name !== undefined && ["Name", webhook.name],
@@ -102,15 +89,7 @@ function ApiKeyName({ id }: { id: string }) {
   const { data } = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
   const key = data?.apiKeys.find((each) => each.id === id);
   if (!key) return <Code>{id}</Code>;
-  return (
-    <Anchor
-      component={Link}
-      to={`${PAGE_PATHS.keys}?${createSearchParams({ search: key.prefix })}`}
-      size="sm"
-    >
-      {key.name}
-    </Anchor>
-  );
+  return <PageLink to={listPage(PAGE_PATHS.keys, { search: key.prefix })}>{key.name}</PageLink>;
 }
 
 function inWords(name: NumberName, value: number | undefined): string {
@@ -120,23 +99,17 @@ function inWords(name: NumberName, value: number | undefined): string {
 }
 
 function Edit({ webhook }: { webhook: Webhook }) {
-  const [opened, { open, close }] = useDisclosure();
   return (
-    <>
-      <Button variant="default" leftSection={<IconPencil size={16} />} onClick={open}>
-        Edit
-      </Button>
-      <EditWebhook webhook={webhook} opened={opened} onClose={close} />
-    </>
-  );
-}
-
-/** Changes the name, the URL and the numbers of a webhook's settings. */
-export function EditWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
-  return (
-    <FormDialog opened={opened} onClose={onClose} title="Edit webhook">
-      <Form webhook={webhook} onClose={onClose} />
-    </FormDialog>
+    <DialogButton
+      leftSection={<IconPencil size={16} />}
+      dialog={(dialog) => (
+        <FormDialog {...dialog} title="Edit webhook">
+          <Form webhook={webhook} onClose={dialog.onClose} />
+        </FormDialog>
+      )}
+    >
+      Edit
+    </DialogButton>
   );
 }
 
@@ -154,6 +127,7 @@ function eachNumber<T>(of: (name: NumberName) => T): Record<NumberName, T> {
   return Object.fromEntries(NUMBER_NAMES.map((name) => [name, of(name)])) as Record<NumberName, T>;
 }
 
+/** Changes the name, the URL and the numbers of a webhook's settings. */
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const movedSettings = useMovedSettings(webhook);
   const form = useForm({
@@ -178,37 +152,29 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
       ...movedChanges(movedSettings(url), values),
     };
     if (!(await update.save(changes))) return;
-    notifications.show({
-      color: "green",
-      title: "Changes saved",
-      message: moves ? "Undelivered deliveries go to the new URL." : "",
-    });
+    notifyDone(moves ? "Undelivered deliveries go to the new URL." : "", "Changes saved");
     onClose();
   });
 
   return (
-    <form onSubmit={submit} noValidate>
-      <Stack>
-        <TextInput
-          label="Name"
-          description="Shown in place of the URL. Leave it empty for none."
-          placeholder="Shop orders"
-          maxLength={100}
-          autoComplete="off"
-          data-autofocus
-          {...form.getInputProps("name")}
-        />
-        <UrlField {...form.getInputProps("url")} />
-        {moves && <Moves webhookId={webhook.id} />}
-        {moved && <MovedCredentials settings={moved} form={form} />}
-        {NUMBER_NAMES.map((name) => (
-          <NumberField key={name} name={name} {...form.getInputProps(name)} />
-        ))}
-        <SharedNote webhook={webhook} />
-        <UpdateFailure {...update} />
-        <FormActions submit="Save changes" busy={update.busy} onCancel={onClose} />
-      </Stack>
-    </form>
+    <SaveForm {...update.form} onSubmit={submit} onCancel={onClose} submit="Save changes">
+      <TextInput
+        label="Name"
+        description="Shown in place of the URL. Leave it empty for none."
+        placeholder="Shop orders"
+        maxLength={100}
+        autoComplete="off"
+        data-autofocus
+        {...form.getInputProps("name")}
+      />
+      <UrlField {...form.getInputProps("url")} />
+      {moves && <Moves webhookId={webhook.id} />}
+      {moved && <MovedCredentials settings={moved} form={form} />}
+      {NUMBER_NAMES.map((name) => (
+        <NumberField key={name} name={name} {...form.getInputProps(name)} />
+      ))}
+      <SharedNote webhook={webhook} />
+    </SaveForm>
   );
 }
 
@@ -244,7 +210,7 @@ function Moves({ webhookId }: { webhookId: bigint }) {
         ? "Undelivered deliveries go to the new URL."
         : `${capitalized(undelivered)} not delivered yet ${undelivered === "1 delivery" ? "goes" : "go"} to the new URL.`;
   return (
-    <Alert color="ink" variant="light" icon={<IconArrowRight />} title="The URL changes" role="status">
+    <Alert color="ink" icon={<IconArrowRight />} title="The URL changes" role="status">
       {waiting} Retries keep their planned times. The signing secret, the id and the log stay.
     </Alert>
   );

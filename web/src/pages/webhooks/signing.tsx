@@ -1,29 +1,33 @@
-import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { Button, Radio, Stack, Text } from "@mantine/core";
+import { useQuery } from "@connectrpc/connect-query";
+import { Button, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { notifications } from "@mantine/notifications";
 import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
-import { useState } from "react";
-import {
-  type Webhook,
-  type WebhookKeyPair,
-  type WebhookSecret,
-  WebhookService,
-} from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { useReadAnew } from "../../api/queries.ts";
+import type { ReactNode } from "react";
+import { type Webhook, type WebhookSecret, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { ConfirmDialog } from "../../parts/dialogs.tsx";
-import { Failure, Loading, notifyFailure } from "../../parts/failure.tsx";
+import {
+  ConfirmDialog,
+  DialogButton,
+  type DialogProps,
+  RadioChoice,
+  useDialogState,
+} from "../../parts/dialogs.tsx";
+import { Failure, Loading } from "../../parts/failure.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
+import { notifyDone, useAct } from "../../parts/save.ts";
 import { Secret } from "../../parts/text/copy.tsx";
 import { Time } from "../../parts/time.tsx";
 import { useEndpoint, WebhookInWords } from "./endpoint.tsx";
-import type { WebhookDialogProps } from "./webhook-form.tsx";
+
+const { method } = WebhookService;
 
 /** The secrets that a webhook's deliveries are signed with: asked for when somebody wants to see them, not before. */
 export function SigningSecret({ webhook }: { webhook: Webhook }) {
   const [shown, show] = useDisclosure();
-  const [rotating, rotate] = useDisclosure();
+  const { isKnown } = useEndpoint(webhook);
+  const rotate = useChange(method.rotateWebhookSecret, WebhookService, method.getWebhookSecret);
   return (
     <Section
       title="Signing secret"
@@ -37,116 +41,121 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
           >
             {shown ? "Hide" : "Reveal secret"}
           </Button>
-          <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
+          <DialogButton
+            leftSection={<IconRefresh size={16} />}
+            dialog={(dialog) => (
+              <Rotate
+                {...dialog}
+                webhook={webhook}
+                what="secret"
+                title="Rotate the signing secret?"
+                confirm="Rotate secret"
+                // Not before all event types that the secret signs are named.
+                ready={isKnown}
+                rotate={async (revokeOldSecrets) => {
+                  await rotate({ webhookId: webhook.id, revokeOldSecrets });
+                  show.open();
+                }}
+                configure="it"
+                keep="Both secrets sign for 24 hours, so that the endpoint accepts deliveries until it has the new one."
+                revoke="All old secrets stop signing now. Use this if the secret leaked. The endpoint refuses deliveries until it has the new secret; they are retried."
+              >
+                <Text size="sm">
+                  If the secret leaked, change the endpoint at once: until it rejects the old secret, anyone
+                  who has that secret can forge deliveries.
+                </Text>
+              </Rotate>
+            )}
+          >
             Rotate
-          </Button>
+          </DialogButton>
         </>
       }
     >
       {shown && <Secrets webhookId={webhook.id} />}
-      <Rotate webhook={webhook} opened={rotating} onClose={rotate.close} onRotated={show.open} />
     </Section>
   );
 }
 
 function Secrets({ webhookId }: { webhookId: bigint }) {
   const { data, error, refetch } = useQuery(
-    WebhookService.method.getWebhookSecret,
+    method.getWebhookSecret,
     { webhookId },
     // Removed from memory as soon as it is hidden. The audit log records each read: none follows when somebody comes back to
     // the window, or the network returns.
     { gcTime: 0, staleTime: Number.POSITIVE_INFINITY },
   );
   if (!data) return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
+  return <Keys newest="Signing secret" old="Old secret" keys={data.secrets} />;
+}
+
+/** @param keys the newest first */
+function Keys(props: { newest: string; old: string; keys: Pick<WebhookSecret, "secret" | "expires">[] }) {
+  const { newest, old, keys } = props;
   return (
     <Stack gap="md">
-      {data.secrets.map((each, index) => (
-        <OneSecret key={each.secret} secret={each} place={index} />
+      {keys.map(({ secret, expires }, place) => (
+        <div key={secret}>
+          <Secret
+            value={secret}
+            revealed
+            label={place === 0 ? newest : place === 1 ? old : `${old} ${place}`}
+          />
+          {expires && (
+            <Dimmed size="xs" mt={4}>
+              Signs beside the newest until <Time value={expires} />
+            </Dimmed>
+          )}
+        </div>
       ))}
     </Stack>
   );
 }
 
-/** @param place 0 for the newest */
-function OneSecret({ secret: { secret, expires }, place }: { secret: WebhookSecret; place: number }) {
-  return (
-    <div>
-      <Secret
-        value={secret}
-        revealed
-        label={place === 0 ? "Signing secret" : place === 1 ? "Old secret" : `Old secret ${place}`}
-      />
-      {expires && (
-        <Text size="xs" c="dimmed" mt={4}>
-          Signs beside the newest until <Time value={expires} />
-        </Text>
-      )}
-    </div>
-  );
+interface RotateProps extends DialogProps {
+  webhook: Webhook;
+  what: "secret" | "key pair";
+  title: string;
+  confirm: string;
+  ready?: boolean;
+  rotate: (revokeOld: boolean) => Promise<unknown>;
+  /** What is configured at the endpoint. */
+  configure: string;
+  /** The effect of keeping the old one, and of revoking it. */
+  keep: string;
+  revoke: string;
+  children?: ReactNode;
 }
 
-interface RotateProps extends WebhookDialogProps {
-  onRotated: () => void;
-}
+function Rotate(props: RotateProps) {
+  const { webhook, what, rotate, configure, keep, revoke, children, ...dialog } = props;
+  const [old, setOld] = useDialogState<"keep" | "revoke">(dialog.opened, "keep");
 
-function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
-  const { isKnown } = useEndpoint(webhook);
-  const rotate = useMutation(WebhookService.method.rotateWebhookSecret, { gcTime: 0 });
-  const readAnew = useReadAnew();
-  const [revokeOldSecrets, setRevokeOldSecrets] = useState(false);
-
-  function close() {
-    setRevokeOldSecrets(false);
-    onClose();
+  async function run() {
+    await rotate(old === "revoke");
+    const when =
+      old === "revoke"
+        ? "now: until then the endpoint refuses deliveries, which are retried."
+        : "within 24 hours.";
+    notifyDone(`Configure ${configure} at the endpoint ${when}`, `The new ${what} is active`);
   }
 
   return (
-    <ConfirmDialog
-      opened={opened}
-      onClose={close}
-      title="Rotate the signing secret?"
-      confirm="Rotate secret"
-      // Not before all event types that the secret signs are named.
-      ready={isKnown}
-      onConfirm={async () => {
-        await rotate.mutateAsync({ webhookId: webhook.id, revokeOldSecrets });
-        // What came back is not kept: the secrets are read anew by who shows them.
-        rotate.reset();
-        await Promise.all([readAnew(WebhookService), readAnew(WebhookService.method.getWebhookSecret)]);
-        onRotated();
-        notifications.show({
-          color: "green",
-          title: "The new secret is active",
-          message: revokeOldSecrets
-            ? "Configure it at the endpoint now: until then the endpoint refuses deliveries, which are retried."
-            : "Configure it at the endpoint within 24 hours.",
-        });
-      }}
-    >
+    <ConfirmDialog {...dialog} onConfirm={run}>
       <WebhookInWords webhook={webhook} />
-      <Text size="sm">A new secret signs deliveries immediately. At most five secrets sign at once.</Text>
-      <Radio.Group
-        label="How long does the old secret keep signing?"
-        value={revokeOldSecrets ? "revoke" : "keep"}
-        onChange={(value) => setRevokeOldSecrets(value === "revoke")}
-      >
-        <Stack gap="sm" mt="xs">
-          <Radio
-            value="keep"
-            label="For 24 hours"
-            description="Both secrets sign for 24 hours, so that the endpoint accepts deliveries until it has the new one."
-          />
-          <Radio
-            value="revoke"
-            label="Revoke immediately"
-            description="All old secrets stop signing now. Use this if the secret leaked. The endpoint refuses deliveries until it has the new secret; they are retried."
-          />
-        </Stack>
-      </Radio.Group>
       <Text size="sm">
-        If the secret leaked, change the endpoint at once: until it rejects the old secret, anyone who has
-        that secret can forge deliveries.
+        A new {what} signs deliveries immediately. At most five {what}s sign at once.
       </Text>
+      <RadioChoice
+        label={`How long does the old ${what} keep signing?`}
+        value={old}
+        onChange={setOld}
+        options={[
+          { value: "keep", label: "For 24 hours", description: keep },
+          { value: "revoke", label: "Revoke immediately", description: revoke },
+        ]}
+      />
+      {children}
     </ConfirmDialog>
   );
 }
@@ -154,9 +163,7 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
 /** The public keys that verify a webhook's deliveries, and the key pairs' creation, rotation and deletion. */
 export function KeyPairs({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
-  const { data, error, refetch } = useQuery(WebhookService.method.getWebhookKeyPairs, {
-    webhookId: webhook.id,
-  });
+  const { data, error, refetch } = useQuery(method.getWebhookKeyPairs, { webhookId: webhook.id });
   const pairs = data?.keyPairs ?? [];
   if (!mayWrite && pairs.length === 0) return null;
   return (
@@ -167,146 +174,66 @@ export function KeyPairs({ webhook }: { webhook: Webhook }) {
     >
       {error && <Failure error={error} onRetry={() => void refetch()} />}
       {data && pairs.length === 0 && (
-        <Text size="sm" c="dimmed">
-          Off: deliveries are signed with the signing secret only.
-        </Text>
+        <Dimmed>Off: deliveries are signed with the signing secret only.</Dimmed>
       )}
-      <Stack gap="md">
-        {pairs.map((pair, index) => (
-          <PublicKey key={pair.publicKey} pair={pair} place={index} />
-        ))}
-      </Stack>
+      <Keys
+        newest="Public key"
+        old="Old public key"
+        keys={pairs.map(({ publicKey, ...pair }) => ({ ...pair, secret: publicKey }))}
+      />
     </Section>
   );
 }
 
-/** @param place 0 for the newest */
-function PublicKey({ pair: { publicKey, expires }, place }: { pair: WebhookKeyPair; place: number }) {
-  return (
-    <div>
-      <Secret
-        value={publicKey}
-        revealed
-        label={place === 0 ? "Public key" : place === 1 ? "Old public key" : `Old public key ${place}`}
-      />
-      {expires && (
-        <Text size="xs" c="dimmed" mt={4}>
-          Signs beside the newest until <Time value={expires} />
-        </Text>
-      )}
-    </div>
-  );
-}
-
 function Actions({ webhook, isOn }: { webhook: Webhook; isOn: boolean }) {
-  const create = useMutation(WebhookService.method.rotateWebhookKeyPair);
-  const readAnew = useReadAnew();
-  const [rotating, rotate] = useDisclosure();
-  const [removing, remove] = useDisclosure();
-
-  async function turnOn() {
-    try {
-      await create.mutateAsync({ webhookId: webhook.id });
-      await readAnew(WebhookService);
-    } catch (error) {
-      notifyFailure("Public-key signatures are still off", error);
-    }
-  }
-
+  const rotate = useChange(method.rotateWebhookKeyPair);
+  const remove = useChange(method.deleteWebhookKeyPairs);
+  const [rotating, { open, close }] = useDisclosure();
+  const turnOn = useAct("Public-key signatures are still off", () => rotate({ webhookId: webhook.id }));
   return (
     <>
       {/* One button, which keeps the focus when its action changes. */}
       <Button
         variant="default"
         leftSection={isOn && <IconRefresh size={16} />}
-        loading={create.isPending}
-        onClick={isOn ? rotate.open : () => void turnOn()}
+        {...turnOn}
+        {...(isOn ? { onClick: open } : {})}
       >
         {isOn ? "Rotate key pair" : "Turn on"}
       </Button>
       {isOn && (
-        <Button variant="default" onClick={remove.open}>
+        <DialogButton
+          dialog={(dialog) => (
+            <ConfirmDialog
+              {...dialog}
+              title="Turn public-key signatures off?"
+              confirm="Turn off"
+              danger
+              onConfirm={() => remove({ webhookId: webhook.id })}
+            >
+              <WebhookInWords webhook={webhook} />
+              <Text size="sm">
+                Its key pairs are deleted. Endpoints that verify with the public key refuse deliveries from
+                then on. Turning signatures on again creates another key pair.
+              </Text>
+            </ConfirmDialog>
+          )}
+        >
           Turn off
-        </Button>
+        </DialogButton>
       )}
-      <RotateKeyPair webhook={webhook} opened={rotating} onClose={rotate.close} />
-      <TurnOff webhook={webhook} opened={removing} onClose={remove.close} />
+      <Rotate
+        opened={rotating}
+        onClose={close}
+        webhook={webhook}
+        what="key pair"
+        title="Rotate the key pair?"
+        confirm="Rotate"
+        rotate={(revokeOldKeyPairs) => rotate({ webhookId: webhook.id, revokeOldKeyPairs })}
+        configure="its public key"
+        keep="Both key pairs sign for 24 hours, so that the endpoint accepts deliveries until it has the new public key."
+        revoke="All old key pairs stop signing now. The endpoint refuses deliveries until it has the new public key; they are retried."
+      />
     </>
-  );
-}
-
-function RotateKeyPair({ webhook, opened, onClose }: WebhookDialogProps) {
-  const rotate = useMutation(WebhookService.method.rotateWebhookKeyPair);
-  const readAnew = useReadAnew();
-  const [revokeOldKeyPairs, setRevokeOldKeyPairs] = useState(false);
-
-  function close() {
-    setRevokeOldKeyPairs(false);
-    onClose();
-  }
-
-  return (
-    <ConfirmDialog
-      opened={opened}
-      onClose={close}
-      title="Rotate the key pair?"
-      confirm="Rotate"
-      onConfirm={async () => {
-        await rotate.mutateAsync({ webhookId: webhook.id, revokeOldKeyPairs });
-        await readAnew(WebhookService);
-        notifications.show({
-          color: "green",
-          title: "The new key pair is active",
-          message: revokeOldKeyPairs
-            ? "Configure its public key at the endpoint now: until then the endpoint refuses deliveries, which are retried."
-            : "Configure its public key at the endpoint within 24 hours.",
-        });
-      }}
-    >
-      <WebhookInWords webhook={webhook} />
-      <Text size="sm">A new key pair signs deliveries immediately. At most five key pairs sign at once.</Text>
-      <Radio.Group
-        label="How long does the old key pair keep signing?"
-        value={revokeOldKeyPairs ? "revoke" : "keep"}
-        onChange={(value) => setRevokeOldKeyPairs(value === "revoke")}
-      >
-        <Stack gap="sm" mt="xs">
-          <Radio
-            value="keep"
-            label="For 24 hours"
-            description="Both key pairs sign for 24 hours, so that the endpoint accepts deliveries until it has the new public key."
-          />
-          <Radio
-            value="revoke"
-            label="Revoke immediately"
-            description="All old key pairs stop signing now. The endpoint refuses deliveries until it has the new public key; they are retried."
-          />
-        </Stack>
-      </Radio.Group>
-    </ConfirmDialog>
-  );
-}
-
-function TurnOff({ webhook, opened, onClose }: WebhookDialogProps) {
-  const remove = useMutation(WebhookService.method.deleteWebhookKeyPairs);
-  const readAnew = useReadAnew();
-  return (
-    <ConfirmDialog
-      opened={opened}
-      onClose={onClose}
-      title="Turn public-key signatures off?"
-      confirm="Turn off"
-      danger
-      onConfirm={async () => {
-        await remove.mutateAsync({ webhookId: webhook.id });
-        await readAnew(WebhookService);
-      }}
-    >
-      <WebhookInWords webhook={webhook} />
-      <Text size="sm">
-        Its key pairs are deleted. Endpoints that verify with the public key refuse deliveries from then on.
-        Turning signatures on again creates another key pair.
-      </Text>
-    </ConfirmDialog>
   );
 }

@@ -3,6 +3,7 @@ import { Box, Table, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { StatsService, type WebhookPeriod } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
+import { Dimmed } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { percentage, RateBar, successRate } from "./list/figures.tsx";
@@ -37,10 +38,10 @@ function Periods({ periods }: { periods: readonly WebhookPeriod[] }) {
   const longest = periods.at(-1);
   if (!longest || isUntouched(longest)) {
     return (
-      <Text size="sm" c="dimmed">
+      <Dimmed>
         No deliveries in the last {longest ? lengthOf(longest) : "days"}. The success rate and the latency
         appear here after the first delivery.
-      </Text>
+      </Dimmed>
     );
   }
   return (
@@ -77,9 +78,9 @@ function Periods({ periods }: { periods: readonly WebhookPeriod[] }) {
           ))}
         </Table.Tbody>
       </Table>
-      <Text size="xs" c="dimmed">
+      <Dimmed size="xs">
         Half of the attempts took at most p50, and 95% took at most p95. Both are accurate to about 40%.
-      </Text>
+      </Dimmed>
     </>
   );
 }

@@ -1,8 +1,7 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button, Group, Select, Stack, Text, Textarea } from "@mantine/core";
+import { Button, Group, Select, Stack, Text, Textarea } from "@mantine/core";
 import { IconPencil, IconSend } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
-import { generatePath, Link } from "react-router";
 import {
   type Attempt,
   DeliveryService,
@@ -12,11 +11,11 @@ import {
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { type EventType, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useOwnApp, useSession } from "../../api/session.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
+import { deliveryPage, PageLink } from "../../parts/links.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { Section } from "../../parts/page.tsx";
 import { DeliveryStateBadge, isHeldBack } from "../../parts/states.tsx";
@@ -167,18 +166,11 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
       </Group>
       <Group gap="md">
         {delivery.state === DeliveryState.PENDING && !isOfApp && !dispatch.isSuccess && (
-          <Button
-            size="xs"
-            variant="default"
-            loading={dispatch.isPending}
-            onClick={() => dispatch.mutate({})}
-          >
+          <Button variant="default" loading={dispatch.isPending} onClick={() => dispatch.mutate({})}>
             Dispatch now
           </Button>
         )}
-        <Anchor component={Link} to={generatePath(PAGE_PATHS.delivery, { id: deliveryId })} size="sm">
-          The delivery, with every attempt
-        </Anchor>
+        <PageLink to={deliveryPage(deliveryId)}>The delivery, with every attempt</PageLink>
       </Group>
       {dispatch.isError && <Failure error={dispatch.error} title="Nothing was dispatched" />}
     </Stack>

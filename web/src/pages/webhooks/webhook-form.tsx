@@ -1,5 +1,4 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { useMutation } from "@connectrpc/connect-query";
 import { TextInput, type TextInputProps } from "@mantine/core";
 import type { UseFormReturnType } from "@mantine/form";
 import { useState } from "react";
@@ -8,35 +7,28 @@ import {
   type Webhook,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { failureReason, fieldFailures } from "../../api/failure.ts";
-import { useReadAnew } from "../../api/queries.ts";
-import { ChangedMeanwhile } from "../../parts/dialogs.tsx";
-import { Failure } from "../../parts/failure.tsx";
+import type { ErrorReason } from "../../../../src/contract/errors.ts";
+import { failureReason } from "../../api/failure.ts";
+import { useChange, useReadAnew } from "../../api/queries.ts";
+import type { SaveFormProps } from "../../parts/dialogs.tsx";
+import { type Saving, useSave } from "../../parts/save.ts";
 
-/** The props of dialogs about one webhook. */
-export interface WebhookDialogProps {
-  webhook: Webhook;
-  opened: boolean;
-  onClose: () => void;
-}
+/** The reason of the error if somebody else has changed the webhook. */
+const CHANGED: ErrorReason = "REVISION_CHANGED";
 
 type Changes = Omit<
   MessageInitShape<typeof UpdateWebhookRequestSchema>,
   "$typeName" | "webhookId" | "revision"
 >;
 
+/** The state of saving the settings of a webhook. */
 export interface WebhookUpdate {
   /** The webhook as it was when its values were put into the fields: the page reads it anew meanwhile. */
   base: Webhook;
-  /** The error of the last save that belongs to no field; undefined without one. */
-  failure: unknown;
-  /** Whether somebody has changed the webhook since `base`, so that nothing was saved. */
-  isStale: boolean;
-  busy: boolean;
+  /** The properties of the form's {@link SaveForm}. */
+  form: Pick<SaveFormProps, "saving" | "changed">;
   /** Saves the changes; whether that worked. Shows the errors of fields at the fields. */
   save(changes: Changes): Promise<boolean>;
-  /** Puts the values that the webhook has now into the fields. */
-  takeCurrent(): void;
 }
 
 /**
@@ -49,45 +41,42 @@ export function useWebhookUpdate<Values>(
   webhook: Webhook,
   form: UseFormReturnType<Values>,
   valuesOf: (webhook: Webhook) => Values,
-  fieldOf: (field: string) => string = (field) => field,
+  fieldOf?: (field: string) => string,
 ): WebhookUpdate {
-  const update = useMutation(WebhookService.method.updateWebhook);
-  const readAnew = useReadAnew();
+  const update = useChange(WebhookService.method.updateWebhook);
   const [base, setBase] = useState(webhook);
-  const [failure, setFailure] = useState<unknown>();
-
-  async function save(changes: Changes): Promise<boolean> {
-    setFailure(undefined);
-    try {
-      await update.mutateAsync({ ...changes, webhookId: base.id, revision: base.revision });
-      await readAnew(WebhookService);
-      return true;
-    } catch (error) {
-      const fields = Object.entries(fieldFailures(error)).map(([field, text]) => [fieldOf(field), text]);
-      form.setErrors(Object.fromEntries(fields));
-      if (failureReason(error) === "REVISION_CHANGED") await readAnew(WebhookService);
-      if (fields.length === 0) setFailure(error);
-      return false;
-    }
-  }
-
-  function takeCurrent(): void {
+  const { save, ...props } = useWebhookSave(useSave(form, fieldOf), () => {
     setBase(webhook);
     form.setValues(valuesOf(webhook));
-    setFailure(undefined);
-  }
-
-  const isStale = failureReason(failure) === "REVISION_CHANGED";
-  return { base, failure, isStale, busy: update.isPending, save, takeCurrent };
+  });
+  return {
+    base,
+    form: props,
+    save: (changes) => save(() => update({ ...changes, webhookId: base.id, revision: base.revision })),
+  };
 }
 
 /**
- * The error of an update that was not saved, with a button for the current values if somebody else changed the
- * webhook.
+ * Saves settings of a webhook with the revision that they had when the fields were filled. If somebody else has changed it since, the
+ * webhook is read anew.
+ *
+ * @param takeCurrent puts the current values into the fields
  */
-export function UpdateFailure({ failure, isStale, takeCurrent }: WebhookUpdate) {
-  if (failure === undefined) return null;
-  return isStale ? <ChangedMeanwhile what="webhook" onReload={takeCurrent} /> : <Failure error={failure} />;
+export function useWebhookSave(saving: Saving, takeCurrent: () => void) {
+  const readAnew = useReadAnew();
+  async function orReadAnew(error: unknown): Promise<never> {
+    if (failureReason(error) === CHANGED) await readAnew(WebhookService);
+    throw error;
+  }
+  function onReload() {
+    saving.reset();
+    takeCurrent();
+  }
+  return {
+    saving,
+    changed: failureReason(saving.failure) === CHANGED && { what: "webhook", onReload },
+    save: (run: () => Promise<unknown>) => saving.save(() => run().catch(orReadAnew)),
+  };
 }
 
 /** The URL of a webhook's endpoint, in a form; `input` is what the form gives for it. */

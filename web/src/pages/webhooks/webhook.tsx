@@ -1,6 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Button, Grid, Stack } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
 import { IconPlayerPause, IconPlayerPlay, IconTrash, IconWebhookOff } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
 import { type OverdueRetries, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -8,7 +7,9 @@ import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
-import { Failure, Loading, Refreshed } from "../../parts/failure.tsx";
+import { DialogButton } from "../../parts/dialogs.tsx";
+import { Loading, Refreshed } from "../../parts/failure.tsx";
+import { deliveriesOf } from "../../parts/links.tsx";
 import { Empty } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
 import { isHeldBack } from "../../parts/states.tsx";
@@ -19,7 +20,6 @@ import { DeleteWebhook } from "./delete-webhook.tsx";
 import { EventTypesSection } from "./event-types.tsx";
 import { FilterSection } from "./filter.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
-import { deliveriesOf } from "./list/figures.tsx";
 import { BreakerNotice, PausedNotice, TroubleNotice, usePause, useResume } from "./notices.tsx";
 import { Registration } from "./registration.tsx";
 import { RequestSection } from "./request/request-section.tsx";
@@ -51,29 +51,16 @@ function Known({ id }: { id: bigint }) {
     { webhookId: id },
     { refetchInterval: REFRESH_MS },
   );
-  const { data, error, isPending, refetch } = query;
-  if (isPending) {
-    return (
-      <>
-        <PageTitle title={`Webhook ${id}`} />
-        <Loading lines={10} height={28} />
-      </>
-    );
-  }
-  if (failureReason(error) === "WEBHOOK_NOT_FOUND") return <Missing id={String(id)} log={deliveriesOf(id)} />;
-  if (data?.webhook) {
-    return (
-      <Refreshed query={query} loading={null}>
+  if (failureReason(query.error) === "WEBHOOK_NOT_FOUND")
+    return <Missing id={String(id)} log={deliveriesOf(id)} />;
+  return (
+    <>
+      {!query.data?.webhook && <PageTitle title={`Webhook ${id}`} />}
+      <Refreshed query={query} loading={<Loading lines={10} height={28} />}>
         {({ webhook, overdueRetries }) =>
           webhook && <WebhookDetails webhook={webhook} overdue={overdueRetries} />
         }
       </Refreshed>
-    );
-  }
-  return (
-    <>
-      <PageTitle title={`Webhook ${id}`} />
-      <Failure error={error} onRetry={() => void refetch()} />
     </>
   );
 }
@@ -103,13 +90,8 @@ function Missing({ id, log }: { id: string; log?: string }) {
 }
 
 /** The sections and actions of a webhook's page. */
-export function WebhookDetails({
-  webhook,
-  overdue,
-}: {
-  webhook: Webhook;
-  overdue: OverdueRetries | undefined;
-}) {
+function WebhookDetails(props: { webhook: Webhook; overdue: OverdueRetries | undefined }) {
+  const { webhook, overdue } = props;
   const mayWrite = useMay("Write_Administrative_Data");
   return (
     <>
@@ -153,32 +135,25 @@ export function WebhookDetails({
 function Actions({ webhook }: { webhook: Webhook }) {
   const resume = useResume(webhook);
   const pause = usePause(webhook);
-  const [deleting, remove] = useDisclosure();
   return (
     <>
       {webhook.paused ? (
-        <Button
-          variant="default"
-          leftSection={<IconPlayerPlay size={16} />}
-          loading={resume.isPending}
-          onClick={resume.run}
-        >
+        <Button variant="default" leftSection={<IconPlayerPlay size={16} />} {...resume}>
           Resume
         </Button>
       ) : (
-        <Button
-          variant="default"
-          leftSection={<IconPlayerPause size={16} />}
-          loading={pause.isPending}
-          onClick={pause.run}
-        >
+        <Button variant="default" leftSection={<IconPlayerPause size={16} />} {...pause}>
           Pause
         </Button>
       )}
-      <Button variant="light" color="red" leftSection={<IconTrash size={16} />} onClick={remove.open}>
+      <DialogButton
+        variant="light"
+        color="red"
+        leftSection={<IconTrash size={16} />}
+        dialog={(dialog) => <DeleteWebhook {...dialog} webhook={webhook} />}
+      >
         Delete
-      </Button>
-      <DeleteWebhook webhook={webhook} opened={deleting} onClose={remove.close} />
+      </DialogButton>
     </>
   );
 }

@@ -1,6 +1,5 @@
 import {
   ActionIcon,
-  Anchor,
   Box,
   Center,
   Code,
@@ -13,7 +12,7 @@ import {
 } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconCopy, IconX } from "@tabler/icons-react";
-import { Link } from "react-router";
+import { PageLink } from "../links.tsx";
 
 /** The time for which the confirmation is shown, in milliseconds. */
 const SHOWN_MS = 2_000;
@@ -106,10 +105,10 @@ export interface ShortIdProps {
 export function ShortId({ id, of, to }: ShortIdProps) {
   return (
     <Group gap={2} wrap="nowrap" w="max-content">
-      <Anchor component={Link} to={to} size="sm" ff="monospace" title={id}>
+      <PageLink to={to} ff="monospace" title={id}>
         <VisuallyHidden component="span">{id.slice(0, -CHARACTERS)}</VisuallyHidden>
         {id.slice(-CHARACTERS)}
-      </Anchor>
+      </PageLink>
       <CopyButton value={id} of={of} small />
     </Group>
   );

@@ -1,8 +1,7 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { Text } from "@mantine/core";
-import { useInterval } from "@mantine/hooks";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import statuses from "statuses";
 import {
   type Attempt,
@@ -24,6 +23,7 @@ import {
   waitingFor,
 } from "../../../parts/overdue.tsx";
 import { capitalized } from "../../../parts/text/words.ts";
+import { useNow } from "../../../parts/time.tsx";
 
 /** The first attempt and up to three retries. */
 export const ATTEMPTS_A_ROUND = 4;
@@ -183,11 +183,9 @@ function Overdue({ delivery, due }: { delivery: Delivery; due: Timestamp }) {
 }
 
 /** The time until a moment, updated every second: `in 4:59`. */
-export function Countdown({ until }: { until: Timestamp }) {
-  const [now, setNow] = useState(Date.now);
-  useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });
+function Countdown({ until }: { until: Timestamp }) {
   const date = timestampDate(until);
-  const seconds = Math.ceil((date.getTime() - now) / 1_000);
+  const seconds = Math.ceil((date.getTime() - useNow(1_000)) / 1_000);
   return (
     <Text
       component="time"

@@ -1,16 +1,15 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Group, Stack, Text } from "@mantine/core";
-import { IconExternalLink } from "@tabler/icons-react";
-import { generatePath, Link } from "react-router";
+import { Group, Stack, Text } from "@mantine/core";
 import {
   type Delivery,
   type DeliveryRun,
   DeliveryService,
   DeliveryState,
   type Event,
+  type GetDeliveryResponse,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { isNotice, processName } from "../../../../../src/contract/catalogue.ts";
-import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../../parts/links.tsx";
 import { type Fact, Facts, Section } from "../../../parts/page.tsx";
 import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/states.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
@@ -20,14 +19,11 @@ import { NextAttempt, REASONS, useHeldBack } from "./results.tsx";
 
 /** The facts and the state of a delivery. */
 export function Summary({
+  found: { event, run },
   delivery,
-  event,
-  run,
 }: {
+  found: GetDeliveryResponse;
   delivery: Delivery;
-  /** Undefined if it is not stored any more. */
-  event: Event | undefined;
-  run: DeliveryRun | undefined;
 }) {
   const { state, webhookId, url, webhookProcess, eventId, created, finished, subject } = delivery;
   return (
@@ -49,14 +45,9 @@ export function Summary({
           ],
           [
             "Webhook",
-            <Anchor
-              key="webhook"
-              component={Link}
-              size="sm"
-              to={generatePath(PAGE_PATHS.webhook, { id: String(webhookId) })}
-            >
+            <PageLink key="webhook" to={webhookPage(webhookId)}>
               #{String(webhookId)} · <Breakable text={url} />
-            </Anchor>,
+            </PageLink>,
           ],
           ["Event type", processName(webhookProcess)],
           subject !== undefined && ["Subject", subject],
@@ -75,9 +66,9 @@ function EventId({ id, linked }: { id: string; linked: boolean }) {
   return (
     <Group gap={4} wrap="nowrap">
       {linked ? (
-        <Anchor component={Link} size="sm" ff="monospace" to={generatePath(PAGE_PATHS.event, { id })}>
+        <PageLink ff="monospace" to={eventPage(id)}>
           {id}
-        </Anchor>
+        </PageLink>
       ) : (
         <Text size="sm" ff="monospace">
           {id}
@@ -101,19 +92,13 @@ function Run({ delivery, run: { workflowId, url } }: { delivery: Delivery; run: 
   return (
     <Stack gap={2} align="flex-start">
       {activity !== undefined && (
-        <Anchor href={activity} target="_blank" rel="noreferrer" size="sm">
-          Open its activity in the Temporal UI <IconExternalLink size={14} aria-label="in a new tab" />
-        </Anchor>
+        <TemporalLink href={activity}>Open its activity in the Temporal UI</TemporalLink>
       )}
-      {url !== undefined && (
-        <Anchor href={url} target="_blank" rel="noreferrer" size="sm">
-          Open in the Temporal UI <IconExternalLink size={14} aria-label="in a new tab" />
-        </Anchor>
-      )}
+      {url !== undefined && <TemporalLink href={url}>Open in the Temporal UI</TemporalLink>}
       <Group gap={4} wrap="nowrap">
-        <Text size="sm" ff="monospace" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+        <Dimmed ff="monospace" style={{ overflowWrap: "anywhere" }}>
           {workflowId}
-        </Text>
+        </Dimmed>
         <CopyButton value={workflowId} of="the workflow’s id" />
       </Group>
     </Stack>

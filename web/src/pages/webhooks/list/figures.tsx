@@ -1,7 +1,6 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Box, Group, Skeleton, Text } from "@mantine/core";
+import { Box, Group, Skeleton, Text } from "@mantine/core";
 import { useMemo } from "react";
-import { Link } from "react-router";
 import {
   StatsService,
   type WebhookHistory,
@@ -9,8 +8,8 @@ import {
 } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
-import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useAllPages } from "../../../api/queries.ts";
+import { Dimmed, deliveriesOf, PageLink } from "../../../parts/links.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { countOf, durationInWords } from "../../../parts/text/words.ts";
 
@@ -47,10 +46,8 @@ export function useLastDay(webhookIds: readonly bigint[] | "all"): LastDay {
 }
 
 /** The part of the deliveries that came to an end which arrived, 0 to 1; undefined while none has. */
-export function successRate({
-  delivered,
-  failed,
-}: Pick<WebhookStats, "delivered" | "failed">): number | undefined {
+export function successRate(of: Pick<WebhookStats, "delivered" | "failed">): number | undefined {
+  const { delivered, failed } = of;
   const ended = delivered + failed;
   return ended === 0n ? undefined : Number(delivered) / Number(ended);
 }
@@ -79,14 +76,8 @@ export function useHistories(
 /** The height in pixels, also while the data loads. */
 const RATE_HEIGHT = 24;
 
-/** The webhook, and the statistics of all webhooks. */
-export interface SuccessProps {
-  of: Webhook;
-  lastDay: LastDay;
-}
-
 /** A webhook's rate of success in the last day, and the counts that it is made of, which lead to its deliveries. */
-export function Success({ of, lastDay }: SuccessProps) {
+export function Success({ of, lastDay }: { of: Webhook; lastDay: LastDay }) {
   if (!lastDay.stats) {
     if (lastDay.error === null) return <Skeleton height={RATE_HEIGHT} width={150} />;
     return <DeliveriesLink of={of} text="Deliveries" />;
@@ -94,9 +85,8 @@ export function Success({ of, lastDay }: SuccessProps) {
   const stats = lastDay.stats.get(of.id);
   const rate = stats && successRate(stats);
   if (!stats || rate === undefined) {
-    return (
-      <DeliveriesLink of={of} text={stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries"} />
-    );
+    const text = stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries";
+    return <DeliveriesLink of={of} text={text} />;
   }
   return (
     <Box mih={RATE_HEIGHT} maw={204}>
@@ -123,8 +113,7 @@ function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
 /** Leads to a webhook's deliveries. */
 function DeliveriesLink({ of: { id, webhookProcess, url }, text }: { of: Webhook; text: string }) {
   return (
-    <Anchor
-      component={Link}
+    <PageLink
       to={deliveriesOf(id)}
       size="xs"
       className="figures"
@@ -132,13 +121,8 @@ function DeliveriesLink({ of: { id, webhookProcess, url }, text }: { of: Webhook
       style={{ whiteSpace: "nowrap" }}
     >
       {text}
-    </Anchor>
+    </PageLink>
   );
-}
-
-/** The path of the list of a webhook's deliveries. */
-export function deliveriesOf(id: bigint): string {
-  return `${PAGE_PATHS.deliveries}?${new URLSearchParams({ webhook: String(id) })}`;
 }
 
 /** A rate of success as a thin bar: the part that arrived, and the part that failed in red. @param rate 0 to 1 */
@@ -170,18 +154,12 @@ export interface AttemptBarsProps {
 /** Attempts by outcome over time as small bars, with their success rate and the latency in text. */
 export function AttemptBars({ history, period, withLatency }: AttemptBarsProps) {
   if (!history) return <Skeleton height={HEIGHT} width={WIDTH} />;
-  if (history.attempts === 0n) {
-    return (
-      <Text size="xs" c="dimmed">
-        No attempts
-      </Text>
-    );
-  }
+  if (history.attempts === 0n) return <Dimmed size="xs">No attempts</Dimmed>;
   const { latencyP50Ms, latencyP95Ms } = history;
   return (
     <Group gap={8} wrap="nowrap">
       <Bars history={history} label={historyInWords(history, period)} />
-      <Text size="xs" c="dimmed" lh={1.2} className="figures" component="div">
+      <Dimmed size="xs" lh={1.2} className="figures" component="div">
         <Rate history={history} onTwoLines={!withLatency} />
         {withLatency && latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
           <Group gap={8} wrap="nowrap">
@@ -189,18 +167,14 @@ export function AttemptBars({ history, period, withLatency }: AttemptBarsProps) 
             <Latency name="p95" ms={latencyP95Ms} />
           </Group>
         )}
-      </Text>
+      </Dimmed>
     </Group>
   );
 }
 
-interface RateProps {
-  history: WebhookHistory;
-  onTwoLines: boolean;
-}
-
 /** The part of the attempts that succeeded, and the number of attempts. */
-function Rate({ history: { attempts, failedAttempts }, onTwoLines }: RateProps) {
+function Rate({ history, onTwoLines }: { history: WebhookHistory; onTwoLines: boolean }) {
+  const { attempts, failedAttempts } = history;
   const rate = percentage(Number(attempts - failedAttempts) / Number(attempts));
   return (
     <div

@@ -5,7 +5,7 @@ import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1
 import { catalogue, processName } from "../../../../../src/contract/catalogue.ts";
 import { useAllPages } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
-import { type Choice, clearButton, isUnlisted, SearchField, withChosen } from "../../../parts/filters.tsx";
+import { type Choice, FilterSelect, isUnlisted, SearchField, withChosen } from "../../../parts/filters.tsx";
 import { WEBHOOK_HEALTHS } from "../../../parts/states.tsx";
 import type { LastDay } from "./figures.tsx";
 
@@ -69,10 +69,10 @@ export function otherTypes(webhooks: readonly Webhook[]): ReadonlyMap<bigint, re
   const shared = webhooks.filter(({ endpointId }) => endpointId !== undefined);
   for (const some of Map.groupBy(shared, ({ endpointId }) => endpointId).values()) {
     if (some.length === 1) continue;
-    for (const webhook of some)
+    for (const { id } of some)
       others.set(
-        webhook.id,
-        some.filter((each) => each !== webhook),
+        id,
+        some.filter((each) => each.id !== id),
       );
   }
   return others;
@@ -122,6 +122,10 @@ export interface ListFiltersProps {
 export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const processes = useMemo(() => processChoices(webhooks), [webhooks]);
   const applications = useApplicationChoices(webhooks, filters.application);
+  const filter = (name: "process" | "health" | "state" | "application") => ({
+    value: filters[name],
+    onChange: (value: string) => change({ [name]: value, page: "" }),
+  });
   return (
     <Grid gap="xs" mb="xs">
       <Grid.Col span={{ base: 12, md: 8, lg: 2.75 }}>
@@ -143,49 +147,32 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         />
       </Grid.Col>
       <Grid.Col span={{ ...NARROW, lg: 2 }}>
-        <Select
+        <FilterSelect
           aria-label="Event type"
           placeholder="Any event type"
-          clearButtonProps={clearButton("Any event type")}
           data={withChosen(processes, filters.process)}
-          value={filters.process || null}
-          onChange={(process) => change({ process: process ?? "", page: "" })}
-          clearable
+          {...filter("process")}
           searchable
           nothingFoundMessage="No such event type"
         />
       </Grid.Col>
       <Grid.Col span={NARROW}>
-        <Select
-          aria-label="Health"
-          placeholder="Any health"
-          clearButtonProps={clearButton("Any health")}
-          data={HEALTHS}
-          value={filters.health || null}
-          onChange={(health) => change({ health: health ?? "", page: "" })}
-          clearable
-        />
+        <FilterSelect aria-label="Health" placeholder="Any health" data={HEALTHS} {...filter("health")} />
       </Grid.Col>
       <Grid.Col span={NARROW}>
-        <Select
+        <FilterSelect
           aria-label="State"
           placeholder="Any state"
-          clearButtonProps={clearButton("Any state")}
           data={withChosen(STATES, filters.state)}
-          value={filters.state || null}
-          onChange={(state) => change({ state: state ?? "", page: "" })}
-          clearable
+          {...filter("state")}
         />
       </Grid.Col>
       <Grid.Col span={NARROW}>
-        <Select
+        <FilterSelect
           aria-label="Installed app"
           placeholder="Any app"
-          clearButtonProps={clearButton("Any app")}
           data={applications}
-          value={filters.application || null}
-          onChange={(application) => change({ application: application ?? "", page: "" })}
-          clearable
+          {...filter("application")}
           searchable
           nothingFoundMessage="No such app"
         />

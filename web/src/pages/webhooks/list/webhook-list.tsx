@@ -1,17 +1,16 @@
-import { Anchor, Card, Group, Pagination, Stack, Table, Text } from "@mantine/core";
-import { generatePath, Link } from "react-router";
-import type { WebhookHistory } from "../../../../../gen/webhook/v1/stats_pb.ts";
+import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { Failure } from "../../../parts/failure.tsx";
-import { useBelow } from "../../../parts/listing.tsx";
+import { Dimmed, listPage, PageLink, webhookPage } from "../../../parts/links.tsx";
+import { Listing, useBelow } from "../../../parts/listing.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { LastError, WebhookHealthBadges } from "../../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../../parts/text/breakable.tsx";
 import { addressInFull, addressParts, countOf } from "../../../parts/text/words.ts";
 import { Time } from "../../../parts/time.tsx";
-import { AttemptBars, type LastDay, Success, useHistories, useLastDay } from "./figures.tsx";
+import { AttemptBars, Success, useHistories, useLastDay } from "./figures.tsx";
 
 /** The number of items per page. */
 const PAGE_SIZE = 50;
@@ -39,7 +38,7 @@ export interface FoundWebhooksProps {
 
 /** A page of webhooks, with links to the others. */
 export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundWebhooksProps) {
-  const List = useBelow("md") ? WebhookCards : WebhookTable;
+  const narrow = useBelow("lg");
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;
@@ -47,8 +46,16 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
   const onPageNow = webhooks.slice(from, to);
   const lastDay = useLastDay(onPageNow.map(({ id }) => id));
   const total = countOf(webhooks.length, "webhook", "webhooks");
-
   const histories = useHistories(onPageNow, period);
+  const type = (webhook: Webhook) => (
+    <>
+      <OtherTypes of={webhook} others={others.get(webhook.id)} />
+      <ApplicationName webhook={webhook} />
+    </>
+  );
+  const bars = ({ id }: Webhook, withLatency: boolean) => (
+    <AttemptBars history={histories?.get(id)} period={period} withLatency={withLatency} />
+  );
 
   return (
     <>
@@ -60,11 +67,68 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
           my="sm"
         />
       )}
-      <List webhooks={onPageNow} others={others} lastDay={lastDay} histories={histories} period={period} />
+      <Listing
+        items={onPageNow}
+        keyOf={({ id }) => String(id)}
+        minWidth={640}
+        layout="fixed"
+        verticalSpacing={3}
+        highlightOnHover
+        columns={[
+          {
+            name: "Webhook",
+            cell: (webhook) => (
+              <>
+                <WebhookLink webhook={webhook} inOneLine />
+                <Dimmed size="xs" truncate>
+                  {processName(webhook.webhookProcess)}
+                  {type(webhook)}
+                </Dimmed>
+                <LastError webhook={webhook} />
+              </>
+            ),
+          },
+          { name: "State", w: 130, cell: (webhook) => <WebhookHealthBadges webhook={webhook} /> },
+          {
+            name: `Attempts, ${period.label}`,
+            w: narrow ? 182 : 284,
+            cell: (webhook) => bars(webhook, !narrow),
+          },
+          {
+            name: "Deliveries, 24 hours",
+            w: 226,
+            cell: (webhook) => <Success of={webhook} lastDay={lastDay} />,
+          },
+        ]}
+        cardsBelow="md"
+        cards={{ style: { listStyle: "none" } }}
+        card={(webhook) => (
+          <>
+            <Group justify="space-between" gap="xs" wrap="nowrap" align="flex-start">
+              <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+                {processName(webhook.webhookProcess)}
+                <Text span fw={400} c="dimmed">
+                  {type(webhook)}
+                </Text>
+              </Text>
+              <WebhookHealthBadges webhook={webhook} />
+            </Group>
+            <WebhookLink webhook={webhook} />
+            <LastError webhook={webhook} />
+            <Group justify="space-between" gap="xs" align="flex-end">
+              <Success of={webhook} lastDay={lastDay} />
+              {bars(webhook, true)}
+            </Group>
+            <Dimmed size="xs">
+              Created <Time value={webhook.created} />
+            </Dimmed>
+          </>
+        )}
+      />
       <Group justify="space-between" gap="md" py="md">
-        <Text size="sm" c="dimmed" role="status">
+        <Dimmed role="status">
           {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}
-        </Text>
+        </Dimmed>
         {pages > 1 && (
           <Pagination
             total={pages}
@@ -83,60 +147,6 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
   );
 }
 
-/** The webhooks, and the statistics of each. */
-export interface WebhookRowsProps {
-  webhooks: readonly Webhook[];
-  lastDay: LastDay;
-  /** Their attempts over the chosen period; undefined until they are read. */
-  histories: ReadonlyMap<bigint, WebhookHistory> | undefined;
-  period: Period;
-  /** The other event types of their endpoints. */
-  others: ReadonlyMap<bigint, readonly Webhook[]>;
-}
-
-/** Webhooks on a wide screen, of two lines each while they are healthy. */
-export function WebhookTable({ webhooks, lastDay, histories, period, others }: WebhookRowsProps) {
-  const narrow = useBelow("lg");
-  return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table layout="fixed" verticalSpacing={3} highlightOnHover>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Webhook</Table.Th>
-            <Table.Th w={130}>State</Table.Th>
-            <Table.Th w={narrow ? 182 : 284}>Attempts, {period.label}</Table.Th>
-            <Table.Th w={226}>Deliveries, 24 hours</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {webhooks.map((webhook) => (
-            <Table.Tr key={String(webhook.id)}>
-              <Table.Td>
-                <WebhookLink webhook={webhook} inOneLine />
-                <Text size="xs" c="dimmed" truncate>
-                  {processName(webhook.webhookProcess)}
-                  <OtherTypes of={webhook} others={others.get(webhook.id)} />
-                  <ApplicationName webhook={webhook} />
-                </Text>
-                <LastError webhook={webhook} />
-              </Table.Td>
-              <Table.Td>
-                <WebhookHealthBadges webhook={webhook} />
-              </Table.Td>
-              <Table.Td>
-                <AttemptBars history={histories?.get(webhook.id)} period={period} withLatency={!narrow} />
-              </Table.Td>
-              <Table.Td>
-                <Success of={webhook} lastDay={lastDay} />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
-}
-
 /** The webhook, and whether a long address is cut instead of wrapped. */
 interface WebhookLinkProps {
   webhook: Webhook;
@@ -144,15 +154,13 @@ interface WebhookLinkProps {
 }
 
 /** A webhook's name or address, which leads to its page; below a name, the address. */
-export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
+function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
   const { name, url } = webhook;
   const cut = inOneLine ? ({ truncate: true } as const) : { lineClamp: 2 };
   return (
     <>
-      <Anchor
-        component={Link}
-        to={generatePath(PAGE_PATHS.webhook, { id: String(webhook.id) })}
-        size="sm"
+      <PageLink
+        to={webhookPage(webhook.id)}
         fw={550}
         display="block"
         {...cut}
@@ -162,11 +170,11 @@ export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
         style={{ overflowWrap: "anywhere" }}
       >
         {name ?? (inOneLine ? <AddressInOneLine url={url} hasLinkedHost /> : <Address url={url} />)}
-      </Anchor>
+      </PageLink>
       {name !== undefined && (
-        <Text size="xs" c="dimmed" truncate title={url}>
+        <Dimmed size="xs" truncate title={url}>
           <AddressInOneLine url={url} />
-        </Text>
+        </Dimmed>
       )}
     </>
   );
@@ -186,61 +194,27 @@ function Address({ url }: { url: string }) {
 }
 
 /** ` + 2 event types`: the other event types of a webhook's endpoint, with a way to them; nothing where there are none. */
-export function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | undefined }) {
+function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | undefined }) {
   if (!others) return null;
   const names = others.map(({ webhookProcess }) => processName(webhookProcess)).join(", ");
   return (
     <>
       {" + "}
-      <Anchor
-        component={Link}
-        to={`${PAGE_PATHS.webhooks}?${new URLSearchParams({ search: of.endpointId ?? "" })}`}
+      <PageLink
+        to={listPage(PAGE_PATHS.webhooks, { search: of.endpointId ?? "" })}
         inherit
         underline="always"
         title={`Same endpoint: ${names}`}
         aria-label={`${countOf(others.length, "event type", "event types")} of the same endpoint: ${names}`}
       >
         {countOf(others.length, "event type", "event types")}
-      </Anchor>
+      </PageLink>
     </>
   );
 }
 
 /** ` · Warehouse link`: the app that a webhook belongs to, after its event type; nothing where there is none. */
-export function ApplicationName({ webhook }: { webhook: Webhook }) {
+function ApplicationName({ webhook }: { webhook: Webhook }) {
   const name = webhook.applicationName ?? webhook.application;
   return name === undefined ? null : <span title={`Installed app: ${name}`}> · {name}</span>;
-}
-
-/** Webhooks on a narrow screen. */
-export function WebhookCards({ webhooks, lastDay, histories, period, others }: WebhookRowsProps) {
-  return (
-    <Stack gap="sm" component="ul" p={0} m={0} style={{ listStyle: "none" }}>
-      {webhooks.map((webhook) => (
-        <Card key={String(webhook.id)} component="li" withBorder padding="md">
-          <Stack gap="xs">
-            <Group justify="space-between" gap="xs" wrap="nowrap" align="flex-start">
-              <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-                {processName(webhook.webhookProcess)}
-                <Text span fw={400} c="dimmed">
-                  <OtherTypes of={webhook} others={others.get(webhook.id)} />
-                  <ApplicationName webhook={webhook} />
-                </Text>
-              </Text>
-              <WebhookHealthBadges webhook={webhook} />
-            </Group>
-            <WebhookLink webhook={webhook} />
-            <LastError webhook={webhook} />
-            <Group justify="space-between" gap="xs" align="flex-end">
-              <Success of={webhook} lastDay={lastDay} />
-              <AttemptBars history={histories?.get(webhook.id)} period={period} withLatency />
-            </Group>
-            <Text size="xs" c="dimmed">
-              Created <Time value={webhook.created} />
-            </Text>
-          </Stack>
-        </Card>
-      ))}
-    </Stack>
-  );
 }

@@ -1,5 +1,14 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { Box, Checkbox, SegmentedControl, Stack, Text, Textarea, TextInput } from "@mantine/core";
+import {
+  Box,
+  Checkbox,
+  SegmentedControl,
+  Stack,
+  Text,
+  Textarea,
+  type TextareaProps,
+  TextInput,
+} from "@mantine/core";
 import type {
   CertificateFacts,
   MaskedOAuth2Authentication,
@@ -7,6 +16,7 @@ import type {
   RequestSettingsSchema,
   TlsSettingsSchema,
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
+import { Dimmed } from "../../../parts/links.tsx";
 import { Time } from "../../../parts/time.tsx";
 
 /** A kind of authentication. */
@@ -63,13 +73,8 @@ export function oauth2Values(stored: MaskedOAuth2Authentication | undefined): OA
 }
 
 /** The fields of OAuth 2.0 client credentials. The secret has a separate field. */
-export function OAuth2Fields({
-  values,
-  onChange,
-}: {
-  values: OAuth2Values;
-  onChange: (values: OAuth2Values) => void;
-}) {
+export function OAuth2Fields(props: { values: OAuth2Values; onChange: (values: OAuth2Values) => void }) {
+  const { values, onChange } = props;
   const field = (name: "tokenUrl" | "clientId" | "scope" | "audience") => ({
     value: values[name],
     onChange: (event: React.ChangeEvent<HTMLInputElement>) =>
@@ -123,27 +128,28 @@ export function tlsValues({ clientCertificate, authorities }: MaskedRequestSetti
 /** The TLS settings to send. */
 export function tlsMessage(values: TlsValues): MessageInitShape<typeof TlsSettingsSchema> {
   const { client, certificate, key, trusted, authorities } = values;
+  const given = { certificate, ...(key === "" ? {} : { key }) };
   return {
-    ...(client === "none"
-      ? {}
-      : {
-          clientCertificate: client === "stored" ? {} : { certificate, ...(key === "" ? {} : { key }) },
-        }),
+    ...(client === "none" ? {} : { clientCertificate: client === "stored" ? {} : given }),
     ...(trusted === "none" ? {} : { authorities: trusted === "stored" ? {} : { certificates: authorities } }),
   };
 }
 
-/** The fields of mutual TLS and of private authorities. */
-export function TlsFields({
-  values,
-  settings,
-  onChange,
-}: {
+/** The values of the fields, and the settings that are stored. */
+export interface TlsFieldsProps {
   values: TlsValues;
   settings: MaskedRequestSettings;
   onChange: (values: TlsValues) => void;
-}) {
+}
+
+/** The fields of mutual TLS and of private authorities. */
+export function TlsFields({ values, settings, onChange }: TlsFieldsProps) {
   const change = (to: Partial<TlsValues>) => onChange({ ...values, ...to });
+  const pem = (name: "certificate" | "key" | "authorities") => ({
+    value: values[name],
+    onChange: (event: React.ChangeEvent<HTMLTextAreaElement>) =>
+      change({ [name]: event.currentTarget.value }),
+  });
   const { clientCertificate, authorities } = settings;
   return (
     <>
@@ -155,14 +161,13 @@ export function TlsFields({
           value={values.client}
           onChange={(client) => change({ client })}
         />
-        {values.client === "stored" && clientCertificate && <CertificateText facts={clientCertificate} />}
+        {values.client === "stored" && clientCertificate && <CertificateTexts of={[clientCertificate]} />}
         {values.client === "new" && (
           <>
             <Pem
               label="Certificate"
               description="PEM: the certificate, then intermediate ones."
-              value={values.certificate}
-              onChange={(certificate) => change({ certificate })}
+              {...pem("certificate")}
             />
             <Pem
               label="Private key"
@@ -171,8 +176,7 @@ export function TlsFields({
                   ? "PEM without a password. Leave empty to keep the stored key."
                   : "PEM without a password. It is encrypted and never shown again."
               }
-              value={values.key}
-              onChange={(key) => change({ key })}
+              {...pem("key")}
             />
           </>
         )}
@@ -185,14 +189,12 @@ export function TlsFields({
           value={values.trusted}
           onChange={(trusted) => change({ trusted })}
         />
-        {values.trusted === "stored" &&
-          authorities.map((facts) => <CertificateText key={facts.fingerprintSha256} facts={facts} />)}
+        {values.trusted === "stored" && <CertificateTexts of={authorities} />}
         {values.trusted === "new" && (
           <Pem
             label="Private authorities"
             description="PEM. Only certificates of these authorities are accepted; the host name is verified too."
-            value={values.authorities}
-            onChange={(text) => change({ authorities: text })}
+            {...pem("authorities")}
           />
         )}
       </Stack>
@@ -200,19 +202,15 @@ export function TlsFields({
   );
 }
 
-function Choice({
-  label,
-  none,
-  hasStored,
-  value,
-  onChange,
-}: {
+interface ChoiceProps {
   label: string;
   none: string;
   hasStored: boolean;
   value: Source;
   onChange: (value: Source) => void;
-}) {
+}
+
+function Choice({ label, none, hasStored, value, onChange }: ChoiceProps) {
   return (
     <>
       <Text size="sm" fw={500}>
@@ -232,46 +230,29 @@ function Choice({
   );
 }
 
-function Pem({
-  label,
-  description,
-  value,
-  onChange,
-}: {
-  label: string;
-  description: string;
-  value: string;
-  onChange: (value: string) => void;
-}) {
+function Pem(props: Pick<TextareaProps, "label" | "description" | "value" | "onChange">) {
   return (
     <Textarea
-      label={label}
-      description={description}
       placeholder="-----BEGIN …"
-      value={value}
-      onChange={(event) => onChange(event.currentTarget.value)}
       rows={4}
       autoComplete="off"
       spellCheck={false}
       styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)" } }}
+      {...props}
     />
   );
 }
 
-/** The subject, issuer, expiry and fingerprint of a certificate. */
-export function CertificateText({
-  facts: { subject, issuer, expires, fingerprintSha256 },
-}: {
-  facts: CertificateFacts;
-}) {
-  return (
-    <Box style={{ overflowWrap: "anywhere" }}>
+/** The subject, issuer, expiry and fingerprint of certificates. */
+export function CertificateTexts({ of }: { of: readonly CertificateFacts[] }) {
+  return of.map(({ subject, issuer, expires, fingerprintSha256 }) => (
+    <Box key={fingerprintSha256} style={{ overflowWrap: "anywhere" }}>
       <Text size="sm">
         {subject}, issued by {issuer}, valid until <Time value={expires} />
       </Text>
-      <Text size="xs" c="dimmed" ff="monospace">
+      <Dimmed size="xs" ff="monospace">
         SHA-256 {fingerprintSha256}
-      </Text>
+      </Dimmed>
     </Box>
-  );
+  ));
 }

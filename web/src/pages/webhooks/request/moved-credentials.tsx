@@ -96,7 +96,7 @@ export function MovedCredentials<Values extends MovedValues>({
   const kind = kindOf(settings);
   const { credentials } = form.values;
   return (
-    <Alert color="ink" variant="light" icon={<IconLock />} title="Another host gets no stored values">
+    <Alert color="ink" icon={<IconLock />} title="Another host gets no stored values">
       <Stack gap="sm">
         <Radio.Group aria-label="Headers and authentication" {...form.getInputProps("credentials")}>
           <Stack gap="xs">

@@ -22,11 +22,12 @@ import type {
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
-import { failureReason } from "../../../api/failure.ts";
-import { useReadAnew } from "../../../api/queries.ts";
-import { ChangedMeanwhile, FormActions, FormDialog } from "../../../parts/dialogs.tsx";
+import { useChange } from "../../../api/queries.ts";
+import { type DialogProps, FormDialog, SaveForm } from "../../../parts/dialogs.tsx";
 import { Failure } from "../../../parts/failure.tsx";
+import { useSave } from "../../../parts/save.ts";
 import { SharedNote } from "../endpoint.tsx";
+import { useWebhookSave } from "../webhook-form.tsx";
 import {
   authenticationMessage,
   type Kind,
@@ -46,11 +47,9 @@ interface StoredSettings {
   revision: bigint;
 }
 
-interface RequestDialogProps {
+interface RequestDialogProps extends DialogProps {
   webhook: Webhook;
   stored: StoredSettings;
-  opened: boolean;
-  onClose: () => void;
 }
 
 /** A header of the form. */
@@ -73,16 +72,16 @@ const KINDS = [
 const KEPT = "Stored; leave empty to keep it";
 
 /** Changes the headers and the authentication of a webhook's requests, and tries them before. */
-export function RequestDialog(props: RequestDialogProps) {
+export function RequestDialog({ webhook, stored, ...dialog }: RequestDialogProps) {
   return (
-    <FormDialog opened={props.opened} onClose={props.onClose} title="Headers and authentication">
-      <CurrentForm {...props} />
+    <FormDialog {...dialog} title="Headers and authentication">
+      <CurrentForm webhook={webhook} stored={stored} onClose={dialog.onClose} />
     </FormDialog>
   );
 }
 
 /** The form, made anew when the user asks for the settings that somebody else has saved meanwhile. */
-function CurrentForm({ webhook, stored, onClose }: RequestDialogProps) {
+function CurrentForm({ webhook, stored, onClose }: Omit<RequestDialogProps, "opened">) {
   const [{ base, isReloaded }, setCurrent] = useState({ base: stored, isReloaded: false });
   return (
     <Form
@@ -108,11 +107,10 @@ interface FormProps {
 }
 
 function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, onClose }: FormProps) {
-  const set = useMutation(WebhookService.method.setWebhookRequestSettings);
+  const set = useChange(WebhookService.method.setWebhookRequestSettings);
   const attempt = useMutation(WebhookService.method.tryWebhookRequest);
-  const readAnew = useReadAnew();
   const addButton = useRef<HTMLButtonElement>(null);
-  const [failure, setFailure] = useState<unknown>();
+  const { save, ...saving } = useWebhookSave(useSave(), takeCurrent);
   const [rows, setRows] = useState<Row[]>(() => {
     const stored = settings.headerNames.map((name, key) => ({ key, name, value: "", stored: true }));
     // An empty one to fill in; left empty, it is not saved.
@@ -158,126 +156,110 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
 
   async function submit(event: FormEvent) {
     event.preventDefault();
-    setFailure(undefined);
-    try {
-      await set.mutateAsync({ webhookId: webhook.id, settings: asked(), revision });
-    } catch (error) {
-      if (failureReason(error) === "REVISION_CHANGED") await readAnew(WebhookService);
-      setFailure(error);
-      return;
-    }
-    await readAnew(WebhookService);
-    onClose();
+    if (await save(() => set({ webhookId: webhook.id, settings: asked(), revision }))) onClose();
   }
 
   return (
-    <form onSubmit={(event) => void submit(event)} noValidate autoComplete="off">
-      <Stack gap="md">
-        <Stack gap="xs">
-          <Text size="sm" fw={500} id="own-headers">
-            Headers
-          </Text>
-          {rows.map(({ key, name, value, stored, isAdded }, index) => (
-            <Group key={key} gap="xs" wrap="nowrap" align="flex-start">
-              <TextInput
-                aria-label={`Name of header ${index + 1}`}
-                autoFocus={isAdded || (autoFocus && index === 0)}
-                placeholder="X-Tenant"
-                value={name}
-                onChange={(event) => change(key, { name: event.currentTarget.value, stored: false })}
-                flex={1}
-              />
-              <PasswordInput
-                aria-label={`Value of header ${index + 1}`}
-                placeholder={stored ? KEPT : "Value"}
-                value={value}
-                onChange={(event) => change(key, { value: event.currentTarget.value })}
-                autoComplete="off"
-                flex={1.4}
-              />
-              <ActionIcon
-                variant="subtle"
-                color="red"
-                size="lg"
-                aria-label={`Remove header ${index + 1}`}
-                onClick={() => remove(key)}
-              >
-                <IconTrash size={18} />
-              </ActionIcon>
-            </Group>
-          ))}
-          <Group>
-            <Button
-              ref={addButton}
-              variant="default"
-              size="xs"
-              leftSection={<IconPlus size={14} />}
-              disabled={rows.length >= MAX_HEADERS}
-              onClick={() => setRows((now) => withEmptyRow(now, true))}
-            >
-              Add a header
-            </Button>
-          </Group>
-        </Stack>
-        <Stack gap="xs">
-          <Text size="sm" fw={500}>
-            Authentication
-          </Text>
-          <SegmentedControl
-            aria-label="Authentication"
-            data={KINDS}
-            value={kind}
-            onChange={(next) => {
-              setKind(next as Kind);
-              setSecret("");
-            }}
-          />
-          {kind === "basic" && (
+    <SaveForm
+      {...saving}
+      onSubmit={(event) => void submit(event)}
+      onCancel={onClose}
+      submit="Save"
+      failed="Nothing was saved"
+      gap="md"
+    >
+      <Stack gap="xs">
+        <Text size="sm" fw={500} id="own-headers">
+          Headers
+        </Text>
+        {rows.map(({ key, name, value, stored, isAdded }, index) => (
+          <Group key={key} gap="xs" wrap="nowrap" align="flex-start">
             <TextInput
-              label="User name"
-              value={username}
-              onChange={(event) => setUsername(event.currentTarget.value)}
+              aria-label={`Name of header ${index + 1}`}
+              autoFocus={isAdded || (autoFocus && index === 0)}
+              placeholder="X-Tenant"
               autoComplete="off"
+              value={name}
+              onChange={(event) => change(key, { name: event.currentTarget.value, stored: false })}
+              flex={1}
             />
-          )}
-          {kind === "oauth2" && <OAuth2Fields values={oauth2} onChange={setOAuth2} />}
-          {kind !== "none" && (
             <PasswordInput
-              label={SECRET_LABELS[kind]}
-              placeholder={isKept ? KEPT : ""}
-              value={secret}
-              onChange={(event) => setSecret(event.currentTarget.value)}
-              autoComplete="new-password"
+              aria-label={`Value of header ${index + 1}`}
+              placeholder={stored ? KEPT : "Value"}
+              value={value}
+              onChange={(event) => change(key, { value: event.currentTarget.value })}
+              autoComplete="off"
+              flex={1.4}
             />
-          )}
-        </Stack>
-        <TlsFields values={tls} settings={settings} onChange={setTls} />
+            <ActionIcon
+              variant="subtle"
+              color="red"
+              size="lg"
+              aria-label={`Remove header ${index + 1}`}
+              onClick={() => remove(key)}
+            >
+              <IconTrash size={18} />
+            </ActionIcon>
+          </Group>
+        ))}
         <Group>
           <Button
+            ref={addButton}
             variant="default"
-            loading={attempt.isPending}
-            onClick={() => attempt.mutate({ webhookId: webhook.id, settings: asked() })}
+            leftSection={<IconPlus size={14} />}
+            disabled={rows.length >= MAX_HEADERS}
+            onClick={() => setRows((now) => withEmptyRow(now, true))}
           >
-            Send a test request
+            Add a header
           </Button>
         </Group>
-        <div role="status">{isTried && attempt.data && <Outcome outcome={attempt.data} />}</div>
-        <SharedNote webhook={webhook} />
-        {isTried && attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
-        {failureReason(failure) === "REVISION_CHANGED" ? (
-          <ChangedMeanwhile
-            what="webhook"
-            onReload={() => {
-              setFailure(undefined);
-              takeCurrent();
-            }}
+      </Stack>
+      <Stack gap="xs">
+        <Text size="sm" fw={500}>
+          Authentication
+        </Text>
+        <SegmentedControl
+          aria-label="Authentication"
+          data={KINDS}
+          value={kind}
+          onChange={(next) => {
+            setKind(next as Kind);
+            setSecret("");
+          }}
+        />
+        {kind === "basic" && (
+          <TextInput
+            label="User name"
+            value={username}
+            onChange={(event) => setUsername(event.currentTarget.value)}
+            autoComplete="off"
           />
-        ) : (
-          failure !== undefined && <Failure error={failure} title="Nothing was saved" />
+        )}
+        {kind === "oauth2" && <OAuth2Fields values={oauth2} onChange={setOAuth2} />}
+        {kind !== "none" && (
+          <PasswordInput
+            label={SECRET_LABELS[kind]}
+            placeholder={isKept ? KEPT : ""}
+            value={secret}
+            onChange={(event) => setSecret(event.currentTarget.value)}
+            autoComplete="new-password"
+          />
         )}
       </Stack>
-      <FormActions submit="Save" busy={set.isPending} onCancel={onClose} />
-    </form>
+      <TlsFields values={tls} settings={settings} onChange={setTls} />
+      <Group>
+        <Button
+          variant="default"
+          loading={attempt.isPending}
+          onClick={() => attempt.mutate({ webhookId: webhook.id, settings: asked() })}
+        >
+          Send a test request
+        </Button>
+      </Group>
+      <div role="status">{isTried && attempt.data && <Outcome outcome={attempt.data} />}</div>
+      <SharedNote webhook={webhook} />
+      {isTried && attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
+    </SaveForm>
   );
 }
 

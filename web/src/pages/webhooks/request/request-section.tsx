@@ -1,25 +1,21 @@
 import { Code } from "@connectrpc/connect";
-import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { Button, Stack, Text } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
+import { useQuery } from "@connectrpc/connect-query";
+import { Stack, Text } from "@mantine/core";
 import { useEffect } from "react";
 import type { MaskedRequestSettings } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { useReadAnew } from "../../../api/queries.ts";
+import { useChange } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
-import { ConfirmDialog } from "../../../parts/dialogs.tsx";
+import { ConfirmDialog, DialogButton, type DialogProps } from "../../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../../parts/failure.tsx";
-import { useFocusBack } from "../../../parts/focus.ts";
+import { Dimmed } from "../../../parts/links.tsx";
 import { Facts, Section } from "../../../parts/page.tsx";
 import { SharedNote } from "../endpoint.tsx";
-import type { WebhookDialogProps } from "../webhook-form.tsx";
-import { CertificateText } from "./fields.tsx";
+import { CertificateTexts } from "./fields.tsx";
 import { RequestDialog } from "./request-dialog.tsx";
 
 /** The custom headers and the authentication of a webhook's requests. */
 export function RequestSection({ webhook }: { webhook: Webhook }) {
-  const [editing, { open, close }] = useDisclosure();
-  const [removing, removal] = useDisclosure();
   const mayWrite = useMay("Write_Administrative_Data");
   const { data, error, refetch } = useQuery(WebhookService.method.getWebhookRequestSettings, {
     webhookId: webhook.id,
@@ -29,7 +25,6 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
     // Otherwise a save would be refused for a change that the page has shown before the dialog opened.
     if (revision !== undefined && revision < webhook.revision) void refetch();
   }, [revision, webhook.revision, refetch]);
-  useFocusBack(editing || removing);
   // The service has no key that decrypts them. Then they can only be removed.
   const isUnreadable = error?.code === Code.FailedPrecondition;
   const settings = isUnreadable ? undefined : data?.settings;
@@ -40,15 +35,23 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
       actions={
         mayWrite &&
         // Saving replaces all settings, so that the form needs the stored ones.
-        (settings ? (
-          <Button variant="default" size="xs" onClick={open}>
+        (data && settings ? (
+          <DialogButton
+            dialog={(dialog) => (
+              <RequestDialog {...dialog} webhook={webhook} stored={{ settings, revision: data.revision }} />
+            )}
+          >
             Change…
-          </Button>
+          </DialogButton>
         ) : (
           isUnreadable && (
-            <Button variant="light" color="red" size="xs" onClick={removal.open}>
+            <DialogButton
+              variant="light"
+              color="red"
+              dialog={(dialog) => <RemoveSettings {...dialog} webhook={webhook} />}
+            >
               Remove the stored settings…
-            </Button>
+            </DialogButton>
           )
         ))
       }
@@ -60,37 +63,20 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
       ) : (
         <Loading lines={2} />
       )}
-      {data && settings && (
-        <RequestDialog
-          webhook={webhook}
-          stored={{ settings, revision: data.revision }}
-          opened={editing}
-          onClose={close}
-        />
-      )}
-      <RemoveSettings webhook={webhook} opened={removing} onClose={removal.close} />
     </Section>
   );
 }
 
 /** Asks before settings are removed that the service cannot decrypt. */
-function RemoveSettings({ webhook, opened, onClose }: WebhookDialogProps) {
-  const set = useMutation(WebhookService.method.setWebhookRequestSettings);
-  const readAnew = useReadAnew();
-
-  async function remove() {
-    await set.mutateAsync({ webhookId: webhook.id });
-    await readAnew(WebhookService);
-  }
-
+function RemoveSettings({ webhook, ...dialog }: DialogProps & { webhook: Webhook }) {
+  const set = useChange(WebhookService.method.setWebhookRequestSettings);
   return (
     <ConfirmDialog
-      opened={opened}
-      onClose={onClose}
+      {...dialog}
       title="Remove the stored settings?"
       confirm="Remove settings"
       danger
-      onConfirm={remove}
+      onConfirm={() => set({ webhookId: webhook.id })}
     >
       <Text size="sm">
         The custom headers, the authentication and the TLS settings are deleted. Deliveries then carry the
@@ -106,11 +92,7 @@ function Shown({ settings }: { settings: MaskedRequestSettings }) {
   const { headerNames, oauth2, clientCertificate, authorities } = settings;
   const authentication = authenticationInWords(settings);
   if (headerNames.length + authorities.length === 0 && authentication === "None" && !clientCertificate) {
-    return (
-      <Text size="sm" c="dimmed">
-        None: deliveries carry the standard headers only.
-      </Text>
-    );
+    return <Dimmed>None: deliveries carry the standard headers only.</Dimmed>;
   }
   return (
     <Facts
@@ -122,14 +104,12 @@ function Shown({ settings }: { settings: MaskedRequestSettings }) {
         !!oauth2?.audience && ["Audience", oauth2.audience],
         clientCertificate !== undefined && [
           "Client certificate",
-          <CertificateText key="client" facts={clientCertificate} />,
+          <CertificateTexts key="client" of={[clientCertificate]} />,
         ],
         authorities.length > 0 && [
           "Authorities",
           <Stack key="authorities" gap="xs">
-            {authorities.map((facts) => (
-              <CertificateText key={facts.fingerprintSha256} facts={facts} />
-            ))}
+            <CertificateTexts of={authorities} />
           </Stack>,
         ],
       ]}
