@@ -8,6 +8,7 @@ import type {
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import {
   callUnaryMethod,
+  useQuery as connectQuery,
   createConnectQueryKey,
   createQueryOptions,
   useTransport,
@@ -126,6 +127,11 @@ const SECRETS = createConnectQueryKey({
   cardinality: undefined,
 });
 
+const keyOf = (of: DescService | DescMethodUnary) =>
+  of.kind === "service"
+    ? createConnectQueryKey({ schema: of, cardinality: undefined })
+    : createConnectQueryKey({ schema: of, cardinality: undefined });
+
 /**
  * Has everything that the page shows of a service, or of one of its methods, read anew: after something was done that
  * changes it. Resolves once what is shown is current. Signing secrets are read anew only by their method.
@@ -134,13 +140,7 @@ export function useReadAnew(): (of: DescService | DescMethodUnary) => Promise<vo
   const queries = useQueryClient();
   return useCallback(
     async (of) => {
-      const also = ALSO.get(of);
-      const keys = [
-        of.kind === "service"
-          ? createConnectQueryKey({ schema: of, cardinality: undefined })
-          : createConnectQueryKey({ schema: of, cardinality: undefined }),
-        ...(also ? [createConnectQueryKey({ schema: also, cardinality: undefined })] : []),
-      ];
+      const keys = [of, ALSO.get(of)].filter((each) => each !== undefined).map(keyOf);
       await Promise.all(
         keys.map((queryKey) =>
           queries.invalidateQueries({
@@ -171,4 +171,14 @@ export function useChange<I extends DescMessage, O extends DescMessage>(
     await Promise.all((changed.length > 0 ? changed : [method.parent]).map(readAnew));
     return output;
   };
+}
+
+/** The answer of a method, read again at an interval in milliseconds. */
+export function useLive<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  input: MessageInitShape<I>,
+  refetchInterval: number,
+  enabled = true,
+) {
+  return connectQuery(method, input, { refetchInterval, enabled });
 }

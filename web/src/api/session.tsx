@@ -55,13 +55,8 @@ export interface SessionAccess {
 const SessionContext = createContext<SessionAccess | null>(null);
 
 /** Knows who is signed in, and calls the service for everything below it. */
-export function SessionProvider({
-  connect,
-  children,
-}: {
-  connect: Connect | undefined;
-  children: ReactNode;
-}) {
+export function SessionProvider(props: { connect: Connect | undefined; children: ReactNode }) {
+  const { connect, children } = props;
   const [state, setState] = useState<SessionState>({ is: "unknown" });
   const [queries] = useState(createQueryClient);
   const replaces = useRef(false);

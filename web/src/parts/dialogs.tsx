@@ -48,6 +48,26 @@ export function DialogButton({ children, dialog, onOpen, ...button }: DialogButt
   );
 }
 
+/** A button and the dialog with a form that it opens. */
+export interface FormButtonProps extends Omit<DialogButtonProps, "dialog"> {
+  title: string;
+  form: (onClose: () => void) => ReactNode;
+}
+
+/** A button that opens a dialog with a form. */
+export function FormButton({ title, form, ...button }: FormButtonProps) {
+  return (
+    <DialogButton
+      {...button}
+      dialog={(dialog) => (
+        <FormDialog {...dialog} title={title}>
+          {form(dialog.onClose)}
+        </FormDialog>
+      )}
+    />
+  );
+}
+
 /** A choice in a dialog, which is the initial one each time that the dialog opens. */
 export function useDialogState<T>(opened: boolean, initial: T): [T, (value: T) => void] {
   const [value, setValue] = useState(initial);
@@ -94,7 +114,7 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
     <Modal opened={opened} onClose={close} title={title}>
       <Stack>
         {children}
-        {failure !== undefined && <Failure error={failure} />}
+        <Failure error={failure} />
         <Group justify="flex-end">
           <Button variant="default" onClick={close} disabled={busy} data-autofocus={danger || undefined}>
             Cancel

@@ -8,16 +8,18 @@ import { Time } from "./time.tsx";
 
 /** An error, with a retry. */
 export interface FailureProps {
+  /** Without an error, nothing is shown. */
   error: unknown;
   /** The title, if that of the error does not name the failed action: "The key was not made". */
   title?: string;
-  onRetry?: () => void;
+  onRetry?: () => unknown;
   /** The space above and below it, outside of a stack. */
   my?: MantineSpacing;
 }
 
 /** Says what went wrong and what to do next. */
 export function Failure({ error, title, onRetry, my }: FailureProps) {
+  if (error === undefined || error === null) return null;
   const words = failureInWords(error);
   return (
     <Alert color="red" icon={<IconAlertCircle />} title={title ?? words.title} role="alert" my={my}>
@@ -33,7 +35,7 @@ function Retry({ text, onRetry }: { text: string; onRetry: FailureProps["onRetry
         {text}
       </Text>
       {onRetry && (
-        <Button variant="default" onClick={onRetry}>
+        <Button variant="default" onClick={() => void onRetry()}>
           Try again
         </Button>
       )}
@@ -83,17 +85,16 @@ export interface RefreshedProps<T> {
 /** What was last read. After a failed refresh it stays, below a notice that says from when it is. */
 export function Refreshed<T>({ query, loading, children }: RefreshedProps<T>) {
   const { data, error, dataUpdatedAt, refetch } = query;
-  const retry = () => void refetch();
-  if (data === undefined) return error ? <Failure error={error} onRetry={retry} /> : loading;
+  if (data === undefined) return error ? <Failure error={error} onRetry={refetch} /> : loading;
   return (
     <>
-      {error ? <Outdated error={error} readAt={dataUpdatedAt} onRetry={retry} /> : null}
+      {error ? <Outdated error={error} readAt={dataUpdatedAt} onRetry={refetch} /> : null}
       {children(data)}
     </>
   );
 }
 
-function Outdated({ error, readAt, onRetry }: { error: unknown; readAt: number; onRetry: () => void }) {
+function Outdated({ error, readAt, onRetry }: { error: unknown; readAt: number; onRetry: () => unknown }) {
   const { title, text } = failureInWords(error);
   // An absolute time: a relative one would be announced each time that it changes.
   const since = <Time value={timestampFromMs(readAt)} />;

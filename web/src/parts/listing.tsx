@@ -38,7 +38,8 @@ export type Columns<T> = readonly (Column<T> | false | undefined)[];
 /** A table of items. */
 export interface DataTableProps<T> extends Omit<TableProps, "children"> {
   items: readonly T[];
-  keyOf: (item: T) => string;
+  /** Defaults to the item's `id`. */
+  keyOf?: (item: T) => string;
   columns: Columns<T>;
   /** The width in pixels below which the table scrolls. */
   minWidth?: number;
@@ -48,9 +49,11 @@ export interface DataTableProps<T> extends Omit<TableProps, "children"> {
   below?: (item: T) => ReactNode;
 }
 
+const idOf = (item: unknown) => String((item as { id: unknown }).id);
+
 /** A table with a row for each item. */
 export function DataTable<T>(props: DataTableProps<T>) {
-  const { items, keyOf, columns, minWidth, headProps, rowProps, below, ...rest } = props;
+  const { items, keyOf = idOf, columns, minWidth, headProps, rowProps, below, ...rest } = props;
   const shown = columns.filter((column) => column !== false && column !== undefined);
   const table = (
     <Table {...rest}>
@@ -107,11 +110,12 @@ export interface ListingProps<T> extends DataTableProps<T> {
 /** Items as a table; as cards where there is no room for one. */
 export function Listing<T>(props: ListingProps<T>) {
   const { cardsBelow, card, cards, cardPadding = "md", cardGap = "xs", ...table } = props;
+  const { items, keyOf = idOf } = table;
   if (!useBelow(cardsBelow)) return <DataTable {...table} />;
   return (
     <Stack component="ul" aria-label={table["aria-label"]} p={0} m={0} gap="sm" {...cards}>
-      {table.items.map((item) => (
-        <Card key={table.keyOf(item)} component="li" withBorder padding={cardPadding}>
+      {items.map((item) => (
+        <Card key={keyOf(item)} component="li" withBorder padding={cardPadding}>
           <Stack gap={cardGap}>{card(item)}</Stack>
         </Card>
       ))}

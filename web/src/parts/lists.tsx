@@ -1,8 +1,9 @@
 import { Box, Button, Group, Stack, Text, ThemeIcon, Title } from "@mantine/core";
-import { IconFilterOff, IconInbox } from "@tabler/icons-react";
+import { IconFilterOff, IconInbox, IconSend } from "@tabler/icons-react";
 import { type ReactNode, useState } from "react";
 import { Link } from "react-router";
 import type { ErrorReason } from "../../../src/contract/errors.ts";
+import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { failureReason } from "../api/failure.ts";
 import { Failure, Loading } from "./failure.tsx";
 import { Dimmed } from "./links.tsx";
@@ -151,7 +152,7 @@ export interface PagesProps<T> extends Omit<SomeProps<T>, "items"> {
 /** Shows the pages of a list that were read, and reads more of them on demand. */
 export function Pages<T>({ list, items, of, failed, loading, empty, children }: PagesProps<T>) {
   const failure = list.isError && (
-    <Failure error={list.error} title={failed} onRetry={() => void list.refetch()} my="sm" />
+    <Failure error={list.error} title={failed} onRetry={list.refetch} my="sm" />
   );
   if (!items) return failure || loading;
   return (
@@ -173,35 +174,32 @@ export function Pages<T>({ list, items, of, failed, loading, empty, children }: 
   );
 }
 
-/** An item that is not shown, and why. */
+/** A delivery or an event that is not shown, and why. */
 export interface ItemStatusProps {
   query: { isPending: boolean; error: unknown; refetch: () => unknown };
   /** The reason of the error if the item does not exist: "DELIVERY_NOT_FOUND". */
   notFound: ErrorReason;
   /** The noun of the item: "delivery". */
   noun: string;
-  icon: ReactNode;
-  /** The list to go to instead. */
-  list: { path: string; label: string };
   /** The reason why the item may not exist, in a sentence. */
   children: ReactNode;
 }
 
 /** Stands where an item is not shown: it is loading, does not exist, or could not be loaded. */
-export function ItemStatus({ query, notFound, noun, icon, list, children }: ItemStatusProps) {
+export function ItemStatus({ query, notFound, noun, children }: ItemStatusProps) {
   if (query.isPending) return <Loading lines={12} height={32} />;
   const reason = failureReason(query.error);
   // An invalid id is that of no item.
   if (reason !== notFound && reason !== "FIELDS_INVALID") {
-    return <Failure error={query.error} onRetry={() => void query.refetch()} />;
+    return <Failure error={query.error} onRetry={query.refetch} />;
   }
   return (
     <Empty
-      icon={icon}
+      icon={<IconSend />}
       title={`There is no such ${noun}`}
       action={
-        <Button component={Link} to={list.path} variant="default">
-          {list.label}
+        <Button component={Link} to={PAGE_PATHS.deliveries} variant="default">
+          All deliveries
         </Button>
       }
     >

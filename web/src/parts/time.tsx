@@ -113,7 +113,7 @@ function formatsIn(timeZone: string | undefined): ZoneFormats {
 const FORMATS: Record<Zone, ZoneFormats> = { local: formatsIn(undefined), utc: formatsIn("UTC") };
 
 /** The chosen zone, kept in the browser, and what changes it; the same everywhere on the page. */
-export function useZoneChoice(): [Zone, (zone: Zone) => void] {
+function useZoneChoice(): [Zone, (zone: Zone) => void] {
   const [zone, setZone] = useLocalStorage<Zone>({
     key: "time-zone",
     defaultValue: "local",

@@ -143,7 +143,7 @@ function useFocusOnChange(pathname: string, onChange: () => void) {
 }
 
 /** The menu with the session's key, its permissions and the sign-out. */
-export function AccountMenu() {
+function AccountMenu() {
   const { apiKey } = useSession();
   return (
     <Popover position="bottom-end" width={300} withArrow trapFocus returnFocus>

@@ -130,7 +130,7 @@ function SignInForm({ ended }: { ended: boolean }) {
 }
 
 /** Says which limit refused the sign-in, and counts the wait down that the error names. */
-export function TooManyTries({ error }: { error: unknown }) {
+function TooManyTries({ error }: { error: unknown }) {
   const { title, text } = failureInWords(error);
   const wait = retryAfterSeconds(error) ?? 0;
   const [until] = useState(() => Date.now() + wait * 1_000);

@@ -1,4 +1,4 @@
-import { ActionIcon, Box, Button, Code, Group, Text, TextInput, Tooltip } from "@mantine/core";
+import { ActionIcon, Box, Code, Group, Text, TextInput, Tooltip } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useDisclosure } from "@mantine/hooks";
 import { IconApps, IconPlus, IconTrash } from "@tabler/icons-react";
@@ -7,7 +7,7 @@ import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/w
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useAllPages, useChange } from "../../api/queries.ts";
 import { useMay, useOwnApp } from "../../api/session.tsx";
-import { ConfirmDialog, type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
+import { ConfirmDialog, type DialogProps, FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { SearchField, useUrlFilters } from "../../parts/filters.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
@@ -30,12 +30,11 @@ const MAX_CHARACTERS = 100;
 export default function AppsPage() {
   const list = useAllPages(ApiKeyService.method.listInstalledApps, {}, { refreshMs: REFRESH_MS });
   const keys = useAllPages(ApiKeyService.method.listApiKeys, {}, { refreshMs: REFRESH_MS });
-  const [creating, { open, close }] = useDisclosure();
   const [removing, remove] = useDisclosure();
   const [app, setApp] = useState<InstalledApp>();
   const isOfApp = useOwnApp() !== undefined;
   const apps = list.data?.installedApps;
-  useFocusBack(creating || removing);
+  useFocusBack(removing);
 
   function askToRemove(about: InstalledApp) {
     setApp(about);
@@ -51,20 +50,18 @@ export default function AppsPage() {
         // Always in this place: a button that moved once the list is read could be missed.
         actions={
           !isOfApp && (
-            <Button leftSection={<IconPlus size={16} />} onClick={open}>
+            <FormButton
+              variant="filled"
+              leftSection={<IconPlus size={16} />}
+              title="New installed app"
+              form={(close) => <CreateApp onClose={close} />}
+            >
               New app
-            </Button>
+            </FormButton>
           )
         }
       />
-      {list.isError && (
-        <Failure
-          error={list.error}
-          title="Could not load the apps"
-          onRetry={() => void list.refetch()}
-          my="sm"
-        />
-      )}
+      <Failure error={list.error} title="Could not load the apps" onRetry={list.refetch} my="sm" />
       {apps === undefined ? (
         list.isPending && <Loading lines={6} height={40} />
       ) : apps.length === 0 ? (
@@ -72,9 +69,6 @@ export default function AppsPage() {
       ) : (
         <FoundApps apps={apps} keys={keys.data?.apiKeys} onRemove={isOfApp ? undefined : askToRemove} />
       )}
-      <FormDialog opened={creating} onClose={close} title="New installed app">
-        <CreateApp onClose={close} />
-      </FormDialog>
       <RemoveApp opened={removing} onClose={remove.close} app={app} />
     </>
   );
@@ -174,7 +168,6 @@ function FoundApps({ apps, keys, onRemove }: FoundAppsProps) {
           <Listing
             aria-label="Installed apps"
             items={shown}
-            keyOf={(app) => app.id}
             layout="fixed"
             highlightOnHover
             minWidth={640}
@@ -216,7 +209,6 @@ const keysInWords = (count: number) => (count === 0 ? "No keys yet" : countOf(co
 function CreateApp({ onClose }: { onClose: () => void }) {
   const create = useChange(ApiKeyService.method.createInstalledApp, ApiKeyService.method.listInstalledApps);
   const form = useForm({
-    mode: "uncontrolled",
     initialValues: { name: "" },
     validate: { name: (name) => (name.trim() === "" ? "Enter the app’s name" : null) },
   });
@@ -238,7 +230,6 @@ function CreateApp({ onClose }: { onClose: () => void }) {
       failed="The app was not created"
     >
       <TextInput
-        key={form.key("name")}
         {...form.getInputProps("name")}
         label="Name"
         description="The name integrators know. It cannot be changed later."

@@ -55,7 +55,6 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
     <Listing
       aria-label="Deliveries"
       items={deliveries}
-      keyOf={({ id }) => id}
       minWidth={840}
       verticalSpacing={3}
       horizontalSpacing="xs"

@@ -1,7 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Button, Code, Group, Stack, Table, Text, Timeline } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
-import { IconCheck, IconClock, IconSend, IconTerminal2, IconX } from "@tabler/icons-react";
+import { IconCheck, IconClock, IconTerminal2, IconX } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { useParams } from "react-router";
 import {
@@ -69,19 +69,13 @@ export default function DeliveryPage() {
       />
       {found.data && delivery ? (
         <Stack gap="lg">
-          {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
+          <Failure error={found.error} onRetry={found.refetch} />
           <Summary found={found.data} delivery={delivery} />
           <Attempts found={found.data} delivery={delivery} />
           <SentRequest found={found.data} delivery={delivery} />
         </Stack>
       ) : (
-        <ItemStatus
-          query={found}
-          notFound="DELIVERY_NOT_FOUND"
-          noun="delivery"
-          icon={<IconSend />}
-          list={{ path: PAGE_PATHS.deliveries, label: "All deliveries" }}
-        >
+        <ItemStatus query={found} notFound="DELIVERY_NOT_FOUND" noun="delivery">
           The id is wrong, or the delivery is older than the retention and was deleted.
         </ItemStatus>
       )}
@@ -128,9 +122,9 @@ function Attempts({ found: { event, attempts }, delivery }: DeliveryProps) {
               lineVariant="dashed"
             >
               <Text size="sm">{next}</Text>
-              <Small>
+              <Dimmed size="xs" mt={2}>
                 Round {round?.number}, {(round?.attempts.length ?? 0) + 1} of {ATTEMPTS_A_ROUND}
-              </Small>
+              </Dimmed>
             </Timeline.Item>
           )}
           {entries.map(({ attempt, round: of }) => (
@@ -144,10 +138,10 @@ function Attempts({ found: { event, attempts }, delivery }: DeliveryProps) {
               <Text size="sm" style={{ overflowWrap: "anywhere" }}>
                 {resultInWords(attempt)}
               </Text>
-              <Small>
+              <Dimmed size="xs" mt={2}>
                 Round {of.number}, {of.attempts.indexOf(attempt) + 1} of {ATTEMPTS_A_ROUND} ·{" "}
                 <Time value={attempt.started} /> · took {durationInWords(attempt.durationMs)}
-              </Small>
+              </Dimmed>
               {attempt.responseStart?.trim() && (
                 <Labelled
                   label="Start of the response"
@@ -167,24 +161,10 @@ function Attempts({ found: { event, attempts }, delivery }: DeliveryProps) {
 
 /** The time of the next attempt; undefined for none. */
 function nextAttempt({ state, nextAttempt: due }: Delivery) {
-  switch (state) {
-    case DeliveryState.PENDING:
-      return "With the next dispatch";
-    case DeliveryState.DELIVERING:
-      return "In flight, or about to be sent";
-    case DeliveryState.RETRYING:
-      return due ? <NextAttemptDue due={due} /> : "In flight, or about to be sent";
-    default:
-      return undefined;
-  }
-}
-
-function Small({ children }: { children: React.ReactNode }) {
-  return (
-    <Dimmed size="xs" mt={2}>
-      {children}
-    </Dimmed>
-  );
+  if (state === DeliveryState.PENDING) return "With the next dispatch";
+  if (state === DeliveryState.RETRYING && due) return <NextAttemptDue due={due} />;
+  const isOpen = state === DeliveryState.DELIVERING || state === DeliveryState.RETRYING;
+  return isOpen ? "In flight, or about to be sent" : undefined;
 }
 
 /** @param of the name of the text, for its copy button */

@@ -21,6 +21,7 @@ import {
   type ExportDeliveriesRequestSchema,
   ExportFormat,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import type { DialogProps } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Dimmed } from "../../parts/links.tsx";
 import { countOf } from "../../parts/text/words.ts";
@@ -29,39 +30,36 @@ import { DeliveryList } from "./delivery-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 
 /** The number of deliveries that are kept to be shown. */
-export const MAX_SHOWN = 50;
+const MAX_SHOWN = 50;
 
-export type ExportRequest = MessageInitShape<typeof ExportDeliveriesRequestSchema>;
+type ExportRequest = MessageInitShape<typeof ExportDeliveriesRequestSchema>;
 
 /** The progress of an export. */
-export interface ExportProgress {
+interface ExportProgress {
   /** Whether it looks for a text in payloads. */
   isSearch: boolean;
   exported: number;
   examined: number;
   /** All deliveries created since then were examined; undefined before the first, and once none is left. */
-  backTo: Timestamp | undefined;
+  backTo?: Timestamp | undefined;
   /** The newest deliveries of an export of messages. */
   shown: readonly Delivery[];
   isRunning: boolean;
   /** Whether the user has stopped it. */
-  isStopped: boolean;
-  failure: unknown;
+  isStopped?: boolean;
+  failure?: unknown;
 }
 
 const NONE: ExportProgress = {
   isSearch: false,
   exported: 0,
   examined: 0,
-  backTo: undefined,
   shown: [],
   isRunning: true,
-  isStopped: false,
-  failure: undefined,
 };
 
 /** An export in progress: of messages, or of lines, which are returned at the end. It ends with the component. */
-export function useExport(): {
+function useExport(): {
   progress: ExportProgress | undefined;
   /** Resolves to the lines of the file; undefined if it failed or was stopped. */
   start(request: ExportRequest): Promise<Blob | undefined>;
@@ -123,8 +121,7 @@ const PERIODS = [
 ];
 
 /** Exports what a filter finds, as a file or as a list, and finds text in payloads. */
-export function ExportDialog(props: { opened: boolean; onClose: () => void; filter: DeliveryFilter }) {
-  const { opened, onClose, filter } = props;
+export function ExportDialog({ opened, onClose, filter }: DialogProps & { filter: DeliveryFilter }) {
   const [isRunning, setRunning] = useState(false);
   return (
     <Modal
@@ -250,13 +247,8 @@ function Form({ filter, onClose, onRunning }: FormProps) {
   );
 }
 
-function Progress({
-  progress: { isSearch, exported, examined, backTo, shown, isRunning, isStopped, failure },
-  saved,
-}: {
-  progress: ExportProgress;
-  saved: string;
-}) {
+function Progress({ progress, saved }: { progress: ExportProgress; saved: string }) {
+  const { isSearch, exported, examined, backTo, shown, isRunning, isStopped, failure } = progress;
   const found = countOf(exported, "delivery", "deliveries");
   return (
     <>
@@ -270,7 +262,7 @@ function Progress({
         {isRunning ? "…" : isStopped ? "; stopped." : "."}
         {saved !== "" && ` Saved as ${saved}.`}
       </Text>
-      {failure !== undefined && <Failure error={failure} title="The export has not ended" />}
+      <Failure error={failure} title="The export has not ended" />
       {shown.length > 0 && <DeliveryList deliveries={shown} />}
       {exported > MAX_SHOWN && shown.length === MAX_SHOWN && (
         <Dimmed>The newest {MAX_SHOWN} are shown. Export a file for all.</Dimmed>

@@ -1,10 +1,10 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Text } from "@mantine/core";
 import {
   DeliveryService,
   DeliveryState,
   type FailureReason,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { useLive } from "../../api/queries.ts";
 import { Time } from "../../parts/time.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 
@@ -21,10 +21,11 @@ const FAILING: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.R
 export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & { eventId?: string } }) {
   const { states = [], ...rest } = filter;
   const asked = states.length === 0 ? [...FAILING] : states.filter((state) => FAILING.includes(state));
-  const { data } = useQuery(
+  const { data } = useLive(
     DeliveryService.method.listFailureReasons,
     { ...rest, states: asked },
-    { enabled: asked.length > 0, refetchInterval: REFRESH_MS },
+    REFRESH_MS,
+    asked.length > 0,
   );
   if (asked.length === 0 || !data || data.reasons.length === 0) return null;
   const { reasons, searchedBackTo } = data;

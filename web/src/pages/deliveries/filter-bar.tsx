@@ -9,7 +9,7 @@ import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook
 import { catalogue, processName } from "../../../../src/contract/catalogue.ts";
 import { failureReason } from "../../api/failure.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
-import { clearButton, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
+import { clearButton, FilterSelect, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/links.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { PICKER_TIME, SPANS, usePickerProps } from "../../parts/pick-time.tsx";
@@ -100,14 +100,12 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
         />
       </Box>
       <Box flex="2 1 0" miw={0}>
-        <Select
+        <FilterSelect
           aria-label="Event type"
           placeholder="Any event type"
           data={TYPES}
-          value={TYPES.includes(filters.type) ? filters.type : null}
-          onChange={(type) => onChange({ type: type ?? "" })}
-          clearable
-          clearButtonProps={clearButton("Any event type")}
+          value={TYPES.includes(filters.type) ? filters.type : ""}
+          onChange={(type) => onChange({ type })}
         />
       </Box>
       <Box flex="2 1 0" miw={0}>
@@ -131,7 +129,7 @@ function chosenOf({ last, from, to }: FilterBarProps["filters"]): string {
 }
 
 /** The filter by time of creation: a span up to now, or between two moments. */
-export function TimeFilter({ filters, onChange }: FilterBarProps) {
+function TimeFilter({ filters, onChange }: FilterBarProps) {
   function choose(value: string | null) {
     if (value === BETWEEN)
       onChange({ last: "", from: dayjs().subtract(1, "day").startOf("day").toISOString() });
@@ -150,7 +148,7 @@ export function TimeFilter({ filters, onChange }: FilterBarProps) {
 }
 
 /** The moments between which the deliveries were created, if that is chosen. */
-export function Moments({ filters, onChange }: FilterBarProps) {
+function Moments({ filters, onChange }: FilterBarProps) {
   if (chosenOf(filters) !== BETWEEN) return null;
   function change(moments: { from?: string; to?: string }) {
     const { from, to } = { ...filters, ...moments };
@@ -164,15 +162,8 @@ export function Moments({ filters, onChange }: FilterBarProps) {
   );
 }
 
-function Moment({
-  label,
-  value,
-  onChange,
-}: {
-  label: string;
-  value: string;
-  onChange: (iso: string) => void;
-}) {
+function Moment(props: { label: string; value: string; onChange: (iso: string) => void }) {
+  const { label, value, onChange } = props;
   const moment = dayjs(value);
   const field = useRef<HTMLButtonElement>(null);
   const picker = usePickerProps();
@@ -201,9 +192,8 @@ function Moment({
 const MAX_SHOWN = 50;
 
 /** Chooses one webhook by its number, event type or address. Shows no choice for an invalid id, which filters nothing. */
-export function WebhookSelect(props: { value: string; onChange: (id: string) => void }) {
-  const { onChange } = props;
-  const webhookId = readWebhookId(props.value);
+function WebhookSelect({ value: asked, onChange }: { value: string; onChange: (id: string) => void }) {
+  const webhookId = readWebhookId(asked);
   const value = webhookId === undefined ? "" : String(webhookId);
   const webhooks = useWebhooks();
   const known = useMemo(() => (webhooks ?? []).map(optionOf), [webhooks]);
@@ -219,17 +209,15 @@ export function WebhookSelect(props: { value: string; onChange: (id: string) => 
     return withChosen(known, value, isDeleted ? `#${value} · deleted` : label);
   }, [known, value, unlisted, error]);
   return (
-    <Select
+    <FilterSelect
       aria-label="Webhook"
       placeholder="Any webhook"
       data={data}
-      value={value || null}
-      onChange={(id) => onChange(id ?? "")}
+      value={value}
+      onChange={onChange}
       searchable
-      clearable
       limit={MAX_SHOWN}
       nothingFoundMessage="No webhook matches"
-      clearButtonProps={clearButton("Any webhook")}
       renderOption={({ option }) => <Option label={option.label} />}
     />
   );
@@ -255,7 +243,7 @@ function Option({ label }: { label: string }) {
 const REFRESH_MS = 60_000;
 
 /** Every webhook that the session can reach; undefined until they are read. */
-export function useWebhooks(): readonly Webhook[] | undefined {
+function useWebhooks(): readonly Webhook[] | undefined {
   const { data } = useAllPages(
     WebhookService.method.listWebhooks,
     {},

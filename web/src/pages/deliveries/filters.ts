@@ -13,16 +13,7 @@ export const FILTER_NAMES = ["search", "state", "type", "webhook", "last", "from
 export type Filters = Record<(typeof FILTER_NAMES)[number], string>;
 
 /** No filter at all, on the first page. */
-export const NO_FILTERS: Filters = {
-  search: "",
-  state: "",
-  type: "",
-  webhook: "",
-  last: "",
-  from: "",
-  to: "",
-  page: "",
-};
+export const NO_FILTERS = Object.fromEntries(FILTER_NAMES.map((name) => [name, ""])) as Filters;
 
 /** The filter fields that lists of deliveries and sending many again share. */
 export type DeliveryFilter = Pick<

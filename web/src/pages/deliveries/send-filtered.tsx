@@ -69,7 +69,7 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
         <Failure
           error={counted.error}
           title="The deliveries could not be counted"
-          onRetry={() => void counted.refetch()}
+          onRetry={counted.refetch}
         />
       ) : counted.isPending ? (
         <Skeleton height={22} />

@@ -1,11 +1,9 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Code, Group, Stack, Text } from "@mantine/core";
-import { IconSend } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { useParams } from "react-router";
 import {
   DeliveryService,
-  DeliveryState,
   type Event,
   type GetEventResponse,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
@@ -21,7 +19,7 @@ import { layOutJson } from "../../parts/text/json-text.ts";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { publisherFacts } from "../deliveries/delivery/summary.tsx";
-import { DeliveryList } from "../deliveries/delivery-list.tsx";
+import { DeliveryList, isFinal } from "../deliveries/delivery-list.tsx";
 import { FailureReasons } from "../deliveries/failure-reasons.tsx";
 
 /** The interval between refreshes, in milliseconds. */
@@ -30,13 +28,6 @@ const REFRESH_MS = 4_000;
 const SHOWN = 50;
 /** The maximum height of the body, in pixels. */
 const BODY_HEIGHT = 480;
-/** States from which a delivery moves on by itself. */
-const OPEN: readonly DeliveryState[] = [
-  DeliveryState.PENDING,
-  DeliveryState.DELIVERING,
-  DeliveryState.RETRYING,
-];
-
 /** The page of an event: its publisher, payload and deliveries. Updates live until the last delivery ends. */
 export default function EventPage() {
   const { id = "" } = useParams();
@@ -60,7 +51,7 @@ export default function EventPage() {
       />
       {found.data && event ? (
         <Stack gap="lg">
-          {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
+          <Failure error={found.error} onRetry={found.refetch} />
           <Section title="Summary">
             <Facts
               inColumns
@@ -73,17 +64,11 @@ export default function EventPage() {
               ]}
             />
           </Section>
-          <Recipients id={id} counts={found.data.deliveries} open={isOpen(found.data)} />
+          <Recipients id={id} found={found.data} />
           <Payload event={event} payload={found.data.payload} />
         </Stack>
       ) : (
-        <ItemStatus
-          query={found}
-          notFound="EVENT_NOT_FOUND"
-          noun="event"
-          icon={<IconSend />}
-          list={{ path: PAGE_PATHS.deliveries, label: "All deliveries" }}
-        >
+        <ItemStatus query={found} notFound="EVENT_NOT_FOUND" noun="event">
           The id is wrong, or the event is older than the retention and was deleted.
         </ItemStatus>
       )}
@@ -92,7 +77,7 @@ export default function EventPage() {
 }
 
 function isOpen({ deliveries }: Pick<GetEventResponse, "deliveries">): boolean {
-  return deliveries.some(({ state }) => OPEN.includes(state));
+  return deliveries.some(({ state }) => !isFinal({ state }));
 }
 
 function titleOf({ process, subject }: Event): string {
@@ -100,19 +85,12 @@ function titleOf({ process, subject }: Event): string {
 }
 
 /** The webhooks that get the event, and what became of each delivery. */
-function Recipients({
-  id,
-  counts,
-  open,
-}: {
-  id: string;
-  counts: GetEventResponse["deliveries"];
-  open: boolean;
-}) {
+function Recipients({ id, found }: { id: string; found: GetEventResponse }) {
+  const counts = found.deliveries;
   const list = useQuery(
     DeliveryService.method.listDeliveries,
     { eventId: id, pageSize: SHOWN },
-    { refetchInterval: open ? REFRESH_MS : false },
+    { refetchInterval: isOpen(found) ? REFRESH_MS : false },
   );
   const all = counts.reduce((sum, { count }) => sum + count, 0);
   return (

@@ -100,14 +100,12 @@ export default function KeysPage() {
           </Button>
         }
       />
-      {error && (
-        <Failure
-          error={error}
-          title="Could not load the keys"
-          onRetry={() => void Promise.all([list.refetch(), apps.refetch()])}
-          my="sm"
-        />
-      )}
+      <Failure
+        error={error}
+        title="Could not load the keys"
+        onRetry={() => void Promise.all([list.refetch(), apps.refetch()])}
+        my="sm"
+      />
       {isRead ? (
         <>
           <KeyFilters filters={filters} apps={apps.data.installedApps} onChange={change} />

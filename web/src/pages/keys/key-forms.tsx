@@ -77,7 +77,6 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
   const isOfApp = own?.installedApplicationId !== undefined;
   const ownProcesses = isOfApp ? own.allowedProcesses : [];
   const form = useForm({
-    mode: "uncontrolled",
     initialValues: {
       name: "",
       permissions: [] as string[],
@@ -121,7 +120,6 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
       gap="lg"
     >
       <TextInput
-        key={form.key("name")}
         {...form.getInputProps("name")}
         label="Name"
         description="Who or what uses the key, such as “Warehouse, production”"
@@ -131,7 +129,6 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         data-autofocus
       />
       <Checkbox.Group
-        key={form.key("permissions")}
         {...form.getInputProps("permissions")}
         label="Permissions"
         description="What the key allows. Permissions cannot be changed later."
@@ -155,7 +152,6 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         </Stack>
       </Checkbox.Group>
       <MultiSelect
-        key={form.key("allowedProcesses")}
         {...form.getInputProps("allowedProcesses")}
         label="Event types"
         description={
@@ -176,7 +172,6 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         nothingFoundMessage="No such event type"
       />
       <Select
-        key={form.key("installedApplicationId")}
         {...form.getInputProps("installedApplicationId")}
         label="Installed app"
         description="Webhooks registered with this key belong to the app; their deliveries include X-Service-UserId."
@@ -236,12 +231,12 @@ function quotasOf({ webhooks, eventsPerSecond }: QuotaValues["quotas"]) {
 }
 
 /** Asks for the quotas of a key. */
-function QuotaFields({ form }: { form: Pick<UseFormReturnType<QuotaValues>, "key" | "getInputProps"> }) {
+function QuotaFields({ form }: { form: Pick<UseFormReturnType<QuotaValues>, "getInputProps"> }) {
   return (
     <SimpleGrid cols={{ base: 1, xs: 2 }}>
       {QUOTAS.map(({ name, ...field }) => (
         <NumberInput
-          key={form.key(`quotas.${name}`)}
+          key={name}
           {...form.getInputProps(`quotas.${name}`)}
           {...field}
           placeholder="No quota"

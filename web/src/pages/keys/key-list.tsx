@@ -27,7 +27,7 @@ import { PERMISSIONS } from "./key-forms.tsx";
 export const KEY_FILTERS = ["search", "state", "app"] as const;
 
 /** The values of the filters; "" if not set. */
-export type KeyFilterValues = Record<(typeof KEY_FILTERS)[number], string>;
+type KeyFilterValues = Record<(typeof KEY_FILTERS)[number], string>;
 
 const STATES = [
   { value: "", label: "Active" },
@@ -39,7 +39,7 @@ const STATES = [
 const SECRET = /(whk_[\w-]{8})[\w-]*/g;
 
 /** The keys that the filters leave, the newest first. */
-export function filterKeys(keys: readonly ApiKey[], { search, state, app }: KeyFilterValues): ApiKey[] {
+function filterKeys(keys: readonly ApiKey[], { search, state, app }: KeyFilterValues): ApiKey[] {
   const wanted = search.trim().toLowerCase();
   return keys
     .filter((key) => {
@@ -158,7 +158,6 @@ export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: 
       {(shown) => (
         <Listing
           items={shown}
-          keyOf={({ id }) => id}
           highlightOnHover
           minWidth={820}
           headProps={{ style: { whiteSpace: "nowrap" } }}

@@ -91,7 +91,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       {!maySee ? (
         <Text size="sm">Your key does not have permission to list its webhooks.</Text>
       ) : list.isError ? (
-        <Failure error={list.error} title="Could not load its webhooks" onRetry={() => void list.refetch()} />
+        <Failure error={list.error} title="Could not load its webhooks" onRetry={list.refetch} />
       ) : webhooks === undefined ? (
         <Loading lines={3} />
       ) : (

@@ -3,57 +3,26 @@ import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { Dimmed, PageLink } from "../../parts/links.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
 
-/** A figure of the last 24 hours. */
-interface DayFigure {
-  label: string;
-  of: (overview: Overview) => bigint;
-  /** The same figure for the 24 hours before. */
-  before: (overview: Overview) => bigint;
-  /** Filter of the list of deliveries. */
-  state: string;
-  /** Whether more is worse. */
-  bad?: boolean;
-}
+/** The figures of the last 24 hours, with those of the 24 hours before and the filter of the list of deliveries. */
+const DAY = [
+  ["Failed deliveries", "failedLastDay", "failedPreviousDay", "failed"],
+  ["Failed attempts", "failedAttemptsLastDay", "failedAttemptsPreviousDay", "retrying,failed"],
+  ["Delivered", "deliveredLastDay", "deliveredPreviousDay", "delivered"],
+] as const;
 
-const DAY: readonly DayFigure[] = [
-  {
-    label: "Failed deliveries",
-    of: ({ failedLastDay }) => failedLastDay,
-    before: ({ failedPreviousDay }) => failedPreviousDay,
-    state: "failed",
-    bad: true,
-  },
-  {
-    label: "Failed attempts",
-    of: ({ failedAttemptsLastDay }) => failedAttemptsLastDay,
-    before: ({ failedAttemptsPreviousDay }) => failedAttemptsPreviousDay,
-    state: "retrying,failed",
-    bad: true,
-  },
-  {
-    label: "Delivered",
-    of: ({ deliveredLastDay }) => deliveredLastDay,
-    before: ({ deliveredPreviousDay }) => deliveredPreviousDay,
-    state: "delivered",
-  },
-];
-
-/** A figure of this moment. */
-const NOW: readonly { label: string; of: (overview: Overview) => bigint; state: string }[] = [
-  { label: "Pending", of: ({ pending }) => pending, state: "pending" },
-  { label: "Delivering", of: ({ delivering }) => delivering, state: "delivering" },
-  { label: "Retrying", of: ({ retrying }) => retrying, state: "retrying" },
-  { label: "Failed, unresolved", of: ({ failed }) => failed, state: "failed" },
-];
+/** The figures of this moment, with the filter of the list of deliveries. */
+const NOW = [
+  ["Pending", "pending"],
+  ["Delivering", "delivering"],
+  ["Retrying", "retrying"],
+  ["Failed, unresolved", "failed"],
+] as const;
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0 });
 /** The change above which it is shown as a factor. */
 const MAX_PERCENTAGE = 10;
-
-const deliveriesIn = (filter: Record<string, string>) =>
-  `${PAGE_PATHS.deliveries}?${new URLSearchParams(filter)}`;
 
 /** Failed and delivered deliveries of the last 24 hours, compared with the 24 hours before, and the open ones. */
 export function Counts({ overview }: { overview: Overview | undefined }) {
@@ -67,15 +36,15 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
           value={overview?.failingWebhooks}
           bad
         />
-        {DAY.map((figure) => (
+        {DAY.map(([label, of, before, state]) => (
           <Tile
-            key={figure.label}
-            label={figure.label}
+            key={label}
+            label={label}
             span="last 24 hours"
-            to={deliveriesIn({ state: figure.state, last: "24h" })}
-            value={overview && figure.of(overview)}
-            before={overview && figure.before(overview)}
-            bad={figure.bad === true}
+            to={listPage(PAGE_PATHS.deliveries, { state, last: "24h" })}
+            value={overview?.[of]}
+            before={overview?.[before]}
+            bad={of !== "deliveredLastDay"}
           />
         ))}
       </SimpleGrid>
@@ -89,13 +58,13 @@ function Open({ overview }: { overview: Overview | undefined }) {
   return (
     <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
       <Group gap="xl" style={{ rowGap: 8 }}>
-        {NOW.map(({ label, of, state }) => (
-          <PageLink key={label} to={deliveriesIn({ state })} underline="never" c="inherit">
+        {NOW.map(([label, state]) => (
+          <PageLink key={label} to={listPage(PAGE_PATHS.deliveries, { state })} underline="never" c="inherit">
             <Group gap={8} align="baseline">
               <Dimmed>{label}</Dimmed>
               {overview ? (
                 <Text className="figures" fw={600}>
-                  {of(overview).toLocaleString()}
+                  {overview[state].toLocaleString()}
                 </Text>
               ) : (
                 <Skeleton height={14} width={24} />

@@ -1,5 +1,4 @@
 import { timestampDate, timestampMs } from "@bufbuild/protobuf/wkt";
-import { useQuery } from "@connectrpc/connect-query";
 import { BarChart } from "@mantine/charts";
 import { Badge, Box, Skeleton } from "@mantine/core";
 import {
@@ -8,6 +7,7 @@ import {
   type HistoryBucket,
   StatsService,
 } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { useLive } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, TemporalLink } from "../../parts/links.tsx";
 import { DataTable } from "../../parts/listing.tsx";
@@ -30,11 +30,7 @@ const SERIES = [
 
 /** The attempts of the last 24 hours by outcome, in half hours. Attempts that will be retried count as failed. */
 export function History() {
-  const history = useQuery(
-    StatsService.method.getHistory,
-    { buckets: BUCKETS },
-    { refetchInterval: REFRESH_MS },
-  );
+  const history = useLive(StatsService.method.getHistory, { buckets: BUCKETS }, REFRESH_MS);
   return (
     <Refreshed query={history} loading={<Skeleton height={HEIGHT} />}>
       {({ buckets }) => <Chart buckets={buckets} />}
@@ -90,11 +86,7 @@ const RUNS_REFRESH_MS = 3_000;
 
 /** The last dispatch runs: when, for how long, and what they did. */
 export function Runs() {
-  const runs = useQuery(
-    StatsService.method.listDispatchRuns,
-    { pageSize: SHOWN },
-    { refetchInterval: RUNS_REFRESH_MS },
-  );
+  const runs = useLive(StatsService.method.listDispatchRuns, { pageSize: SHOWN }, RUNS_REFRESH_MS);
   return (
     <Refreshed query={runs} loading={<Loading lines={SHOWN} />}>
       {(last) => <RunTable runs={last.runs} />}

@@ -15,7 +15,7 @@ import { countOf, webhookTitle } from "../../parts/text/words.ts";
 import { Time, useNow } from "../../parts/time.tsx";
 
 /** The label and colour of each state. */
-export const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
+const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
   [ReplayState.UNSPECIFIED]: { label: "Unknown", color: "gray" },
   [ReplayState.RUNNING]: { label: "Running", color: "blue" },
   [ReplayState.PAUSED]: { label: "Paused", color: "orange" },
@@ -29,7 +29,7 @@ export function isOpen({ state }: Pick<Replay, "state">): boolean {
 }
 
 /** The title of a replay: `Failed deliveries`, `Missed events`. */
-export function replayTitle({ what }: Replay): string {
+function replayTitle({ what }: Replay): string {
   if (what.case === "backfill") return "Missed events";
   if (what.case !== "resend") return "Replay";
   const { states, process } = what.value;
@@ -39,12 +39,12 @@ export function replayTitle({ what }: Replay): string {
 }
 
 /** The webhook that a replay is restricted to; undefined for several. */
-export function webhookOf({ what }: Replay): bigint | undefined {
+function webhookOf({ what }: Replay): bigint | undefined {
   return what.case === undefined ? undefined : what.value.webhookId;
 }
 
 /** `1,250 deliveries queued, 3 skipped`. */
-export function countsInWords({ queued, skipped }: Replay): string {
+function countsInWords({ queued, skipped }: Replay): string {
   const counted = countOf(Number(queued), "delivery queued", "deliveries queued");
   return skipped === 0n ? counted : `${counted}, ${skipped.toLocaleString()} skipped`;
 }

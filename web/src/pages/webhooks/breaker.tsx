@@ -8,7 +8,7 @@ import {
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { BREAKER_BOUNDS, MAX_PROBE_INTERVAL_S } from "../../../../src/contract/webhooks/circuit-breaker.ts";
 import { useMay } from "../../api/session.tsx";
-import { DialogButton, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
+import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
 import { Dimmed } from "../../parts/links.tsx";
 import { useLateness } from "../../parts/overdue.tsx";
 import { Facts, Section } from "../../parts/page.tsx";
@@ -26,7 +26,7 @@ const UNITS = [
 ] as const;
 
 /** A whole number of the largest unit that is exact: `5 days`, `30 minutes`, `90 seconds`. */
-export function periodInWords(seconds: number): string {
+function periodInWords(seconds: number): string {
   const [length, unit] = UNITS.find(([each]) => seconds >= each && seconds % each === 0) ?? UNITS[3];
   const n = seconds / length;
   return `${n.toLocaleString()} ${unit}${n === 1 ? "" : "s"}`;
@@ -42,15 +42,9 @@ export function BreakerSection({ webhook }: { webhook: Webhook }) {
       description="Holds deliveries back while the endpoint fails, and sends them once it accepts one again."
       actions={
         mayWrite && (
-          <DialogButton
-            dialog={(dialog) => (
-              <FormDialog {...dialog} title="Circuit breaker">
-                <Form webhook={webhook} onClose={dialog.onClose} />
-              </FormDialog>
-            )}
-          >
+          <FormButton title="Circuit breaker" form={(close) => <Form webhook={webhook} onClose={close} />}>
             Change…
-          </DialogButton>
+          </FormButton>
         )
       }
     >

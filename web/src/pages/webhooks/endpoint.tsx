@@ -1,9 +1,9 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Code, Stack, Text } from "@mantine/core";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
+import { useLive } from "../../api/queries.ts";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { Dimmed } from "../../parts/links.tsx";
 import { capitalized, countOf } from "../../parts/text/words.ts";
@@ -19,10 +19,11 @@ export function useEndpoint(webhook: Webhook): {
   retry: () => void;
 } {
   const { endpointId } = webhook;
-  const { data, error, refetch } = useQuery(
+  const { data, error, refetch } = useLive(
     EndpointService.method.getEndpoint,
     { endpointId: endpointId ?? "" },
-    { enabled: endpointId !== undefined, refetchInterval: REFRESH_MS },
+    REFRESH_MS,
+    endpointId !== undefined,
   );
   const webhooks = endpointId === undefined ? undefined : data?.endpoint?.webhooks;
   const isKnown = endpointId === undefined || webhooks !== undefined;
@@ -92,10 +93,11 @@ const OPEN = [DeliveryState.PENDING, DeliveryState.DELIVERING, DeliveryState.RET
  * @param enabled false while nobody looks
  */
 export function useUndelivered(webhookId: bigint, enabled: boolean): string | undefined {
-  const { data } = useQuery(
+  const { data } = useLive(
     DeliveryService.method.listDeliveries,
     { webhookId, states: OPEN, pageSize: MOST },
-    { enabled, refetchInterval: UNDELIVERED_REFRESH_MS },
+    UNDELIVERED_REFRESH_MS,
+    enabled,
   );
   if (!data) return undefined;
   const count = data.deliveries.length;

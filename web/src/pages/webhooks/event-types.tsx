@@ -10,7 +10,7 @@ import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { DialogButton, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
+import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { PageLink, webhookPage } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
@@ -34,21 +34,18 @@ export function EventTypesSection({ webhook }: { webhook: Webhook }) {
       }
       actions={
         mayWrite && (
-          <DialogButton
+          <FormButton
             leftSection={isShared ? <IconPencil size={16} /> : <IconPlus size={16} />}
             disabled={!isKnown}
-            dialog={(dialog) => (
-              <FormDialog {...dialog} title="Event types">
-                <Form webhook={webhook} webhooks={webhooks} onClose={dialog.onClose} />
-              </FormDialog>
-            )}
+            title="Event types"
+            form={(close) => <Form webhook={webhook} webhooks={webhooks} onClose={close} />}
           >
             {isShared ? "Change event types" : "Add event types"}
-          </DialogButton>
+          </FormButton>
         )
       }
     >
-      {error !== null && <Failure error={error} onRetry={retry} />}
+      <Failure error={error} onRetry={retry} />
       <Stack
         component="ul"
         gap="xs"

@@ -10,7 +10,7 @@ import {
 import { catalogue } from "../../../../src/contract/catalogue.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
-import { DialogButton, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
+import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Dimmed, eventPage } from "../../parts/links.tsx";
 import { DataTable } from "../../parts/listing.tsx";
@@ -48,15 +48,9 @@ export function FilterSection({ webhook }: { webhook: Webhook }) {
       description="Only events that match are sent. The deliveries of the others end as filtered."
       actions={
         mayWrite && (
-          <DialogButton
-            dialog={(dialog) => (
-              <FormDialog {...dialog} title="Filter">
-                <Form webhook={webhook} onClose={dialog.onClose} />
-              </FormDialog>
-            )}
-          >
+          <FormButton title="Filter" form={(close) => <Form webhook={webhook} onClose={close} />}>
             Change…
-          </DialogButton>
+          </FormButton>
         )
       }
     >
@@ -72,15 +66,11 @@ export function FilterSection({ webhook }: { webhook: Webhook }) {
   );
 }
 
-interface Values {
-  filter: string;
-}
-
-const valuesOf = ({ filter = "" }: Webhook): Values => ({ filter });
+const valuesOf = ({ filter = "" }: Webhook) => ({ filter });
 
 /** Changes the filter of a webhook. It can be tried on the latest events before it is saved. */
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
-  const form = useForm<Values>({ initialValues: valuesOf(webhook) });
+  const form = useForm({ initialValues: valuesOf(webhook) });
   const update = useWebhookUpdate(webhook, form, valuesOf);
   const filter = form.values.filter.trim();
 

@@ -63,7 +63,7 @@ export default function WebhooksPage() {
           </>
         }
       />
-      {list.isError && <Failure error={list.error} onRetry={() => void list.refetch()} my="sm" />}
+      <Failure error={list.error} onRetry={list.refetch} my="sm" />
       {!list.data ? (
         list.isPending && <Loading lines={8} height={40} />
       ) : webhooks.length === 0 ? (
@@ -75,14 +75,12 @@ export default function WebhooksPage() {
       ) : (
         <>
           <ListFilters webhooks={webhooks} filters={filters} change={change} />
-          {lastDay.error !== null && (
-            <Failure
-              error={lastDay.error}
-              title="Could not load the statistics"
-              onRetry={lastDay.retry}
-              my="sm"
-            />
-          )}
+          <Failure
+            error={lastDay.error}
+            title="Could not load the statistics"
+            onRetry={lastDay.refetch}
+            my="sm"
+          />
           {found.length === 0 ? (
             <NothingFound
               of="webhook"

@@ -1,8 +1,8 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { IconRefresh } from "@tabler/icons-react";
 import { useState } from "react";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useLive } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
@@ -22,11 +22,7 @@ const REFRESH_MS = 5_000;
 /** The newest deliveries of a webhook, kept current. */
 export function LastDeliveries({ webhook }: { webhook: Webhook }) {
   const webhookId = webhook.id;
-  const list = useQuery(
-    DeliveryService.method.listDeliveries,
-    { webhookId, pageSize: SHOWN },
-    { refetchInterval: REFRESH_MS },
-  );
+  const list = useLive(DeliveryService.method.listDeliveries, { webhookId, pageSize: SHOWN }, REFRESH_MS);
   return (
     <Section
       title="Last deliveries"

@@ -27,7 +27,7 @@ export function NewWebhook(dialog: DialogProps) {
 
 function Fields({ onClose }: { onClose: () => void }) {
   const types = useEventTypes();
-  if (types.isError) return <Failure error={types.error} onRetry={() => void types.refetch()} />;
+  if (types.isError) return <Failure error={types.error} onRetry={types.refetch} />;
   // The form is there at once; its choices follow.
   return <Form eventTypes={types.data?.processes ?? []} onClose={onClose} />;
 }

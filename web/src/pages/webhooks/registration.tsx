@@ -13,7 +13,7 @@ import {
 } from "../../../../src/contract/webhooks/settings.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { useDeliveryTimeoutMs, useMay } from "../../api/session.tsx";
-import { DialogButton, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
+import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
 import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
 import { type Fact, Facts, Section } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";
@@ -40,7 +40,20 @@ export function Registration({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const type = types?.processes.find(({ number }) => number === webhook.webhookProcess);
   return (
-    <Section title="Registration" actions={mayWrite && <Edit webhook={webhook} />}>
+    <Section
+      title="Registration"
+      actions={
+        mayWrite && (
+          <FormButton
+            leftSection={<IconPencil size={16} />}
+            title="Edit webhook"
+            form={(close) => <Form webhook={webhook} onClose={close} />}
+          >
+            Edit
+          </FormButton>
+        )
+      }
+    >
       <Facts
         facts={[
           ["State", <WebhookHealthBadges key="state" webhook={webhook} />],
@@ -96,21 +109,6 @@ function inWords(name: NumberName, value: number | undefined): string {
   const { field } = numberSetting(name);
   if (value === undefined) return capitalized(field.none);
   return field.inWords(value / field.factor);
-}
-
-function Edit({ webhook }: { webhook: Webhook }) {
-  return (
-    <DialogButton
-      leftSection={<IconPencil size={16} />}
-      dialog={(dialog) => (
-        <FormDialog {...dialog} title="Edit webhook">
-          <Form webhook={webhook} onClose={dialog.onClose} />
-        </FormDialog>
-      )}
-    >
-      Edit
-    </DialogButton>
-  );
 }
 
 const valuesOf = (webhook: Webhook) => ({

@@ -85,7 +85,7 @@ function Secrets({ webhookId }: { webhookId: bigint }) {
     // the window, or the network returns.
     { gcTime: 0, staleTime: Number.POSITIVE_INFINITY },
   );
-  if (!data) return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
+  if (!data) return error ? <Failure error={error} onRetry={refetch} /> : <Loading lines={2} />;
   return <Keys newest="Signing secret" old="Old secret" keys={data.secrets} />;
 }
 
@@ -172,7 +172,7 @@ export function KeyPairs({ webhook }: { webhook: Webhook }) {
       description="Signs each delivery with an ed25519 private key too, which never leaves the service (v1a of Standard Webhooks). Receivers verify with the public key, which is not a secret."
       actions={mayWrite && (data || error) && <Actions webhook={webhook} isOn={pairs.length > 0 || !data} />}
     >
-      {error && <Failure error={error} onRetry={() => void refetch()} />}
+      <Failure error={error} onRetry={refetch} />
       {data && pairs.length === 0 && (
         <Dimmed>Off: deliveries are signed with the signing secret only.</Dimmed>
       )}

@@ -1,7 +1,7 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Box, Table, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { StatsService, type WebhookPeriod } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { useLive } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed } from "../../parts/links.tsx";
 import { Section } from "../../parts/page.tsx";
@@ -24,7 +24,7 @@ const ROWS: readonly (readonly [name: string, of: (period: WebhookPeriod) => Rea
 
 /** The webhook's deliveries, attempts and latency in the last hour, day and week, side by side. */
 export function Statistics({ webhookId }: { webhookId: bigint }) {
-  const stats = useQuery(StatsService.method.getWebhookStats, { webhookId }, { refetchInterval: REFRESH_MS });
+  const stats = useLive(StatsService.method.getWebhookStats, { webhookId }, REFRESH_MS);
   return (
     <Section title="Statistics">
       <Refreshed query={stats} loading={<Loading lines={8} />}>

@@ -130,7 +130,7 @@ function useAllowedTypes(types: readonly EventType[], own: number): readonly Eve
 const REFRESH_MS = 1_000;
 
 /** Follows the delivery of a test event to its end. */
-export function TestOutcome({ deliveryId }: { deliveryId: string }) {
+function TestOutcome({ deliveryId }: { deliveryId: string }) {
   const { data, error, refetch } = useQuery(
     DeliveryService.method.getDelivery,
     { deliveryId },
@@ -148,7 +148,7 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
   }, [state, readAnew]);
 
   if (!data?.delivery) {
-    return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
+    return error ? <Failure error={error} onRetry={refetch} /> : <Loading lines={2} />;
   }
   const { delivery } = data;
   return (
@@ -172,7 +172,7 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
         )}
         <PageLink to={deliveryPage(deliveryId)}>The delivery, with every attempt</PageLink>
       </Group>
-      {dispatch.isError && <Failure error={dispatch.error} title="Nothing was dispatched" />}
+      <Failure error={dispatch.error} title="Nothing was dispatched" />
     </Stack>
   );
 }

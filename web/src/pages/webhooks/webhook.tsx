@@ -1,4 +1,3 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Button, Grid, Stack } from "@mantine/core";
 import { IconPlayerPause, IconPlayerPlay, IconTrash, IconWebhookOff } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
@@ -6,6 +5,7 @@ import { type OverdueRetries, type Webhook, WebhookService } from "../../../../g
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
+import { useLive } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
@@ -46,11 +46,7 @@ export default function WebhookPage() {
 }
 
 function Known({ id }: { id: bigint }) {
-  const query = useQuery(
-    WebhookService.method.getWebhook,
-    { webhookId: id },
-    { refetchInterval: REFRESH_MS },
-  );
+  const query = useLive(WebhookService.method.getWebhook, { webhookId: id }, REFRESH_MS);
   if (failureReason(query.error) === "WEBHOOK_NOT_FOUND")
     return <Missing id={String(id)} log={deliveriesOf(id)} />;
   return (

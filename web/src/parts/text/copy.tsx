@@ -3,7 +3,6 @@ import {
   Box,
   Center,
   Code,
-  type CodeProps,
   Group,
   PasswordInput,
   TextInput,
@@ -52,7 +51,7 @@ export function CopyButton({ value, of, small = false }: CopyButtonProps) {
 }
 
 /** Code, JSON, or whatever is read as it is written. */
-export interface CodeBlockProps extends CodeProps {
+export interface CodeBlockProps {
   children: string;
   /** The name of the code, for the copy button and screen readers: "the sample". */
   of: string;
@@ -65,7 +64,7 @@ export interface CodeBlockProps extends CodeProps {
 }
 
 /** Several lines as they are written, with a button that copies them. */
-export function CodeBlock({ children, of, copied, maxHeight = 320, wraps = false, ...code }: CodeBlockProps) {
+export function CodeBlock({ children, of, copied, maxHeight = 320, wraps = false }: CodeBlockProps) {
   return (
     <Box pos="relative">
       <Code
@@ -78,7 +77,6 @@ export function CodeBlock({ children, of, copied, maxHeight = 320, wraps = false
         pr={48}
         bd="1px solid var(--mantine-color-default-border)"
         style={{ overflow: "auto", whiteSpace: wraps ? "pre-wrap" : "pre" }}
-        {...code}
       >
         {children}
       </Code>
@@ -119,16 +117,14 @@ export interface SecretProps {
   value: string;
   /** The name of the secret: "Signing secret". */
   label: string;
-  description?: string;
   /** Whether the secret is in clear: where a button before has revealed it. Otherwise a click on its eye does. */
   revealed?: boolean;
 }
 
 /** A secret, with a button that copies it. */
-export function Secret({ value, label, description, revealed = false }: SecretProps) {
+export function Secret({ value, label, revealed = false }: SecretProps) {
   const field = {
     label,
-    description,
     value,
     readOnly: true,
     autoComplete: "off",

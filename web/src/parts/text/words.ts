@@ -38,7 +38,7 @@ export function addressInFull(url: string): string {
 }
 
 /** Host and path of a URL: `shop.example/hooks/orders`; the whole text if it is not a URL. */
-export function addressInShort(url: string): string {
+function addressInShort(url: string): string {
   if (!URL.canParse(url)) return url;
   const { host, pathname } = new URL(url);
   return pathname === "/" ? host : `${host}${pathname}`;

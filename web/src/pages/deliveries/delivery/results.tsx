@@ -1,5 +1,4 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
-import { useQuery } from "@connectrpc/connect-query";
 import { Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import statuses from "statuses";
@@ -15,6 +14,7 @@ import {
   WebhookService,
 } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { inUtc } from "../../../../../src/contract/time-in-words.ts";
+import { useLive } from "../../../api/queries.ts";
 import {
   OVERDUE_AFTER_MS,
   overdueFor,
@@ -34,14 +34,14 @@ export interface Round {
   attempts: Attempt[];
 }
 
-/** Whether the receiver took it: a 2xx answer, complete in time. */
-export function arrived({
-  status = 0,
-  error,
-}: {
+/** The outcome of an attempt. */
+interface Outcome {
   status?: number | undefined;
   error?: string | undefined;
-}): boolean {
+}
+
+/** Whether the receiver took it: a 2xx answer, complete in time. */
+export function arrived({ status = 0, error }: Outcome): boolean {
   return status >= 200 && status <= 299 && error === undefined;
 }
 
@@ -79,17 +79,13 @@ export const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** The outcome of a delivery's latest attempt, or the reason why it ended without one. Undefined before the first. */
-export function latestInWords({
-  status,
-  error,
-  reason,
-}: Pick<Delivery, "status" | "error" | "reason">): string | undefined {
+export function latestInWords({ status, error, reason }: Delivery): string | undefined {
   if (reason !== undefined) return capitalized(reason);
   return status === undefined && error === undefined ? undefined : resultInWords({ status, error });
 }
 
 /** The outcome of an attempt, in words: `503 Service Unavailable`. */
-export function resultInWords(attempt: { status?: number | undefined; error?: string | undefined }): string {
+export function resultInWords(attempt: Outcome): string {
   const { status, error } = attempt;
   if (status === undefined) return capitalized(error ?? "no answer");
   const answer = `${status} ${statuses.message[status] ?? ""}`.trim();
@@ -105,14 +101,9 @@ const REFRESH_MS = 5_000;
 /** The text after "waits" for the deliveries of a webhook; undefined if they do not wait. */
 export function heldBackBy({ paused, circuitBreaker }: Webhook): string | undefined {
   if (paused) return "until the webhook is resumed";
-  switch (circuitBreaker?.state) {
-    case CircuitBreakerState.DISABLED:
-      return "until the webhook is enabled";
-    case CircuitBreakerState.OPEN:
-      return "for the circuit breaker";
-    default:
-      return undefined;
-  }
+  const state = circuitBreaker?.state;
+  if (state === CircuitBreakerState.DISABLED) return "until the webhook is enabled";
+  return state === CircuitBreakerState.OPEN ? "for the circuit breaker" : undefined;
 }
 
 /**
@@ -125,11 +116,7 @@ export function useHeldBack(
 ): ReactNode | undefined {
   const isOpen = state === DeliveryState.PENDING || state === DeliveryState.RETRYING;
   const mayWait = isOpen && !(event?.test && attemptCount === 0);
-  const { data } = useQuery(
-    WebhookService.method.getWebhook,
-    { webhookId },
-    { enabled: mayWait, refetchInterval: REFRESH_MS },
-  );
+  const { data } = useLive(WebhookService.method.getWebhook, { webhookId }, REFRESH_MS, mayWait);
   if (!mayWait || !data?.webhook) return undefined;
   const held = heldBackBy(data.webhook);
   if (!held) return undefined;
@@ -171,11 +158,7 @@ export function NextAttemptDue({ due }: { due: Timestamp }) {
 /** `The retry is overdue by 3 min: waiting for shop.example, which does not answer; 698 retries overdue, oldest 16 min.` */
 function Overdue({ delivery, due }: { delivery: Delivery; due: Timestamp }) {
   const late = useLateness(due);
-  const { data } = useQuery(
-    WebhookService.method.getWebhook,
-    { webhookId: delivery.webhookId },
-    { refetchInterval: REFRESH_MS },
-  );
+  const { data } = useLive(WebhookService.method.getWebhook, { webhookId: delivery.webhookId }, REFRESH_MS);
   const { webhook, overdueRetries } = data ?? {};
   const reason = webhook ? `: ${waitingFor(webhook)}` : "";
   const others = overdueRetries ? `; ${overdueInWords(overdueRetries, Date.now())}` : "";

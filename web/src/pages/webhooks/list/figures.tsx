@@ -1,4 +1,3 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Box, Group, Skeleton, Text } from "@mantine/core";
 import { useMemo } from "react";
 import {
@@ -8,7 +7,7 @@ import {
 } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
-import { useAllPages } from "../../../api/queries.ts";
+import { useAllPages, useLive } from "../../../api/queries.ts";
 import { Dimmed, deliveriesOf, PageLink } from "../../../parts/links.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { countOf, durationInWords } from "../../../parts/text/words.ts";
@@ -28,7 +27,7 @@ export interface LastDay {
   stats: ReadonlyMap<bigint, WebhookStats> | undefined;
   /** The error of reading them, if any. */
   error: unknown;
-  retry: () => void;
+  refetch: () => unknown;
 }
 
 /**
@@ -42,7 +41,7 @@ export function useLastDay(webhookIds: readonly bigint[] | "all"): LastDay {
     { enabled: webhookIds.length > 0, refreshMs: REFRESH_MS },
   );
   const stats = useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
-  return { stats, error, retry: () => void refetch() };
+  return { stats, error, refetch };
 }
 
 /** The part of the deliveries that came to an end which arrived, 0 to 1; undefined while none has. */
@@ -65,10 +64,10 @@ export function useHistories(
   webhooks: readonly Webhook[],
   period: Period,
 ): ReadonlyMap<bigint, WebhookHistory> | undefined {
-  const { data } = useQuery(
+  const { data } = useLive(
     StatsService.method.listWebhookHistory,
     { webhookIds: webhooks.map(({ id }) => id), hours: period.hours },
-    { refetchInterval: HISTORY_REFRESH_MS },
+    HISTORY_REFRESH_MS,
   );
   return useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
 }

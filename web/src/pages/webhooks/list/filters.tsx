@@ -26,7 +26,7 @@ export const FILTER_NAMES = [
 export type WebhookFilters = Record<(typeof FILTER_NAMES)[number], string>;
 
 /** The value of `application` for webhooks without an installed app. */
-export const NO_APPLICATION = "none";
+const NO_APPLICATION = "none";
 
 /** The webhooks that pass the filters, in the order asked for; newest first unless told. */
 export function findWebhooks(

@@ -59,17 +59,14 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
 
   return (
     <>
-      {lastDay.error !== null && (
-        <Failure
-          error={lastDay.error}
-          title="Could not load the statistics"
-          onRetry={lastDay.retry}
-          my="sm"
-        />
-      )}
+      <Failure
+        error={lastDay.error}
+        title="Could not load the statistics"
+        onRetry={lastDay.refetch}
+        my="sm"
+      />
       <Listing
         items={onPageNow}
-        keyOf={({ id }) => String(id)}
         minWidth={640}
         layout="fixed"
         verticalSpacing={3}

@@ -86,13 +86,11 @@ export function movedField(field: string): string {
 }
 
 /** Asks for the values of headers and credentials again, which the service does not send to another host by itself. */
-export function MovedCredentials<Values extends MovedValues>({
-  settings,
-  form,
-}: {
+export function MovedCredentials<Values extends MovedValues>(props: {
   settings: MaskedRequestSettings;
   form: UseFormReturnType<Values>;
 }) {
+  const { settings, form } = props;
   const kind = kindOf(settings);
   const { credentials } = form.values;
   return (

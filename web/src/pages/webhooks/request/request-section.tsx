@@ -59,7 +59,7 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
       {settings ? (
         <Shown settings={settings} />
       ) : error ? (
-        <Failure error={error} onRetry={() => void refetch()} />
+        <Failure error={error} onRetry={refetch} />
       ) : (
         <Loading lines={2} />
       )}
