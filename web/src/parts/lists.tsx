@@ -6,7 +6,7 @@ import type { ErrorReason } from "../../../src/contract/errors.ts";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { failureReason } from "../api/failure.ts";
 import { Failure, Loading } from "./failure.tsx";
-import { Dimmed } from "./links.tsx";
+import { Dimmed } from "./inline.tsx";
 import { countOf } from "./text/words.ts";
 
 /** The text of an empty list, with the next step. */

@@ -2,7 +2,7 @@ import { Card, DataList, Group, SimpleGrid, Stack, Text, Title } from "@mantine/
 import { useDocumentTitle } from "@mantine/hooks";
 import { IconArrowLeft } from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { Dimmed, PageLink } from "./links.tsx";
+import { Dimmed, PageLink } from "./inline.tsx";
 import { useBelow } from "./listing.tsx";
 import { Breakable } from "./text/breakable.tsx";
 

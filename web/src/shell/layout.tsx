@@ -32,7 +32,7 @@ import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { type PermissionName, useMay, useSession, useSessionAccess } from "../api/session.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
-import { Dimmed } from "../parts/links.tsx";
+import { Dimmed } from "../parts/inline.tsx";
 import { useBelow } from "../parts/listing.tsx";
 import { Time, ZoneSwitch } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";

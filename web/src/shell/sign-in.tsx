@@ -19,7 +19,7 @@ import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { failureInWords, failureReason, retryAfterSeconds } from "../api/failure.ts";
 import { useSessionAccess } from "../api/session.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { Dimmed } from "../parts/links.tsx";
+import { Dimmed } from "../parts/inline.tsx";
 import { useNow } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 import { type SignInState, Waiting } from "./gate.tsx";

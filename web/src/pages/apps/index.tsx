@@ -11,7 +11,7 @@ import { ConfirmDialog, type DialogProps, FormButton, SaveForm } from "../../par
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { SearchField, useUrlFilters } from "../../parts/filters.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
-import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
 import { Empty, NothingFound, Some } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";

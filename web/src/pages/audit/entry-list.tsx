@@ -7,7 +7,7 @@ import {
   type AuditEntry,
 } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { useMay } from "../../api/session.tsx";
-import { Dimmed, deliveryPage, PageLink, webhookPage } from "../../parts/links.tsx";
+import { Dimmed, deliveryPage, PageLink, webhookPage } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { capitalized } from "../../parts/text/words.ts";

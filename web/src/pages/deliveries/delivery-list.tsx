@@ -10,7 +10,7 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/links.tsx";
+import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/inline.tsx";
 import { Listing, useBelow } from "../../parts/listing.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { DeliveryStateBadge } from "../../parts/states.tsx";

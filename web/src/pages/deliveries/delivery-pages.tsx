@@ -14,7 +14,7 @@ import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { Empty, NothingFound } from "../../parts/lists.tsx";
 import { countOf } from "../../parts/text/words.ts";

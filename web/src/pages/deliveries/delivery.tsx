@@ -14,7 +14,7 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { Dimmed, PageLink, webhookPage } from "../../parts/links.tsx";
+import { Dimmed, PageLink, webhookPage } from "../../parts/inline.tsx";
 import { ItemStatus } from "../../parts/lists.tsx";
 import { BackLink, PageTitle, Section } from "../../parts/page.tsx";
 import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";

@@ -23,7 +23,7 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { DialogProps } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { DeliveryList } from "./delivery-list.tsx";

@@ -10,7 +10,7 @@ import { catalogue, processName } from "../../../../src/contract/catalogue.ts";
 import { failureReason } from "../../api/failure.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
 import { clearButton, FilterSelect, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { PICKER_TIME, SPANS, usePickerProps } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useState } from "react";
 import { Navigate, useNavigationType, useSearchParams } from "react-router";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useUrlFilters } from "../../parts/filters.tsx";
-import { PageLink } from "../../parts/links.tsx";
+import { PageLink } from "../../parts/inline.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
 import { DeliveryPages } from "./delivery-pages.tsx";

@@ -1,14 +1,14 @@
-import { skipToken, useQuery } from "@connectrpc/connect-query";
+import { callUnaryMethod, skipToken, useQuery, useTransport } from "@connectrpc/connect-query";
 import { Button } from "@mantine/core";
 import { IconRefresh } from "@tabler/icons-react";
 import { type Delivery, DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { failureReason } from "../../api/failure.ts";
-import { useChange } from "../../api/queries.ts";
+import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { ATTEMPTS_A_ROUND, heldBackBy } from "./delivery/results.tsx";
 import { isFinal } from "./delivery-list.tsx";
@@ -20,15 +20,17 @@ import { SendFilteredDialog } from "./send-filtered.tsx";
  */
 export function SendAgain({ delivery }: { delivery: Delivery }) {
   const mayWrite = useMay("Write_Administrative_Data");
-  const sendAgain = useChange(DeliveryService.method.sendAgain);
+  const transport = useTransport();
+  const readAnew = useReadAnew();
   const act = useAct("The delivery is not sent again", async () => {
-    await sendAgain({ deliveryId: delivery.id });
+    await callUnaryMethod(transport, DeliveryService.method.sendAgain, { deliveryId: delivery.id });
     const { data } = await webhook.refetch();
     const held = data?.webhook && heldBackBy(data.webhook);
     notifyDone(
       `Up to ${ATTEMPTS_A_ROUND} more attempts under the same id, numbered from ${delivery.attemptCount + 1}.`,
       held ? `It waits ${held}` : "It will be sent with the next dispatch",
     );
+    await readAnew(DeliveryService);
   });
   // Success takes the button away.
   useFocusBack(act.loading);

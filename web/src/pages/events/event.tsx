@@ -10,7 +10,7 @@ import {
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Failure, Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { ItemStatus } from "../../parts/lists.tsx";
 import { BackLink, Facts, PageTitle, Section } from "../../parts/page.tsx";
 import { DeliveryStateBadge } from "../../parts/states.tsx";

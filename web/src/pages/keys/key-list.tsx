@@ -16,7 +16,7 @@ import type { ApiKey, InstalledApp } from "../../../../gen/webhook/v1/api_key_pb
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
 import { FilterSelect, SearchField, withChosen } from "../../parts/filters.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
 import { Empty, NothingFound, Some } from "../../parts/lists.tsx";
 import { countOf } from "../../parts/text/words.ts";

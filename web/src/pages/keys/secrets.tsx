@@ -4,7 +4,7 @@ import { IconAlertTriangle } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { type ApiKey, ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { ConfirmDialog, type DialogProps, RadioChoice, useDialogState } from "../../parts/dialogs.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { Secret } from "../../parts/text/copy.tsx";
 
 /** The choices for the grace period of the old secret, in seconds. */

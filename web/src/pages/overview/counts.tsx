@@ -3,7 +3,7 @@ import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 
 /** The figures of the last 24 hours, with those of the 24 hours before and the filter of the list of deliveries. */
 const DAY = [
@@ -59,7 +59,13 @@ function Open({ overview }: { overview: Overview | undefined }) {
     <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
       <Group gap="xl" style={{ rowGap: 8 }}>
         {NOW.map(([label, state]) => (
-          <PageLink key={label} to={listPage(PAGE_PATHS.deliveries, { state })} underline="never" c="inherit">
+          <PageLink
+            key={label}
+            to={listPage(PAGE_PATHS.deliveries, { state })}
+            size="md"
+            underline="never"
+            c="inherit"
+          >
             <Group gap={8} align="baseline">
               <Dimmed>{label}</Dimmed>
               {overview ? (

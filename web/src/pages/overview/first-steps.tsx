@@ -6,7 +6,7 @@ import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { PageLink, webhookPage } from "../../parts/links.tsx";
+import { PageLink, webhookPage } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 

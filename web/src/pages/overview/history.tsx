@@ -9,7 +9,7 @@ import {
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { useLive } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, TemporalLink } from "../../parts/links.tsx";
+import { Dimmed, TemporalLink } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { Time, useZone, type ZoneFormats } from "../../parts/time.tsx";

@@ -8,7 +8,7 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, PageLink, webhookPage } from "../../parts/links.tsx";
+import { Dimmed, PageLink, webhookPage } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { LastError } from "../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../parts/text/breakable.tsx";

@@ -8,7 +8,7 @@ import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../parts/links.tsx";
+import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../parts/inline.tsx";
 import { useAct } from "../../parts/save.ts";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { countOf, webhookTitle } from "../../parts/text/words.ts";

@@ -12,7 +12,7 @@ import {
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { Section } from "../../parts/page.tsx";
 import { type Period, PeriodSelect, periodOf } from "../../parts/periods.tsx";

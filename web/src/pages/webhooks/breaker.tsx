@@ -9,7 +9,7 @@ import {
 import { BREAKER_BOUNDS, MAX_PROBE_INTERVAL_S } from "../../../../src/contract/webhooks/circuit-breaker.ts";
 import { useMay } from "../../api/session.tsx";
 import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { useLateness } from "../../parts/overdue.tsx";
 import { Facts, Section } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";

@@ -7,7 +7,7 @@ import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { ConfirmDialog, type DialogProps, RadioChoice, useDialogState } from "../../parts/dialogs.tsx";
-import { webhookPage } from "../../parts/links.tsx";
+import { webhookPage } from "../../parts/inline.tsx";
 import { notifyDone } from "../../parts/save.ts";
 import { cancelInWords, typesInWords, useEndpoint, useUndelivered, WebhookInWords } from "./endpoint.tsx";
 

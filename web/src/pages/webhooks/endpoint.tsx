@@ -5,7 +5,7 @@ import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { useLive } from "../../api/queries.ts";
 import { Failure, Loading } from "../../parts/failure.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { capitalized, countOf } from "../../parts/text/words.ts";
 
 const REFRESH_MS = 15_000;

@@ -4,7 +4,7 @@ import { IconSearch } from "@tabler/icons-react";
 import { type KeyboardEvent, type ReactNode, useId, useState } from "react";
 import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession } from "../../api/session.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 
 /** The event types to choose from, and the choice. */
 export interface EventTypesSelectProps {

@@ -12,7 +12,7 @@ import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { PageLink, webhookPage } from "../../parts/links.tsx";
+import { PageLink, webhookPage } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { notifyDone, useSave } from "../../parts/save.ts";
 import { WebhookHealthBadges } from "../../parts/states.tsx";

@@ -12,7 +12,7 @@ import { fieldFailures } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
 import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { Dimmed, eventPage } from "../../parts/links.tsx";
+import { Dimmed, eventPage } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { Section } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";

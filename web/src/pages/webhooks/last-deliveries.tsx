@@ -6,7 +6,7 @@ import { useLive } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, deliveriesOf, PageLink } from "../../parts/links.tsx";
+import { Dimmed, deliveriesOf, PageLink } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { ANY_TIME, SinceField } from "../../parts/pick-time.tsx";
 import { DeliveryList } from "../deliveries/delivery-list.tsx";

@@ -9,7 +9,7 @@ import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webho
 import { isReachable, useReadAnew } from "../../api/queries.ts";
 import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, notifyFailure } from "../../parts/failure.tsx";
-import { webhookPage } from "../../parts/links.tsx";
+import { webhookPage } from "../../parts/inline.tsx";
 import { notifyDone, useSave } from "../../parts/save.ts";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";

@@ -14,7 +14,7 @@ import {
 import { useAllPages } from "../../api/queries.ts";
 import { useDeliveryTimeoutMs, useMay } from "../../api/session.tsx";
 import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
-import { Dimmed, listPage, PageLink } from "../../parts/links.tsx";
+import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { type Fact, Facts, Section } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";
 import { WebhookHealthBadges } from "../../parts/states.tsx";

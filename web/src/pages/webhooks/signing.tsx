@@ -14,7 +14,7 @@ import {
   useDialogState,
 } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { Secret } from "../../parts/text/copy.tsx";

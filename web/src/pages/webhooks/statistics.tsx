@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { StatsService, type WebhookPeriod } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { useLive } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed } from "../../parts/links.tsx";
+import { Dimmed } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { percentage, RateBar, successRate } from "./list/figures.tsx";

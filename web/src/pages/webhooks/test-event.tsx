@@ -15,7 +15,7 @@ import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useOwnApp, useSession } from "../../api/session.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
-import { deliveryPage, PageLink } from "../../parts/links.tsx";
+import { deliveryPage, PageLink } from "../../parts/inline.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { Section } from "../../parts/page.tsx";
 import { DeliveryStateBadge, isHeldBack } from "../../parts/states.tsx";

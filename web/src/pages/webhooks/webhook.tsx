@@ -9,7 +9,7 @@ import { useLive } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { deliveriesOf } from "../../parts/links.tsx";
+import { deliveriesOf } from "../../parts/inline.tsx";
 import { Empty } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
 import { isHeldBack } from "../../parts/states.tsx";

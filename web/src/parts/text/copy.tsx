@@ -11,7 +11,7 @@ import {
 } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconCopy, IconX } from "@tabler/icons-react";
-import { PageLink } from "../links.tsx";
+import { PageLink } from "../inline.tsx";
 
 /** The time for which the confirmation is shown, in milliseconds. */
 const SHOWN_MS = 2_000;

@@ -9,7 +9,7 @@ import {
   type GetDeliveryResponse,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { isNotice, processName } from "../../../../../src/contract/catalogue.ts";
-import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../../parts/links.tsx";
+import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../../parts/inline.tsx";
 import { type Fact, Facts, Section } from "../../../parts/page.tsx";
 import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/states.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";

@@ -8,7 +8,7 @@ import {
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { useAllPages, useLive } from "../../../api/queries.ts";
-import { Dimmed, deliveriesOf, PageLink } from "../../../parts/links.tsx";
+import { Dimmed, deliveriesOf, PageLink } from "../../../parts/inline.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { countOf, durationInWords } from "../../../parts/text/words.ts";
 

@@ -3,7 +3,7 @@ import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { Failure } from "../../../parts/failure.tsx";
-import { Dimmed, listPage, PageLink, webhookPage } from "../../../parts/links.tsx";
+import { Dimmed, listPage, PageLink, webhookPage } from "../../../parts/inline.tsx";
 import { Listing, useBelow } from "../../../parts/listing.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { LastError, WebhookHealthBadges } from "../../../parts/states.tsx";

@@ -16,7 +16,7 @@ import type {
   RequestSettingsSchema,
   TlsSettingsSchema,
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
-import { Dimmed } from "../../../parts/links.tsx";
+import { Dimmed } from "../../../parts/inline.tsx";
 import { Time } from "../../../parts/time.tsx";
 
 /** A kind of authentication. */

@@ -8,7 +8,7 @@ import { useChange } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
 import { ConfirmDialog, DialogButton, type DialogProps } from "../../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../../parts/failure.tsx";
-import { Dimmed } from "../../../parts/links.tsx";
+import { Dimmed } from "../../../parts/inline.tsx";
 import { Facts, Section } from "../../../parts/page.tsx";
 import { SharedNote } from "../endpoint.tsx";
 import { CertificateTexts } from "./fields.tsx";
