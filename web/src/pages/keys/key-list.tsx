@@ -101,20 +101,10 @@ export function KeyFilters(props: {
 export type KeyAction = "quotas" | "rotate" | "revoke" | "remove";
 
 const ACTIONS = {
-  quotas: {
-    text: "Quotas",
-    Icon: IconGauge,
-    red: false,
-    of: (name: string) => `Change the quotas of ${name}`,
-  },
-  rotate: {
-    text: "Rotate",
-    Icon: IconRefresh,
-    red: false,
-    of: (name: string) => `Rotate the secret of ${name}`,
-  },
-  revoke: { text: "Revoke", Icon: IconBan, red: true, of: (name: string) => `Revoke ${name}` },
-  remove: { text: "Remove", Icon: IconTrash, red: true, of: (name: string) => `Remove ${name}` },
+  quotas: { text: "Quotas", Icon: IconGauge, red: false, label: "Change the quotas of" },
+  rotate: { text: "Rotate", Icon: IconRefresh, red: false, label: "Rotate the secret of" },
+  revoke: { text: "Revoke", Icon: IconBan, red: true, label: "Revoke" },
+  remove: { text: "Remove", Icon: IconTrash, red: true, label: "Remove" },
 } as const;
 
 /** What a key that is signed in with can do with a key. */
@@ -233,8 +223,8 @@ function IconActions({ own, of: key, onAct }: ActionsProps) {
   return (
     <Group gap={4} wrap="nowrap" justify="flex-end">
       {actionsOf(own, key).map((action) => {
-        const { Icon, red, of } = ACTIONS[action];
-        const label = of(key.name);
+        const { Icon, red, label: what } = ACTIONS[action];
+        const label = `${what} ${key.name}`;
         return (
           <Tooltip key={action} label={label} withArrow>
             <ActionIcon
@@ -258,10 +248,15 @@ function ButtonActions({ own, of: key, onAct }: ActionsProps) {
   return (
     <Group gap="xs" grow>
       {actions.map((action) => {
-        const { text, red, of } = ACTIONS[action];
+        const { text, red, label } = ACTIONS[action];
         const look = red ? { variant: "light", color: "red" } : { variant: "default" };
         return (
-          <Button key={action} {...look} aria-label={of(key.name)} onClick={() => onAct(action, key)}>
+          <Button
+            key={action}
+            {...look}
+            aria-label={`${label} ${key.name}`}
+            onClick={() => onAct(action, key)}
+          >
             {text}
           </Button>
         );

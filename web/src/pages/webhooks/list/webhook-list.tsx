@@ -98,7 +98,6 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
           },
         ]}
         cardsBelow="md"
-        cards={{ style: { listStyle: "none" } }}
         card={(webhook) => (
           <>
             <Group justify="space-between" gap="xs" wrap="nowrap" align="flex-start">
