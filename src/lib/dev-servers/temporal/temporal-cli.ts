@@ -38,7 +38,7 @@ const downloaders = (sdkIdleMs: number) => [
   {
     by: "Temporal's SDK",
     command: [process.execPath, fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url))],
-    program: "temporal-cli-*",
+    program: "temporal-*",
     keptAs: `temporal-sdk-${sdk.version}${SUFFIX}`,
     idleMs: sdkIdleMs,
   },
