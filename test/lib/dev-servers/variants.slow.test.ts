@@ -1,59 +1,23 @@
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { findRunningPostgres } from "../../../src/lib/dev-servers/postgres/embedded-postgres.ts";
 import { findByCommand, markerOf } from "../../../src/lib/dev-servers/process/processes.ts";
 import { startEmbeddedTemporal } from "../../../src/lib/dev-servers/temporal/embedded-temporal.ts";
 import { findTemporalCli } from "../../../src/lib/dev-servers/temporal/temporal-cli.ts";
-import { migrate } from "../../../src/schema/migrate.ts";
 import { anyPort } from "../../support/any-port.ts";
 import {
   killAfterTest,
   occupy,
-  preparedFolder,
-  query,
   recorded,
   runProgram,
   runs,
   silent,
-  startIn,
   stopAfterTest,
   temporaryFolder,
 } from "./support.ts";
 
 const anyPorts = async () => ({ port: await anyPort(), uiPort: await anyPort() });
 const servers = (dataDir: string) => findByCommand(`${markerOf("--db-filename")}${dataDir}/`);
-
-test("a database of an earlier version, in which all belongs to the superuser, becomes the service's own", async () => {
-  const dataDir = await preparedFolder();
-  const port = await anyPort();
-  const before = await startIn(dataDir, { port });
-  for (const statement of [
-    "alter database webhook owner to webhook",
-    "revoke pg_monitor from webhook_service",
-    "drop table kept",
-    "drop role webhook_service",
-  ])
-    await query(before.superuserUrl, statement);
-  await migrate(before.superuserUrl);
-  await query(before.superuserUrl, "create view seen as select 1 as one");
-  await query(before.superuserUrl, "create sequence counted");
-  await query(before.superuserUrl, "insert into settings (name, value) values ('kept', 'yes')");
-  await before.stop();
-  await rm(path.join(dataDir, "postgres-service-password"));
-
-  const { url } = await startIn(dataDir, { port });
-  expect(await query(url, "select rolsuper from pg_roles where rolname = current_user")).toEqual([
-    { rolsuper: false },
-  ]);
-  expect(await query(url, "select value from settings where name = 'kept'")).toEqual([{ value: "yes" }]);
-  // As later migrations will.
-  await migrate(url);
-  await query(url, "alter table webhooks add column later int");
-  await query(url, "alter type outcome add value 'later'");
-  for (const owned of ["view seen", "sequence counted"]) await query(url, `drop ${owned}`);
-  expect(await findRunningPostgres(dataDir)).toBe(url);
-});
 
 test.each([
   ["replaces itself with the program, like a version manager's", "exec"],

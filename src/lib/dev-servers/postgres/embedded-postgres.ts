@@ -96,7 +96,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
   await finishStart(control, async () => {
     await writePostgresRecord(dataDir, { asked, port });
-    await ensureServiceDatabase((database) => addressOf(superuser, port, database), service, DATABASE);
+    await ensureServiceDatabase(addressOf(superuser, port, "postgres"), service, DATABASE);
   });
   progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${control.pid})`);
   return withAddresses(control, {

@@ -8,8 +8,13 @@ import { serverEnvironment } from "../process/child-environment.ts";
 import { excerpt } from "../process/log-file.ts";
 import { keepSecret, readSecretFile } from "../process/state-file.ts";
 import type { PostgresBinaries } from "./postgres-binaries.ts";
-import { type Login, SERVICE_ROLE, SUPERUSER } from "./postgres-client.ts";
+import type { Login } from "./postgres-client.ts";
 import type { PostgresHome } from "./postgres-home.ts";
+
+/** The superuser created by initdb. Used only while starting the embedded database. */
+const SUPERUSER = "webhook";
+/** The role of the service. It owns its database and has no other privileges. */
+const SERVICE_ROLE = "webhook_service";
 
 /** The file with the superuser's password, mode 0600. */
 function superuserFile(dataDir: string): string {
@@ -26,15 +31,10 @@ export async function ensureServiceLogin(dataDir: string): Promise<Login> {
   return { role: SERVICE_ROLE, password: await keepSecret(serviceFile(dataDir), makePassword) };
 }
 
-/**
- * The login of the service without creating anything; null before the first start. A database last started by an
- * earlier version has only the superuser.
- */
+/** The login of the service without creating anything; null before the first start. */
 export async function findServiceLogin(dataDir: string): Promise<Login | null> {
-  const service = await readSecretFile(serviceFile(dataDir));
-  if (service !== null) return { role: SERVICE_ROLE, password: service };
-  const superuser = await readSecretFile(superuserFile(dataDir));
-  return superuser === null ? null : { role: SUPERUSER, password: superuser };
+  const password = await readSecretFile(serviceFile(dataDir));
+  return password === null ? null : { role: SERVICE_ROLE, password };
 }
 
 const makePassword = () => randomBytes(24).toString("base64url");
