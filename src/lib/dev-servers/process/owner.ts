@@ -1,4 +1,4 @@
-import { lstat, realpath } from "node:fs/promises";
+import { chmod, lstat, mkdir, realpath } from "node:fs/promises";
 import path from "node:path";
 
 /** The user that a server runs as, if different from the current user. */
@@ -7,12 +7,11 @@ export interface Owner {
   gid: number;
 }
 
-/**
- * An existing unprivileged user with a name, which initdb requires. This is the id of `nobody` on most systems; on
- * macOS, 1 is `daemon`.
- */
-export const NOBODY: Owner =
-  process.platform === "darwin" ? { uid: 1, gid: 1 } : { uid: 65_534, gid: 65_534 };
+/** `nobody`: an existing unprivileged user with a name, which initdb requires. */
+export const NOBODY: Owner = { uid: 65_534, gid: 65_534 };
+
+/** The parent of the folders that root's servers share with `NOBODY`. Survives a reboot. */
+const SHARED = "/var/lib/webhook-service";
 
 /** Whether the current user is root (never on Windows). */
 export function isRoot(): boolean {
@@ -27,4 +26,24 @@ export async function canReach(owner: Owner, target: string): Promise<boolean> {
     if (((mode >> shift) & 0o1) === 0) return false;
     if (place === path.dirname(place)) return true;
   }
+}
+
+/**
+ * A folder `name` owned by root that all users can enter.
+ *
+ * @throws Error if it cannot be created
+ */
+export async function sharedFolder(name: string): Promise<string> {
+  const folder = path.join(SHARED, name);
+  try {
+    await mkdir(folder, { recursive: true });
+    // A strict umask closes new folders.
+    for (const place of [SHARED, folder]) await chmod(place, 0o755);
+  } catch (cause) {
+    throw new Error(
+      `no folder for the embedded PostgreSQL: ${(cause as Error).message}. Set DATABASE_URL, or do not run as root`,
+      { cause },
+    );
+  }
+  return folder;
 }
