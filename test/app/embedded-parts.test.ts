@@ -2,9 +2,8 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { startEmbeddedParts } from "../../src/app/embedded-parts.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { findRunningPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
-import { findByCommand, markerOf } from "../../src/lib/dev-servers/process/processes.ts";
 import { lockDataDir } from "../../src/lib/dev-servers/service-lock.ts";
-import { preparedFolder, silent } from "../lib/dev-servers/support.ts";
+import { preparedFolder, silent, temporalServers } from "../lib/dev-servers/support.ts";
 import { until } from "../support/wait.ts";
 
 test("a start that is given up stops what has started", async () => {
@@ -15,7 +14,7 @@ test("a start that is given up stops what has started", async () => {
   const starting = startEmbeddedParts(readConfig({ DATA_DIR: dataDir }), {}, progress, giveUp.signal);
   await expect(starting).rejects.toThrow("aborted");
   expect(await findRunningPostgres(dataDir)).toBeNull();
-  expect(findByCommand(`${markerOf("--db-filename")}${dataDir}/`)).toEqual([]);
+  expect(temporalServers(dataDir)).toEqual([]);
   await (await lockDataDir(dataDir)).release();
 });
 

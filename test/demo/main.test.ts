@@ -1,8 +1,7 @@
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { findRunningPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
-import { findByCommand, markerOf } from "../../src/lib/dev-servers/process/processes.ts";
-import { temporaryFolder } from "../lib/dev-servers/support.ts";
+import { temporalServers, temporaryFolder } from "../lib/dev-servers/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { part } from "../support/parts.ts";
 import { node, ROOT, startProgram } from "../support/program.ts";
@@ -28,7 +27,7 @@ test("the demo ignores settings of other servers, and Ctrl-C while it delivers s
   const dataDir = path.join(folder, "demo");
   const running = async () => [
     (await findRunningPostgres(dataDir)) !== null,
-    findByCommand(`${markerOf("--db-filename")}${dataDir}/`).length > 0,
+    temporalServers(dataDir).length > 0,
   ];
   await demo.until(/good +gets .* answers 200/);
   expect(await running()).toEqual([true, true]);

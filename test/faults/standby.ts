@@ -7,13 +7,7 @@ import pg from "pg";
 import type { EmbeddedPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
 import { findPostgresBinaries } from "../../src/lib/dev-servers/postgres/postgres-binaries.ts";
 import { assertServes } from "../../src/lib/dev-servers/postgres/postgres-client.ts";
-import {
-  clearStalePidFile,
-  POSTGRES_STOP_STEPS,
-  postmasterMarker,
-} from "../../src/lib/dev-servers/postgres/postmaster.ts";
-import { launch, type ServerDefinition } from "../../src/lib/dev-servers/process/server-process.ts";
-import { supervise } from "../../src/lib/dev-servers/process/supervise.ts";
+import { type ServerDefinition, startServer } from "../../src/lib/dev-servers/process/server-process.ts";
 import { anyPort } from "../support/any-port.ts";
 import { until } from "../support/wait.ts";
 
@@ -36,7 +30,7 @@ export async function startStandby(primary: EmbeddedPostgres) {
       port,
       at(primary.superuserUrl),
     );
-    const control = supervise(server, await launch(server), { progress: () => {}, revive: false });
+    const control = await startServer(async () => server, { progress: () => {} });
     const isAt = async (column: string, state: string) => {
       const [found] = await ask(
         `select ${column} as now from pg_stat_replication where application_name = '${NAME}'`,
@@ -112,14 +106,16 @@ async function serverIn(data: string, port: number, superuserUrl: string): Promi
     name: "PostgreSQL's standby",
     file: (await findPostgresBinaries(owner, () => {})).postgres,
     args: ["-D", data, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])],
-    marker: postmasterMarker({ data }),
     logFile: `${data}.log`,
+    pidFile: `${data}.pid`,
     cwd: path.dirname(data),
-    ...owner,
-    prepare: () => clearStalePidFile({ data }),
+    owner,
+    prepare: () => rm(path.join(data, "postmaster.pid"), { force: true }),
     probe: () => assertServes(superuserUrl, data),
-    passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
     startTimeoutMs: 120_000,
-    stopSteps: POSTGRES_STOP_STEPS,
+    stopSteps: [
+      { signal: "SIGINT", waitMs: 20_000 },
+      { signal: "SIGKILL", waitMs: 5_000 },
+    ],
   };
 }

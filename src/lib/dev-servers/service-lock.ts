@@ -1,14 +1,11 @@
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { commandOf } from "./process/processes.ts";
+import { isAlive } from "./process/processes.ts";
 import { ensureDataDir, readState, writeState } from "./process/state-file.ts";
 
-interface Owner {
-  pid: number;
-  /** The command line, which distinguishes the owner from a later process with the same pid. */
-  command: string | null;
-}
+/** SQLite's codes of a lock that another process holds (SQLITE_BUSY, SQLITE_LOCKED), as opposed to an unusable file. */
+const LOCKED: unknown[] = [5, 6];
 
 /**
  * Locks a DATA_DIR for one service, until `release` or the end of this process.
@@ -26,16 +23,16 @@ export async function lockDataDir(dataDir: string): Promise<{ release(): Promise
   try {
     database.open();
     database.exec("pragma busy_timeout = 0; begin exclusive");
+    await writeState(pidFile, { pid: process.pid });
   } catch (error) {
     if (database.isOpen) database.close();
-    if (!isBusy(error))
+    if (!LOCKED.includes((error as { errcode?: number }).errcode))
       throw new Error(
         `cannot lock ${folder}: service.lock: ${(error as Error).message}; let this user write to the folder and to the file, or set another DATA_DIR`,
         { cause: error },
       );
     throw new Error(`${await nameOwner(pidFile)} already uses ${folder}; stop it, or set another DATA_DIR`);
   }
-  await writeState(pidFile, { pid: process.pid, command: commandOf(process.pid) } satisfies Owner);
   return {
     // The pid file is kept: it has no meaning without the lock, and removing it would cause a race.
     async release() {
@@ -44,21 +41,14 @@ export async function lockDataDir(dataDir: string): Promise<{ release(): Promise
   };
 }
 
-/** Whether another process holds the lock (SQLITE_BUSY or SQLITE_LOCKED), as opposed to an unusable file. */
-function isBusy(error: unknown): boolean {
-  const code = (error as { errcode?: number }).errcode;
-  return code === 5 || code === 6;
-}
-
 /**
  * Names the owner. A new owner writes its pid just after it got the lock, so a stale pid is read again for half a
  * second.
  */
 async function nameOwner(pidFile: string): Promise<string> {
   for (let tries = 0; tries < 10; tries++) {
-    const owner = await readState<Owner>(pidFile);
-    if (owner?.pid !== undefined && commandOf(owner.pid) === owner.command)
-      return `another service (pid ${owner.pid})`;
+    const { pid = 0 } = await readState<{ pid: number }>(pidFile);
+    if (isAlive(pid)) return `another service (pid ${pid})`;
     await sleep(50);
   }
   return "another service";

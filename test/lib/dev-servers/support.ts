@@ -1,5 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readlinkSync } from "node:fs";
 import { chmod, mkdtemp, realpath, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import os from "node:os";
@@ -11,6 +12,7 @@ import { removeDataDir } from "../../../src/lib/dev-servers/postgres/postgres-ho
 import { commandOf } from "../../../src/lib/dev-servers/process/processes.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { type Program, ROOT, startProgram } from "../../support/program.ts";
+import { pids } from "../../support/run/proc.ts";
 
 export const silent = () => {};
 /** In a folder others can enter root keeps the data there too, which is where most tests look for it. */
@@ -114,6 +116,17 @@ export async function runProgram<T>(
 /** Whether a process still runs; a dead one that its parent has not asked for yet does not. */
 export function runs(pid: number): boolean {
   return commandOf(pid) !== null;
+}
+
+/** The processes of the Temporal server of a DATA_DIR: the program, and a script that runs it. */
+export function temporalServers(dataDir: string): number[] {
+  return pids().filter((pid) => {
+    try {
+      return readlinkSync(`/proc/${pid}/cwd`) === path.join(dataDir, "temporal");
+    } catch {
+      return false; // Ended in the meantime.
+    }
+  });
 }
 
 /** The rows one statement gives. */

@@ -1,7 +1,6 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { findByCommand, markerOf } from "../../../src/lib/dev-servers/process/processes.ts";
 import { startEmbeddedTemporal } from "../../../src/lib/dev-servers/temporal/embedded-temporal.ts";
 import { findTemporalCli } from "../../../src/lib/dev-servers/temporal/temporal-cli.ts";
 import { anyPort } from "../../support/any-port.ts";
@@ -13,11 +12,11 @@ import {
   runs,
   silent,
   stopAfterTest,
+  temporalServers,
   temporaryFolder,
 } from "./support.ts";
 
 const anyPorts = async () => ({ port: await anyPort(), uiPort: await anyPort() });
-const servers = (dataDir: string) => findByCommand(`${markerOf("--db-filename")}${dataDir}/`);
 
 test.each([
   ["replaces itself with the program, like a version manager's", "exec"],
@@ -34,20 +33,18 @@ test.each([
   const { port, uiPort } = await anyPorts();
   const args = [dataDir, "temporal", String(port), String(uiPort)];
   const { program, said } = await runProgram<{ pid: number; address: string }>("start-servers.ts", args);
-  const leftOver = servers(dataDir);
+  const leftOver = temporalServers(dataDir);
   expect(leftOver).toContain(said.pid);
   expect(leftOver).toHaveLength(exec ? 1 : 2);
   await program.end("SIGKILL");
 
   const { lines, progress } = recorded();
   const server = stopAfterTest(await startEmbeddedTemporal({ dataDir, progress, port, uiPort }));
-  expect(lines).toContain(
-    `stopping Temporal (pid ${leftOver.join(", ")}), left running by an earlier service`,
-  );
+  expect(lines).toContain(`stopping Temporal (pid ${said.pid}), left running by an earlier service`);
   expect(leftOver.filter(runs)).toEqual([]);
   expect(server.address).toBe(said.address);
   await server.stop();
-  expect(servers(dataDir)).toEqual([]);
+  expect(temporalServers(dataDir)).toEqual([]);
 });
 
 test("two Temporals that start at once and wish for the same taken ports all come up on free ones, which are kept", async () => {

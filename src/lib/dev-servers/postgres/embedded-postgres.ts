@@ -1,50 +1,43 @@
-import { realpath } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { realpath, rm } from "node:fs/promises";
 import path from "node:path";
-import type { Progress } from "../../process/index.ts";
-import { choosePort, portWishes } from "../process/ports.ts";
-import { launch, onFreePorts, type ServerDefinition, stopLeftOver } from "../process/server-process.ts";
+import { choosePort } from "../process/ports.ts";
+import type { StopStep } from "../process/processes.ts";
+import {
+  findServer,
+  type ServerControl,
+  type StartOptions,
+  startServer,
+  stopLeftOver,
+} from "../process/server-process.ts";
 import { ensureDataDir } from "../process/state-file.ts";
-import { finishStart, supervise, withAddresses } from "../process/supervise.ts";
 import { findPostgresBinaries } from "./postgres-binaries.ts";
 import { addressOf, assertServes, ensureServiceDatabase } from "./postgres-client.ts";
-import { ensureCluster, ensureServiceLogin, findServiceLogin, hasCluster } from "./postgres-cluster.ts";
+import { ensureCluster, ensureServiceLogin, findServiceLogin } from "./postgres-cluster.ts";
 import {
   findPostgresHome,
+  type PostgresHome,
   preparePostgresHome,
   readPostgresRecord,
   writePostgresRecord,
 } from "./postgres-home.ts";
-import { clearStalePidFile, findPostmaster, POSTGRES_STOP_STEPS, postmasterMarker } from "./postmaster.ts";
 
 /** A running embedded PostgreSQL. */
-export interface EmbeddedPostgres {
+export interface EmbeddedPostgres extends ServerControl {
   /** The connection URL of the database `webhook` for its owner. Contains the password: do not log. */
   url: string;
   /** The same URL for the superuser. Not used by the service; tests create databases with it. */
   superuserUrl: string;
   port: number;
-  /** Changes with a restart. */
-  pid: number;
-  /** Requests a fast shutdown. Resolves when the server has ended. */
-  stop(): Promise<void>;
-  /** Sends SIGKILL without waiting, for fault tests. A supervised server restarts. */
-  kill(): void;
-  /** Restarts the server on the same port. */
-  restart(): Promise<void>;
 }
 
 /** Options of `startEmbeddedPostgres`. */
-export interface EmbeddedPostgresOptions {
+export interface EmbeddedPostgresOptions extends StartOptions {
   dataDir: string;
-  progress: Progress;
   /** The preferred port. Defaults to 5433. If it is taken, a free one is chosen and kept over restarts. */
   port?: number;
-  /** Whether to restart the server if it ends unexpectedly. */
-  superviseRestart?: boolean;
   /** Additional PostgreSQL settings, by name; they override the defaults. Visible to other users: no secrets. */
   settings?: Record<string, string>;
-  /** Aborts the start. */
-  signal?: AbortSignal;
 }
 
 const DATABASE = "webhook";
@@ -54,6 +47,12 @@ const DEFAULT_PORT = 5433;
  * detected immediately.
  */
 const START_TIMEOUT_MS = 120_000;
+/** PostgreSQL's fast shutdown, then its immediate one (with recovery at the next start), then SIGKILL. */
+const STOP_STEPS: readonly StopStep[] = [
+  { signal: "SIGINT", waitMs: 20_000 },
+  { signal: "SIGQUIT", waitMs: 5_000 },
+  { signal: "SIGKILL", waitMs: 5_000 },
+];
 
 /**
  * Starts the PostgreSQL of this DATA_DIR on 127.0.0.1; creates it at the first start. First stops a server that a
@@ -64,42 +63,40 @@ const START_TIMEOUT_MS = 120_000;
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { progress } = options;
-  const asked = options.port ?? DEFAULT_PORT;
   const dataDir = await ensureDataDir(options.dataDir);
   const home = await preparePostgresHome(dataDir, progress);
   const binaries = await findPostgresBinaries(home.owner, progress);
-  const wishes = portWishes(asked, await readPostgresRecord(dataDir));
-  const identity = { name: "PostgreSQL", marker: postmasterMarker(home), stopSteps: POSTGRES_STOP_STEPS };
+  const identity = { ...placeOf(dataDir, home), name: "PostgreSQL", stopSteps: STOP_STEPS };
   await stopLeftOver(identity, progress);
   const superuser = await ensureCluster(dataDir, home, binaries, progress);
   const service = await ensureServiceLogin(dataDir);
+  const { port: kept } = await readPostgresRecord(dataDir);
+  const asked = options.port ?? DEFAULT_PORT;
 
-  const serverAt = (port: number): ServerDefinition => ({
-    ...identity,
-    file: binaries.postgres,
-    args: ["-D", home.data, ...settingsOf(port, options.settings)],
-    logFile: path.join(dataDir, "logs", "postgres.log"),
-    cwd: home.folder,
-    ...home.owner,
-    prepare: () => clearStalePidFile(home),
-    probe: () => assertServes(addressOf(superuser, port, "postgres"), home.data),
-    // After a SIGKILL its child processes take a moment to exit.
-    passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
-    startTimeoutMs: START_TIMEOUT_MS,
-  });
-  const { port, server, live } = await onFreePorts(async () => {
-    const port = await choosePort(wishes);
-    const server = serverAt(port);
-    return { port, server, live: await launch(server, options.signal) };
-  });
-
-  const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
-  await finishStart(control, async () => {
-    await writePostgresRecord(dataDir, { asked, port });
+  let port = 0;
+  const control = await startServer(async () => {
+    port = await choosePort(kept === undefined ? [asked] : [kept, asked]);
+    await writePostgresRecord(dataDir, { port });
+    return {
+      ...identity,
+      file: binaries.postgres,
+      args: ["-D", home.data, ...settingsOf(port, options.settings)],
+      logFile: path.join(dataDir, "logs", "postgres.log"),
+      owner: home.owner,
+      // Its pid may belong to another process now, which PostgreSQL would mistake for a server of this folder.
+      prepare: () => rm(path.join(home.data, "postmaster.pid"), { force: true }),
+      probe: () => assertServes(addressOf(superuser, port, "postgres"), home.data),
+      startTimeoutMs: START_TIMEOUT_MS,
+    };
+  }, options);
+  try {
     await ensureServiceDatabase(addressOf(superuser, port, "postgres"), service, DATABASE);
-  });
+  } catch (error) {
+    await control.stop();
+    throw error;
+  }
   progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${control.pid})`);
-  return withAddresses(control, {
+  return Object.assign(control, {
     url: addressOf(service, port, DATABASE),
     superuserUrl: addressOf(superuser, port, DATABASE),
     port,
@@ -114,18 +111,22 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
  */
 export async function findRunningPostgres(dataDir: string): Promise<string | null> {
   const folder = await realpath(dataDir).catch(() => null);
-  const login = folder === null ? null : await findServiceLogin(folder);
-  if (folder === null || login === null) return null;
-  const home = await findPostgresHome(folder);
-  const running = home === null ? null : await findPostmaster(home);
-  return running === null ? null : addressOf(login, running.port, DATABASE);
+  if (folder === null) return null;
+  const [login, home] = [await findServiceLogin(folder), await findPostgresHome(folder)];
+  const { port } = await readPostgresRecord(folder);
+  if (login === null || home === null || port === undefined) return null;
+  return (await findServer(placeOf(folder, home))) === null ? null : addressOf(login, port, DATABASE);
 }
 
 /** Whether this DATA_DIR has an embedded database, running or not. Creates nothing. */
 export async function hasPostgres(dataDir: string): Promise<boolean> {
   const folder = await realpath(dataDir).catch(() => null);
   const home = folder === null ? null : await findPostgresHome(folder);
-  return home !== null && (await hasCluster(home));
+  return home !== null && existsSync(home.data);
+}
+
+function placeOf(dataDir: string, home: PostgresHome) {
+  return { cwd: home.folder, pidFile: path.join(dataDir, "postgres.pid") };
 }
 
 function settingsOf(port: number, extra: Record<string, string> = {}): string[] {

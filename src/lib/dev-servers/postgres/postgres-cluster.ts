@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
-import { access, chown, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chown, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import type { Progress } from "../../process/index.ts";
 import { serverEnvironment } from "../process/child-environment.ts";
-import { excerpt } from "../process/log-file.ts";
+import { excerpt } from "../process/server-process.ts";
 import { keepSecret, readSecretFile } from "../process/state-file.ts";
 import type { PostgresBinaries } from "./postgres-binaries.ts";
 import type { Login } from "./postgres-client.ts";
@@ -17,14 +18,11 @@ const SUPERUSER = "webhook";
 const SERVICE_ROLE = "webhook_service";
 
 /** The file with the superuser's password, mode 0600. */
-function superuserFile(dataDir: string): string {
-  return path.join(dataDir, "postgres-password");
-}
-
+const superuserFile = (dataDir: string) => path.join(dataDir, "postgres-password");
 /** The file with the password of the service's role, mode 0600. */
-function serviceFile(dataDir: string): string {
-  return path.join(dataDir, "postgres-service-password");
-}
+const serviceFile = (dataDir: string) => path.join(dataDir, "postgres-service-password");
+
+const makePassword = () => randomBytes(24).toString("base64url");
 
 /** The login of the service's role. Generates its password at the first start. */
 export async function ensureServiceLogin(dataDir: string): Promise<Login> {
@@ -36,8 +34,6 @@ export async function findServiceLogin(dataDir: string): Promise<Login | null> {
   const password = await readSecretFile(serviceFile(dataDir));
   return password === null ? null : { role: SERVICE_ROLE, password };
 }
-
-const makePassword = () => randomBytes(24).toString("base64url");
 
 /**
  * Ensures that `home` has a database cluster whose superuser has the password stored in `dataDir`.
@@ -52,22 +48,16 @@ export async function ensureCluster(
 ): Promise<Login> {
   const kept = await readSecretFile(superuserFile(dataDir));
   const password = await keepSecret(superuserFile(dataDir), makePassword);
-  if (!(await hasCluster(home))) {
+  if (!existsSync(home.data)) {
     progress("creating the database (first start)");
     await initialise(home, binaries, password);
   } else if (kept === null) {
     progress("the database's password was lost; setting a new one");
-    await setPassword(home, binaries, password);
+    // In PostgreSQL's single-user mode, which requires none and reads the statement from its input.
+    const args = ["--single", "-D", home.data, "-c", "log_statement=none", "postgres"];
+    await run(home, binaries.postgres, args, `alter role ${SUPERUSER} password '${password}';\n`);
   }
   return { role: SUPERUSER, password };
-}
-
-/** Whether `home` has a complete cluster. */
-export async function hasCluster({ data }: PostgresHome): Promise<boolean> {
-  return access(data).then(
-    () => true,
-    () => false,
-  );
 }
 
 /**
@@ -82,40 +72,16 @@ async function initialise(home: PostgresHome, { initdb }: PostgresBinaries, pass
     // A file, because command lines are visible to all users. Owned by the user that initdb runs as.
     await writeFile(secret, password, { mode: 0o600 });
     if (home.owner !== null) await chown(secret, home.owner.uid, home.owner.gid);
-    const locale = ["--encoding=UTF8", "--locale=C"];
-    await run(home, initdb, [
-      "-D",
-      draft,
-      "-U",
-      SUPERUSER,
-      "-A",
-      "scram-sha-256",
-      `--pwfile=${secret}`,
-      ...locale,
-    ]);
+    const access = ["-U", SUPERUSER, "-A", "scram-sha-256", `--pwfile=${secret}`];
+    await run(home, initdb, ["-D", draft, ...access, "--encoding=UTF8", "--locale=C"]);
   } finally {
     await rm(secret, { force: true });
   }
   await rename(draft, home.data);
 }
 
-/** Sets the password in PostgreSQL's single-user mode, which requires none and reads the statement from its input. */
-async function setPassword(
-  home: PostgresHome,
-  { postgres }: PostgresBinaries,
-  password: string,
-): Promise<void> {
-  const statement = `alter role ${SUPERUSER} password '${password}';\n`;
-  await run(home, postgres, ["--single", "-D", home.data, "-c", "log_statement=none", "postgres"], statement);
-}
-
 async function run(home: PostgresHome, file: string, args: string[], input = ""): Promise<void> {
-  const child = spawn(file, args, {
-    cwd: home.folder,
-    env: serverEnvironment(),
-    windowsHide: true,
-    ...home.owner,
-  });
+  const child = spawn(file, args, { cwd: home.folder, env: serverEnvironment(), ...home.owner });
   const ended = new Promise<number | null>((resolve, reject) =>
     child.once("error", reject).once("close", resolve),
   );

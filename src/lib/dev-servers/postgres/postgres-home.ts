@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
-import { access, chown, mkdir, realpath, rm, stat } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chown, mkdir, realpath, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import type { Progress } from "../../process/index.ts";
 import { canReach, isRoot, NOBODY, type Owner, sharedFolder } from "../process/owner.ts";
@@ -16,19 +17,18 @@ export interface PostgresHome {
 }
 
 /** The content of `DATA_DIR/postgres.json`, for later starts. */
-export interface PostgresRecord {
+interface PostgresRecord {
   /** The location of the data if it is outside DATA_DIR. */
   elsewhere: string;
   /** The DATA_DIR that `elsewhere` was created for. */
   madeFor: string;
-  /** The requested port and the actual one. */
-  asked: number;
+  /** The port of the last start. */
   port: number;
 }
 
 /** The record of earlier starts; empty at first. */
-export async function readPostgresRecord(dataDir: string): Promise<Partial<PostgresRecord>> {
-  return (await readState<PostgresRecord>(recordFile(dataDir))) ?? {};
+export function readPostgresRecord(dataDir: string): Promise<Partial<PostgresRecord>> {
+  return readState<PostgresRecord>(recordFile(dataDir));
 }
 
 /** Merges `news` into the record. */
@@ -38,12 +38,13 @@ export async function writePostgresRecord(dataDir: string, news: Partial<Postgre
 
 /** The location of the database of `dataDir` (a real path); null if it has none yet. Creates nothing. */
 export async function findPostgresHome(dataDir: string): Promise<PostgresHome | null> {
-  const { elsewhere, madeFor } = await readPostgresRecord(dataDir);
-  const folder = elsewhere ?? path.join(dataDir, "postgres");
+  const { elsewhere, madeFor = dataDir } = await readPostgresRecord(dataDir);
   // A copied DATA_DIR still names the original's database, which must stay the original's.
-  if (madeFor !== undefined && madeFor !== dataDir && (await exists(recordFile(madeFor)))) return null;
-  if (!(await exists(folder))) return null;
-  return homeIn(folder, await ownerOf(folder));
+  if (madeFor !== dataDir && existsSync(recordFile(madeFor))) return null;
+  const folder = elsewhere ?? path.join(dataDir, "postgres");
+  const found = await stat(folder).catch(() => null);
+  // Root runs PostgreSQL as the owner of the data, including ordinary users.
+  return found && homeIn(folder, isRoot() ? { uid: found.uid, gid: found.gid } : null);
 }
 
 /**
@@ -86,20 +87,6 @@ function homeIn(folder: string, owner: Owner | null): PostgresHome {
   return { folder, data: path.join(folder, "data"), owner };
 }
 
-/** The owner of a database. Root runs PostgreSQL as that owner, including ordinary users. */
-async function ownerOf(folder: string): Promise<Owner | null> {
-  if (!isRoot()) return null;
-  const { uid, gid } = await stat(folder);
-  return uid === 0 ? NOBODY : { uid, gid };
-}
-
 function recordFile(dataDir: string): string {
   return path.join(dataDir, "postgres.json");
-}
-
-async function exists(file: string): Promise<boolean> {
-  return access(file).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,44 +1,68 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, open, readFile } from "node:fs/promises";
+import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import pRetry, { AbortError } from "p-retry";
+import pRetry from "p-retry";
 import type { Progress } from "../../process/index.ts";
 import { serverEnvironment } from "./child-environment.ts";
-import { excerpt, openLog, readLog } from "./log-file.ts";
-import { findByCommand, isOurs, type StopStep, stopProcesses } from "./processes.ts";
+import type { Owner } from "./owner.ts";
+import { commandOf, type StopStep, signalGroup, stopGroup } from "./processes.ts";
+import { readState, writeState } from "./state-file.ts";
 
-/** The definition of an embedded server: how to run, identify, check and stop it. */
+/** The definition of an embedded server: how to run, check and stop it. */
 export interface ServerDefinition {
   name: string;
   file: string;
   args: readonly string[];
-  /** A part of the command line that is unique to this DATA_DIR's server. */
-  marker: string;
-  logFile: string;
-  /** The working directory, which the server's user must be able to enter. */
+  /** The working directory, which the server's user must be able to enter. No other server has the same. */
   cwd: string;
-  /** The user it runs as. Defaults to the current user. */
-  uid?: number;
-  gid?: number;
+  logFile: string;
+  /** The file that names the server's process, by which the next service finds it. */
+  pidFile: string;
+  /** The user it runs as; null for the current user. */
+  owner: Owner | null;
   /** Called before each start. */
   prepare?(): Promise<void>;
-  /** Matches log output of a temporary failure to start. */
-  passing?: RegExp;
-  /** Resolves if this server responds; rejects until then. */
-  probe(): Promise<void>;
+  /** Resolves if this server, the process group `group`, responds; rejects until then. */
+  probe(group: number): Promise<void>;
   /** The timeout of a start, in milliseconds. */
   startTimeoutMs: number;
   stopSteps: readonly StopStep[];
 }
 
-/** A server that responds. `died` resolves when its process has ended for any reason. */
-export interface LiveServer {
+/** Options of a start. */
+export interface StartOptions {
+  progress: Progress;
+  /** Whether to restart the server if it ends unexpectedly. Defaults to false. */
+  superviseRestart?: boolean;
+  /** Aborts the start. */
+  signal?: AbortSignal;
+}
+
+/** Controls a running server. */
+export interface ServerControl {
+  /** Changes with a restart. */
   readonly pid: number;
-  readonly died: Promise<void>;
-  alive(): boolean;
+  /** Stops the server in order, or kills it after a while. Resolves when the server has ended. */
+  stop(): Promise<void>;
+  /** Sends SIGKILL without waiting, for fault tests. A supervised server restarts. */
+  kill(): void;
+  /** Restarts the server on the same ports. */
+  restart(): Promise<void>;
+}
+
+/** The content of `pidFile`. */
+interface PidRecord {
+  pid: number;
+  /** The arguments, which distinguish the server from a later process with the same pid. */
+  args: string;
+  /** The working directory, which distinguishes the server from that of a copied DATA_DIR. */
+  cwd: string;
 }
 
 /** Thrown if a server does not start. `output` is its log since the start. */
-export class ServerStartError extends Error {
+class ServerStartError extends Error {
   readonly output: string;
 
   constructor(message: string, output: string, cause?: unknown) {
@@ -46,69 +70,166 @@ export class ServerStartError extends Error {
     this.name = "ServerStartError";
     this.output = output;
   }
-
-  /** Whether another process took one of its ports before the start. */
-  get portTaken(): boolean {
-    return /address already in use|could not bind|only one usage of each socket address/i.test(this.output);
-  }
 }
 
-/** The time for which temporary failures are retried, in milliseconds. */
-const TEMPORARY_FAILURE_TIMEOUT_MS = 10_000;
-/** The maximum number of ports tried. */
-const MAX_PORT_ATTEMPTS = 5;
+/** Failures to start that pass: another process has just taken a port, or child processes of a killed PostgreSQL still exit. */
+const PASSING = /address already in use|could not bind|pre-existing shared memory block/i;
+/** Repeats a start for ten seconds. */
+const PATIENCE = { retries: 50, minTimeout: 200, factor: 1 };
+/** The interval between two probes, in milliseconds. */
+const PROBE_INTERVAL_MS = 50;
+/** The delay before a server that ended unexpectedly is restarted, in milliseconds. Doubles with each failure up to the maximum. */
+const RESTART_DELAY_MS = { first: 1_000, max: 15_000 };
+/** The lines of a log that usually contain the cause of a failure. */
+const [HEAD_LINES, TAIL_LINES] = [3, 5];
+
+/**
+ * Starts a server, waits until it responds, and controls it from then on.
+ *
+ * @param define defines the server, with ports that are free; called again if another process takes one before the start
+ * @throws Error with the server's log if it ends or does not respond in time, or if the signal aborts. No process is left
+ */
+export async function startServer(
+  define: () => Promise<ServerDefinition>,
+  { progress, superviseRestart = false, signal }: StartOptions,
+): Promise<ServerControl> {
+  let server!: ServerDefinition;
+  let live!: Awaited<ReturnType<typeof launch>>;
+  let stopping!: AbortController;
+  let watching!: Promise<void>;
+  let stopped: Promise<void> | undefined;
+
+  async function start(next: typeof define, signal?: AbortSignal): Promise<void> {
+    const attempt = async () => {
+      server = await next();
+      return launch(server, signal);
+    };
+    const isPassing = (error: Error) => error instanceof ServerStartError && PASSING.test(error.output);
+    live = await pRetry(attempt, { ...PATIENCE, shouldRetry: ({ error }) => isPassing(error) });
+    stopped = undefined;
+    stopping = new AbortController();
+    watching = watch(stopping.signal);
+  }
+
+  /** Restarts the server whenever it ends, until `stopping` aborts. */
+  async function watch(stopping: AbortSignal): Promise<void> {
+    const aborted = once(stopping, "abort");
+    for (;;) {
+      await Promise.race([live.ended, aborted]);
+      if (stopping.aborted) return;
+      progress(`${server.name} (pid ${live.pid}) ended unexpectedly; log: ${server.logFile}`);
+      if (!superviseRestart || !(await revive(stopping))) return;
+      progress(`${server.name} is running again (pid ${live.pid})`);
+    }
+  }
+
+  /** Starts the server again until it responds. Returns false if `stopping` aborts. */
+  async function revive(stopping: AbortSignal): Promise<boolean> {
+    for (let delay = RESTART_DELAY_MS.first; ; delay = Math.min(delay * 2, RESTART_DELAY_MS.max)) {
+      try {
+        await sleep(delay, undefined, { signal: stopping });
+        // A wrapper script can end before the program that it runs.
+        await stopGroup(live.pid, server.stopSteps);
+        live = await launch(server, stopping);
+        return true;
+      } catch (error) {
+        if (stopping.aborted) return false;
+        progress(`${server.name} failed to restart, retrying: ${(error as Error).message}`);
+      }
+    }
+  }
+
+  async function stopNow(): Promise<void> {
+    stopping.abort();
+    await watching;
+    await stopGroup(live.pid, server.stopSteps);
+  }
+
+  async function stop(): Promise<void> {
+    stopped ??= stopNow();
+    await stopped;
+  }
+
+  await start(define, signal);
+  return {
+    get pid() {
+      return live.pid;
+    },
+    stop,
+    kill() {
+      if (live.isAlive()) signalGroup(live.pid, "SIGKILL");
+    },
+    async restart() {
+      await stop();
+      await start(async () => server);
+    },
+  };
+}
 
 /**
  * Starts a server and waits until it responds.
  *
  * The server has its own process group, so that Ctrl-C reaches only the service, which stops its servers last.
- *
- * @throws ServerStartError if it ends, does not respond in time (then it is stopped), or `signal` aborts
  */
-export async function launch(server: ServerDefinition, signal?: AbortSignal): Promise<LiveServer> {
-  const deadline = Date.now() + TEMPORARY_FAILURE_TIMEOUT_MS;
-  for (;;) {
-    try {
-      await server.prepare?.();
-      return await launchOnce(server, signal);
-    } catch (error) {
-      const passing = error instanceof ServerStartError && server.passing?.test(error.output);
-      if (!passing || signal?.aborted || Date.now() > deadline) throw error;
-      await sleep(200);
+async function launch(server: ServerDefinition, signal?: AbortSignal) {
+  const { name, file, args, cwd, owner, logFile, pidFile } = server;
+  signal?.throwIfAborted();
+  await server.prepare?.();
+  await mkdir(path.dirname(logFile), { recursive: true, mode: 0o700 });
+  const log = await open(logFile, "a", 0o600);
+  const { size } = await log.stat();
+  const child = spawn(file, args, {
+    detached: true,
+    stdio: ["ignore", log.fd, log.fd],
+    env: serverEnvironment(),
+    cwd,
+    ...owner,
+  });
+  const ended = new Promise((resolve) => child.once("exit", resolve));
+  const spawned = once(child, "spawn");
+  await log.close();
+  await spawned.catch((cause: Error) => {
+    throw new ServerStartError(`cannot run ${file}: ${cause.message}`, "", cause);
+  });
+  // Otherwise a service that exits without stopping its servers would wait for them.
+  child.unref();
+  const live = {
+    pid: child.pid as number,
+    /** Resolves when the process has ended for any reason. */
+    ended,
+    isAlive: () => child.exitCode === null && child.signalCode === null,
+  };
+  try {
+    await writeState(pidFile, { pid: live.pid, args: args.join(" "), cwd } satisfies PidRecord);
+    for (const deadline = Date.now() + server.startTimeoutMs; ; ) {
+      const failure = await server.probe(live.pid).then(
+        () => null,
+        (error: Error) => error,
+      );
+      signal?.throwIfAborted();
+      if (failure === null) return live;
+      if (!live.isAlive() || Date.now() > deadline) throw failure;
+      await sleep(PROBE_INTERVAL_MS, undefined, signal && { signal });
     }
+  } catch (cause) {
+    const hasEnded = !live.isAlive();
+    await stopGroup(live.pid, server.stopSteps);
+    signal?.throwIfAborted();
+    const output = (await readFile(logFile)).subarray(size).toString().trim();
+    const what = hasEnded ? "ended while starting" : "did not respond in time";
+    const reason = (hasEnded && excerpt(output)) || (cause as Error).message;
+    throw new ServerStartError(`${name} ${what} (log: ${logFile}):\n${reason}`, output, cause);
   }
 }
 
-async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promise<LiveServer> {
-  const log = await openLog(server.logFile);
-  const { uid, gid, cwd } = server;
-  const child = spawn(server.file, server.args, {
-    detached: true,
-    windowsHide: true,
-    stdio: ["ignore", log.handle.fd, log.handle.fd],
-    env: serverEnvironment(),
-    cwd,
-    ...(uid === undefined ? {} : { uid }),
-    ...(gid === undefined ? {} : { gid }),
-  });
-  const live = ofChild(child);
-  const refused = await spawned(child);
-  await log.handle.close();
-  if (refused !== null)
-    throw new ServerStartError(`cannot run ${server.file}: ${refused.message}`, "", refused);
-  // Otherwise a service that exits without stopping its servers would wait for them.
-  child.unref();
-  try {
-    await answered(server, live, signal);
-    return live;
-  } catch (cause) {
-    const ended = !live.alive();
-    await stopProcesses(server.marker, server.stopSteps);
-    const output = await readLog(server.logFile, log.offset);
-    const what = ended ? "ended while starting" : "did not respond in time";
-    const reason = output === "" ? (cause as Error).message : excerpt(output);
-    throw new ServerStartError(`${server.name} ${what} (log: ${server.logFile}):\n${reason}`, output, cause);
-  }
+/** The pid of the server that an earlier service, or this one, has started in `cwd`; null if it does not run. */
+export async function findServer({
+  pidFile,
+  cwd,
+}: Pick<ServerDefinition, "pidFile" | "cwd">): Promise<number | null> {
+  const record = await readState<PidRecord>(pidFile);
+  if (record.pid === undefined || record.args === undefined || record.cwd !== cwd) return null;
+  return commandOf(record.pid)?.includes(record.args) ? record.pid : null;
 }
 
 /**
@@ -117,62 +238,18 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
  * @throws Error if it cannot be stopped
  */
 export async function stopLeftOver(
-  { name, marker, stopSteps }: Pick<ServerDefinition, "name" | "marker" | "stopSteps">,
+  server: Pick<ServerDefinition, "name" | "pidFile" | "cwd" | "stopSteps">,
   progress: Progress,
 ): Promise<void> {
-  const pids = findByCommand(marker);
-  if (pids.length === 0) return;
-  progress(`stopping ${name} (pid ${pids.join(", ")}), left running by an earlier service`);
-  await stopProcesses(marker, stopSteps);
+  const pid = await findServer(server);
+  if (pid === null) return;
+  progress(`stopping ${server.name} (pid ${pid}), left running by an earlier service`);
+  await stopGroup(pid, server.stopSteps);
 }
 
-/** Runs `start`, and again up to five times in total if another process takes a port that was free. */
-export async function onFreePorts<T>(start: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await start();
-    } catch (error) {
-      if (!(error instanceof ServerStartError && error.portTaken && attempt < MAX_PORT_ATTEMPTS)) throw error;
-    }
-  }
-}
-
-/** Polls until the server responds, with pauses of 25 to 250 ms. Stops immediately if its process has ended. */
-async function answered(server: ServerDefinition, live: LiveServer, signal?: AbortSignal) {
-  const attempt = async () => {
-    if (!live.alive()) throw new AbortError(`${server.name} has ended`);
-    await server.probe();
-    // The server may have ended because another process, which now responds, has taken its port.
-    if (!isOurs(live.pid, server.marker)) throw new Error(`${server.name} has ended`);
-  };
-  await pRetry(attempt, {
-    retries: Number.POSITIVE_INFINITY,
-    minTimeout: 25,
-    factor: 1.3,
-    maxTimeout: 250,
-    maxRetryTime: server.startTimeoutMs,
-    ...(signal === undefined ? {} : { signal }),
-  });
-}
-
-/** Null if the program was started; otherwise the error. */
-function spawned(child: ChildProcess): Promise<Error | null> {
-  return new Promise((resolve) => {
-    child.once("spawn", () => resolve(null));
-    child.once("error", resolve);
-  });
-}
-
-function ofChild(child: ChildProcess): LiveServer {
-  let alive = true;
-  const died = new Promise<void>((resolve) => {
-    const end = () => {
-      alive = false;
-      resolve();
-    };
-    child.once("exit", end);
-    child.once("error", end);
-  });
-  // Without a pid the program was not started; an "error" event follows.
-  return { pid: child.pid ?? 0, died, alive: () => alive && child.pid !== undefined };
+/** The first and last lines of a log. */
+export function excerpt(log: string): string {
+  const lines = log.split("\n");
+  if (lines.length <= HEAD_LINES + TAIL_LINES) return log;
+  return [...lines.slice(0, HEAD_LINES), "...", ...lines.slice(-TAIL_LINES)].join("\n");
 }

@@ -3,32 +3,28 @@ import { mkdir, open, readFile, realpath, rename, rm, writeFile } from "node:fs/
 import path from "node:path";
 import { isRoot } from "./owner.ts";
 
-/** The JSON content of `file`; null if it does not exist or is not valid JSON (partially written or foreign). */
-export async function readState<T>(file: string): Promise<Partial<T> | null> {
-  const text = await readText(file);
-  if (text === null) return null;
+/** The JSON content of `file`; empty if it cannot be read or is not JSON. */
+export async function readState<T>(file: string): Promise<Partial<T>> {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? (value as Partial<T>) : null;
+    return (JSON.parse(await readFile(file, "utf8")) as T | null) ?? {};
   } catch {
-    return null;
+    return {};
   }
 }
 
 /** Atomically replaces `file` with `value` as JSON, readable only by its owner. */
 export async function writeState(file: string, value: object): Promise<void> {
-  const draft = `${file}.${randomUUID()}`;
-  try {
-    await writeFile(draft, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 });
-    await rename(draft, file);
-  } finally {
-    await rm(draft, { force: true });
-  }
+  await replaceFile(file, JSON.stringify(value, null, 2));
 }
 
 /** The secret stored in `file`; null if it does not exist or is empty, as a full disk or a power failure may leave it. */
 export async function readSecretFile(file: string): Promise<string | null> {
-  return (await readText(file))?.trim() || null;
+  try {
+    return (await readFile(file, "utf8")).trim() || null;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw error;
+  }
 }
 
 /**
@@ -40,32 +36,22 @@ export async function keepSecret(file: string, make: () => string | Promise<stri
   const kept = await readSecretFile(file);
   if (kept !== null) return kept;
   const secret = await make();
+  await replaceFile(file, secret);
+  return secret;
+}
+
+async function replaceFile(file: string, text: string): Promise<void> {
   const draft = `${file}.${randomUUID()}`;
   try {
-    await writeFile(draft, `${secret}\n`, { mode: 0o600, flush: true });
+    await writeFile(draft, `${text}\n`, { mode: 0o600, flush: true });
     await rename(draft, file);
   } finally {
     await rm(draft, { force: true });
   }
-  await flushFolder(path.dirname(file));
-  return secret;
-}
-
-/** Makes a rename in a folder survive a power failure. Windows and some file systems cannot; there it does nothing. */
-async function flushFolder(folder: string): Promise<void> {
-  const handle = await open(folder).catch(() => null);
-  await handle?.sync().catch(() => {});
-  await handle?.close();
-}
-
-/** The content of `file`; null if it does not exist. Other errors are thrown. */
-export async function readText(file: string): Promise<string | null> {
-  try {
-    return await readFile(file, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    throw error;
-  }
+  // So that the rename survives a power failure. Some file systems cannot open or flush a folder.
+  const folder = await open(path.dirname(file)).catch(() => null);
+  await folder?.sync().catch(() => {});
+  await folder?.close();
 }
 
 /** Creates `dataDir`, closed to others, if it does not exist. Returns its real path. */
