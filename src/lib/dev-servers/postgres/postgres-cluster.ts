@@ -5,7 +5,7 @@ import { chown, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import type { Progress } from "../../process/index.ts";
-import { serverEnvironment } from "../process/child-environment.ts";
+import { serverEnvironment } from "../process/processes.ts";
 import { excerpt } from "../process/server-process.ts";
 import { keepSecret, readSecretFile } from "../process/state-file.ts";
 import type { PostgresBinaries } from "./postgres-binaries.ts";

