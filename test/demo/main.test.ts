@@ -1,6 +1,7 @@
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { findRunningPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/lib/dev-servers/postgres/postgres-home.ts";
 import { temporalServers, temporaryFolder } from "../lib/dev-servers/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { part } from "../support/parts.ts";
@@ -25,6 +26,8 @@ test("the demo ignores settings of other servers, and Ctrl-C while it delivers s
   });
   onTestFinished(() => void demo.process.kill("SIGKILL"));
   const dataDir = path.join(folder, "demo");
+  // As root, its database is outside of the folder.
+  onTestFinished(() => removeDataDir(dataDir));
   const running = async () => [
     (await findRunningPostgres(dataDir)) !== null,
     temporalServers(dataDir).length > 0,
