@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
-import { realpath, rm } from "node:fs/promises";
+import { readFile, realpath, rm } from "node:fs/promises";
 import path from "node:path";
 import { choosePort } from "../process/ports.ts";
-import type { StopStep } from "../process/processes.ts";
+import { commandOf, type StopStep } from "../process/processes.ts";
 import {
   findServer,
   type ServerControl,
@@ -83,8 +83,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
       args: ["-D", home.data, ...settingsOf(port, options.settings)],
       logFile: path.join(dataDir, "logs", "postgres.log"),
       owner: home.owner,
-      // Its pid may belong to another process now, which PostgreSQL would mistake for a server of this folder.
-      prepare: () => rm(path.join(home.data, "postmaster.pid"), { force: true }),
+      prepare: () => removeStalePidFile(home.data),
       probe: () => assertServes(addressOf(superuser, port, "postgres"), home.data),
       startTimeoutMs: START_TIMEOUT_MS,
     };
@@ -123,6 +122,17 @@ export async function hasPostgres(dataDir: string): Promise<boolean> {
   const folder = await realpath(dataDir).catch(() => null);
   const home = folder === null ? null : await findPostgresHome(folder);
   return home !== null && existsSync(home.data);
+}
+
+/**
+ * Removes PostgreSQL's pid file, whose pid may belong to another process now: PostgreSQL would mistake that for a server of this folder.
+ * Keeps the file of a server that runs, so that PostgreSQL names it in its error. Without the file, its shared memory would still keep a
+ * second server out.
+ */
+async function removeStalePidFile(data: string): Promise<void> {
+  const file = path.join(data, "postmaster.pid");
+  const [pid] = (await readFile(file, "utf8").catch(() => "")).split("\n", 1);
+  if (!commandOf(Number(pid))?.includes(data)) await rm(file, { force: true });
 }
 
 function placeOf(dataDir: string, home: PostgresHome) {
