@@ -73,7 +73,7 @@ function breaksIn(text: string): number {
 }
 
 /** The lines of code of a folder. @throws Error if it has no TypeScript */
-function linesOfFolder(root: string, folder: string): number {
+export function linesOfFolder(root: string, folder: string): number {
   const files = globSync(`${folder}/**/*.ts`, { cwd: root, exclude: ["**/dist/**", "**/node_modules/**"] });
   if (files.length === 0) throw new Error(`${folder} has no TypeScript files`);
   return files.reduce((sum, file) => sum + codeLines(readFileSync(path.join(root, file), "utf8")), 0);
@@ -108,4 +108,4 @@ function main(): void {
   }
 }
 
-main();
+if (import.meta.main) main();

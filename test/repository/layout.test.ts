@@ -1,6 +1,7 @@
 import { globSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
+import { linesOfFolder } from "../../scripts/code-lines.ts";
 import { circles } from "./circles.ts";
 import { read, root } from "./project.ts";
 
@@ -170,6 +171,14 @@ test("a table has one writer, or its other writers are listed here", () => {
   });
   const listed = Object.entries(ALSO_WRITTEN_BY).map(([table, each]) => [table, each.others]);
   expect(Object.fromEntries(others.filter(([, names]) => names !== ""))).toEqual(Object.fromEntries(listed));
+});
+
+/** The maximum of lines of code of `src` and `workflows`. A change that raises it says which promise needs the lines. */
+const MAX_CODE_LINES = 29_700;
+
+test("the service has no more lines of code than it had", () => {
+  const lines = linesOfFolder(root, "src") + linesOfFolder(root, "workflows");
+  expect(lines).toBeLessThanOrEqual(MAX_CODE_LINES);
 });
 
 test("workflows import nothing but Temporal's packages, themselves and types", () => {
