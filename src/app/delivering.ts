@@ -1,4 +1,6 @@
+import type { Meter } from "@opentelemetry/api";
 import { type Config, deliversInItself } from "../config/index.ts";
+import { createDeliveryInstruments } from "../metrics/index.ts";
 import type { Delivery } from "./delivery.ts";
 import { type DeliveryProcesses, deliveryEnvironment, startDeliveryProcesses } from "./delivery-processes.ts";
 
@@ -18,7 +20,7 @@ type InProcess = Parameters<typeof import("./delivery.ts")["startDelivery"]>[0];
  */
 export async function deliver(
   config: Config,
-  parts: Omit<InProcess, "delivery" | "dispatch" | "reservedFiles">,
+  parts: Omit<InProcess, "delivery" | "dispatch" | "instruments" | "reservedFiles"> & { meter: Meter },
   children: { environment: NodeJS.ProcessEnv } & Parameters<typeof deliveryEnvironment>[1],
 ): Promise<Delivery & Partial<Pick<DeliveryProcesses, "snapshots">>> {
   const { delivery, dispatch, limits, role } = config;
@@ -26,7 +28,9 @@ export async function deliver(
     // Loaded on demand: Temporal's native code takes about 40 MiB.
     const { startDelivery } = await import("./delivery.ts");
     const reservedFiles = role === "all" ? limits.maxConnections : 0;
-    return startDelivery({ ...parts, delivery, dispatch, reservedFiles });
+    // Not in a process that only starts others: its metrics of deliveries would always be 0.
+    const instruments = createDeliveryInstruments(parts.meter);
+    return startDelivery({ ...parts, delivery, dispatch, instruments, reservedFiles });
   }
   const { environment, ...given } = children;
   return startDeliveryProcesses({

@@ -5,12 +5,7 @@ import { type Config, exportsMetrics } from "../config/index.ts";
 import { builtWorkflows } from "../dispatch/index.ts";
 import type { WorkerOptions } from "../dispatch/worker/index.ts";
 import { createLogger, type Progress, systemClock, watchBlockedThread } from "../lib/process/index.ts";
-import {
-  createDeliveryInstruments,
-  drainTemporalMetrics,
-  exportMetrics,
-  startTracing,
-} from "../metrics/index.ts";
+import { drainTemporalMetrics, exportMetrics, startTracing } from "../metrics/index.ts";
 import { readBacklog } from "../stats/index.ts";
 import { type TemporalNames, temporalNames, temporalTarget } from "../temporal/index.ts";
 import { deliver } from "./delivering.ts";
@@ -191,7 +186,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
           works: thread.works,
-          instruments: createDeliveryInstruments(meter),
+          meter,
           tracing,
           ...(workflowBundle ? { workflowBundle } : {}),
         },
