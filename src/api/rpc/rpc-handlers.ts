@@ -56,7 +56,12 @@ export interface RpcHandlerOptions {
   log: Logger;
 }
 
-/** A handler for each method's path, such as `/webhook.v1.WebhookService/ListWebhooks`. */
+/**
+ * A handler for each method's path, such as `/webhook.v1.WebhookService/ListWebhooks`.
+ *
+ * Not `@connectrpc/connect-fastify`: with the library's conversion of requests and its handler of unary gRPC calls, bench `publish`
+ * stores 0.69 of the events per second (2,843 instead of 4,135), and streams 1.07.
+ */
 export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<string, RpcHandler> {
   const { routes, routerOptions, onRefused } = options;
   const router = createConnectRouter(routerOptions);
