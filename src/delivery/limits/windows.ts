@@ -2,7 +2,7 @@
 export type Evidence =
   /** Success: the window grows by one if it was full. */
   | "success"
-  /** An error response or a broken connection: the window is halved. */
+  /** An error response or a broken connection: the window is halved, unless the last attempt before it succeeded. */
   | "failure"
   /** For hosts: a webhook failed although the host was reached. Counts as a failure until an attempt to the host has succeeded. */
   | "partial failure"
@@ -22,6 +22,8 @@ export interface Window {
   isFull: boolean;
   /** Whether any attempt has succeeded. */
   hasSucceeded: boolean;
+  /** Whether the last attempt with evidence succeeded. */
+  lastSucceeded: boolean;
   /**
    * `hangs` if the last attempt with evidence timed out, `fails` if it failed and left a window of one. Such a receiver gets
    * one request at a time.
@@ -36,7 +38,8 @@ const MAX_REMEMBERED = 20_000;
 
 /**
  * Limits attempts in flight per key, a webhook or a host, by additive increase and multiplicative decrease. A window
- * starts small, grows by one with each success while full, is halved by a failure, and set to one by a timeout.
+ * starts small, grows by one with each success while full, is halved by a failure that follows another or is the first, and set to one by
+ * a timeout. A failure among successes has no effect: where 1 % of the attempts failed, halving opened three times as many connections.
  * Response time has no effect: a receiver that takes two seconds is healthy.
  */
 export class Windows<Key> {
@@ -81,7 +84,10 @@ export class Windows<Key> {
     const window = this.#window(key);
     window[apart ? "apart" : "inFlight"] -= 1;
     if (evidence === "none") return;
-    const isFailure = evidence === "failure" || (evidence === "partial failure" && !window.hasSucceeded);
+    const isIsolated = window.lastSucceeded;
+    window.lastSucceeded = evidence === "success";
+    const isFailure =
+      !isIsolated && (evidence === "failure" || (evidence === "partial failure" && !window.hasSucceeded));
     if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
     if (evidence === "success") window.hasSucceeded = true;
     if (isFailure) window.allowed = Math.max(1, window.allowed >> 1);
@@ -93,7 +99,15 @@ export class Windows<Key> {
 
   #fresh(): Window {
     const allowed = Math.min(INITIAL_WINDOW, this.#max);
-    return { allowed, inFlight: 0, apart: 0, isFull: false, hasSucceeded: false, trouble: "none" };
+    return {
+      allowed,
+      inFlight: 0,
+      apart: 0,
+      isFull: false,
+      hasSucceeded: false,
+      lastSucceeded: false,
+      trouble: "none",
+    };
   }
 
   #window(key: Key): Window {

@@ -24,7 +24,18 @@ test.each<[string, number, Evidence[], object]>([
     ["failure"],
     { allowed: 1, trouble: "fails" },
   ],
-  ["is halved by a failure", 100, ["success", "success", "failure"], { allowed: 2, trouble: "none" }],
+  [
+    "stays as it is after a failure among successes",
+    100,
+    ["success", "success", "failure"],
+    { allowed: 4, trouble: "none" },
+  ],
+  [
+    "is halved by a failure after another",
+    100,
+    ["success", "success", "failure", "failure"],
+    { allowed: 2, trouble: "none" },
+  ],
   [
     "has one at a time after a failure of a part before any success",
     100,
