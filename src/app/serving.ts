@@ -16,7 +16,7 @@ import type { Stores } from "./stores.ts";
  * Starts the API, which refuses calls with UNAVAILABLE until the database is prepared: probes then see a process that is alive, and
  * why it is not ready.
  *
- * @param started gets what must be closed, but for the API itself
+ * @param started closes what is started here, except for the API, which the caller stops
  */
 export async function serve(
   config: Config,

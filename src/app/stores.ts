@@ -22,7 +22,7 @@ export type Stores = Awaited<ReturnType<typeof openStores>>;
 /**
  * Opens the database and finds SECRET_KEY. Waits for nothing: the database may be away.
  *
- * @param started gets what must be closed
+ * @param started closes what is opened here
  * @param parts.measures whether durations of statements are measured
  */
 export async function openStores(

@@ -1,4 +1,4 @@
-/** Evaluates filters in a thread of its own. */
+/** Evaluates filters in a separate thread. */
 export {
   type FilterInput,
   type FilterResult,
