@@ -1,12 +1,6 @@
 import { type Db, rows } from "../lib/pg/index.ts";
+import type { LatestEvent } from "../webhooks/rpc/index.ts";
 import { hasDelivery, TABLES } from "./deliveries.ts";
-
-/** An event with its payload. */
-export interface LatestEvent {
-  id: string;
-  userId: string;
-  payload: string;
-}
 
 /** The maximum number of events that are looked at, of all types. */
 const MAX_SCANNED = 20_000;

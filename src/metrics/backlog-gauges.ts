@@ -29,23 +29,27 @@ const REST_FACTOR = 20;
 /** A reading that takes longer is given up, in milliseconds. */
 const READING_TIMEOUT_MS = 20_000;
 
-/** The values of the gauges. */
-interface Values {
+/** The open deliveries. */
+export interface Backlog {
+  /**
+   * Deliveries whose round has no recorded attempt yet, including those of events that are not fanned out yet. Exact up
+   * to 100,000.
+   */
   pending: number;
+  /** Deliveries that wait for another attempt, or are having one. Exact up to 100,000. */
   retrying: number;
+  /** Retries that have been due for more than a minute, among the 100,000 oldest deliveries that are retried. */
   overdue: number;
-  /** In seconds. */
+  /** Age of the oldest delivery that could be sent now, in seconds; 0 when there is none. */
   oldestSendableS: number;
-  /** In seconds; null before the first run. */
+  /** The webhook with which the next reading of the oldest continues; null after the last webhook. */
+  next: bigint | null;
+  /** Time since the start of the latest dispatch run, in seconds; null before the first. */
   lastRunS: number | null;
 }
 
-/**
- * Reads the backlog: the webhooks after an id, as many as one reading may look at.
- *
- * @returns `next`: where the next reading continues; null after the last webhook
- */
-export type ReadBacklog = (db: Db, from: { after: bigint }) => Promise<Values & { next: bigint | null }>;
+/** Reads the backlog. Looks at the webhooks after an id, as many as one reading may. */
+export type ReadBacklog = (db: Db, from: { after: bigint }) => Promise<Backlog>;
 
 /**
  * Gauges of what waits in the database. Of all processes on a database one exports them, so that sums over processes are
@@ -57,7 +61,7 @@ export type ReadBacklog = (db: Db, from: { after: bigint }) => Promise<Values & 
 export class BacklogGauges implements MetricProducer {
   readonly #times: BacklogTimes;
   readonly #end = new AbortController();
-  #values: Values | undefined;
+  #values: Omit<Backlog, "next"> | undefined;
   #running: Promise<void> | undefined;
   #session: Db | undefined;
   #after = 0n;
@@ -145,7 +149,13 @@ async function holdsLock(session: Db): Promise<boolean> {
   return answer?.held ?? false;
 }
 
-function gauges({ pending, retrying, overdue, oldestSendableS, lastRunS }: Values): GaugeMetricData[] {
+function gauges({
+  pending,
+  retrying,
+  overdue,
+  oldestSendableS,
+  lastRunS,
+}: Omit<Backlog, "next">): GaugeMetricData[] {
   return [
     gauge(
       "webhook.deliveries.pending",

@@ -1,4 +1,5 @@
 /** Metrics and traces. */
+export type { Backlog } from "./backlog-gauges.ts";
 export {
   type ApiInstruments,
   countAttempts,

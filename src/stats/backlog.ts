@@ -1,4 +1,5 @@
 import { type Db, rows } from "../lib/pg/index.ts";
+import type { Backlog } from "../metrics/index.ts";
 import { distinctOf, isFree, ofWebhook } from "../queue/index.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
@@ -7,25 +8,6 @@ const MAX_COUNTED = 100_000;
 const MAX_WEBHOOKS = 10_000;
 /** A retry is overdue when it has been due for longer, in seconds: until then it may just be waiting for its turn. */
 const OVERDUE_S = 60;
-
-/** The open deliveries. */
-export interface Backlog {
-  /**
-   * Deliveries whose round has no recorded attempt yet, including those of events that are not fanned out yet. Exact up
-   * to 100,000.
-   */
-  pending: number;
-  /** Deliveries that wait for another attempt, or are having one. Exact up to 100,000. */
-  retrying: number;
-  /** Retries that have been due for more than a minute, among the 100,000 oldest deliveries that are retried. */
-  overdue: number;
-  /** Age of the oldest delivery that could be sent now, in seconds; 0 when there is none. See `readOldestSendable`. */
-  oldestSendableS: number;
-  /** The webhook with which the next reading of the oldest continues; null after the last webhook. */
-  next: bigint | null;
-  /** Time since the start of the latest dispatch run, in seconds; null before the first. */
-  lastRunS: number | null;
-}
 
 /**
  * Reads what waits. What it costs is bounded, however much waits.

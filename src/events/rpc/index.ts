@@ -1,2 +1,2 @@
 /** EventService: publishes events. */
-export { eventService } from "./events.ts";
+export { type EventServiceParts, eventService } from "./events.ts";

@@ -66,7 +66,7 @@ const FAILURE_STATES: readonly DeliveryState[] = [DeliveryState.FAILED, Delivery
 /** What the service of deliveries uses. */
 export interface DeliveryServiceParts {
   db: Db;
-  /** Reads lists. Defaults to reading `db`. */
+  /** Reads lists of deliveries, from a replica if there is one. Defaults to reading `db`. */
   reads?: StaleReads;
   /** Called after each write that queued deliveries. Returns at once. */
   onQueued?: () => void;

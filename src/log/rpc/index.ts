@@ -1,3 +1,3 @@
 /** DeliveryService. */
-export { deliveryService } from "./deliveries.ts";
+export { type DeliveryServiceParts, deliveryService } from "./deliveries.ts";
 export { finalDeliveryFilter, searchText, stateNumbers } from "./delivery-filter.ts";

@@ -1,2 +1,2 @@
 /** StatsService. */
-export { statsService } from "./stats.ts";
+export { type StatsParts, statsService } from "./stats.ts";

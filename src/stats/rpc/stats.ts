@@ -69,7 +69,11 @@ export interface StatsParts {
   db: Db;
   /** A monotonic clock in milliseconds, by which cached statistics get old. Defaults to `performance.now`. */
   now?: () => number;
-  /** Starts a dispatch of pending deliveries. Undefined if the process has no Temporal. Throws DomainError. */
+  /**
+   * Starts a dispatch of pending deliveries. Undefined if the process has no Temporal.
+   *
+   * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
+   */
   dispatchNow?: () => Promise<void>;
   workflowUrl?: WorkflowUrl | undefined;
 }

@@ -28,7 +28,7 @@ const AT_ONCE = 20;
 const MAX_TRIAL_MS = 1_000;
 
 /** An event with its payload. */
-interface LatestEvent {
+export interface LatestEvent {
   id: string;
   userId: string;
   payload: string;

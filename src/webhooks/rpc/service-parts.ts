@@ -8,7 +8,9 @@ import type { FilterParts } from "./filters.ts";
 
 /** What the service of webhooks uses. */
 export interface WebhookServiceParts extends FilterParts {
+  /** Encrypts webhooks' signing secrets. */
   secrets: SecretBox;
+  /** The rules for webhooks' target URLs. */
   targets: TargetRules;
   limits: Pick<LimitsConfig, "maxWebhooks">;
   /** The timeout of a delivery, in milliseconds, as documented for callers. */
