@@ -9,7 +9,8 @@ import { part } from "../support/parts.ts";
 import { node, ROOT, startProgram } from "../support/program.ts";
 
 /** What `git clone` does not bring, but for what an earlier run has unpacked and compiled, which takes long. */
-const NOT_CLONED = [".git", ".data", "node_modules"];
+/** `.cache`, but for the browser, is written by other tests of this run meanwhile. */
+const NOT_CLONED = [".git", ".data", ".cache", "node_modules"];
 const [UID, GID] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
 
 /** The parts of a run. */
@@ -41,6 +42,13 @@ beforeAll(async () => {
   await copyFile(cli, path.join(clone, ".data/cache", path.basename(cli)));
   const cloned = (await readdir(ROOT)).filter((name) => !NOT_CLONED.includes(name));
   execFileSync("cp", ["-a", ...cloned.map((name) => path.join(ROOT, name)), clone]);
+  await mkdir(path.join(clone, ".cache"));
+  const browsers = (await readdir(path.join(ROOT, ".cache"))).filter((name) => name.startsWith("chromium"));
+  execFileSync("cp", [
+    "-a",
+    ...browsers.map((name) => path.join(ROOT, ".cache", name)),
+    path.join(clone, ".cache"),
+  ]);
   // A folder that takes Vite's files, as that of an installation does.
   await mkdir(path.join(clone, "node_modules"));
   for (const name of await readdir(path.join(ROOT, "node_modules")))
