@@ -14,7 +14,7 @@ export const SHAPES: Record<string, string[]> = {
   delivered: ["2 × scheduled deliverPending", "completed"],
   "retries-that-succeed": ["search attributes", "timer", "attempt 2 of retryDeliveries", "completed"],
   "retries-that-fail": ["attempt 3 of retryDeliveries", "failed retryDeliveries", "completed"],
-  "many-groups": ["30 × scheduled retryDeliveries", "completed"],
+  "many-groups": ["21 × scheduled retryDeliveries", "completed"],
   "without-search-attributes": ["failed retryDeliveries", "completed"],
   "more-than-three-passes": ["2 × failed retryDeliveries", "2 × scheduled retryDeliveries", "completed"],
   "waiting-for-a-retry": ["wait for a retry"],
