@@ -9,7 +9,7 @@ import { promisify } from "node:util";
  * The release that upgrade tests compare with: its migrations and stored histories are frozen, and
  * `side-by-side.ts` runs its worker beside this one.
  */
-export const RELEASED = { version: "0.3.0", commit: "04d644adb60beac64583143f41a218f9d6b63449" } as const;
+export const RELEASED = { version: "0.4.0", commit: "5d14ac1dc7685cc4a8846387a05b06a723f6b7ef" } as const;
 
 const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);

@@ -130,9 +130,9 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
   await amidLoad(async () => {
     todaysWorker = await start("worker", "today");
   });
-  // Releases without features are found by their workers and connections.
+  // The refusal names the processes of the release.
   await expect(parts.db.transaction((trx) => requireFeature(trx, "customers"))).rejects.toThrow(
-    /\(release before 0\.4\.0, connections: \d+\).*\(release before 0\.4\.0, worker\)/,
+    new RegExp(`(?=.*\\(release ${RELEASED.version}, api\\))(?=.*\\(release ${RELEASED.version}, worker\\))`),
   );
   await amidLoad(() => replaceApi("today"));
   await amidLoad(async () => void (await releasedWorker.end("SIGTERM")));
