@@ -80,12 +80,13 @@ const fail = (what: string) => async (error: unknown) => {
 
 /** The addresses of the service, printed at startup. */
 function describe(service: Service, config: Config, docsPath: string): string {
+  const url = service.url + config.basePath;
   return [
     `ready (role: ${config.role})`,
     ...(service.metricsUrl ? [`  metrics      ${service.metricsUrl}`] : []),
-    config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
-    ...(config.role === "worker" ? [] : [`  API docs     ${service.url}${docsPath}`]),
-    ...(service.hasPage ? [`  settings     ${service.url}/`] : []),
+    config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${url}`,
+    ...(config.role === "worker" ? [] : [`  API docs     ${url}${docsPath}`]),
+    ...(service.hasPage ? [`  settings     ${url}/`] : []),
     ...(service.grpcPort === null || config.role === "worker"
       ? []
       : [`  gRPC         ${clientAddress(config.host, service.grpcPort)}`]),

@@ -29,6 +29,10 @@ const BROTLI = defineAlgorithm("brotliCompress", { params: { [constants.BROTLI_P
 export default defineConfig({
   plugins: [react(), swaggerUi(), compression({ algorithms: ["gzip", BROTLI] })],
   html: { cspNonce: NONCE_PLACEHOLDER },
+  // The service adds BASE_PATH to the page alone; its scripts and styles find each other wherever they are.
+  experimental: {
+    renderBuiltUrl: (_file, { hostType }) => (hostType === "html" ? undefined : { relative: true }),
+  },
   build: { target: "es2023", emptyOutDir: true, assetsInlineLimit: 0 },
   // `npm run dev:web`: the page from its sources, the calls to a service that runs. The browser asks this server, and
   // the service must hear the same.

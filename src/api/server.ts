@@ -3,8 +3,9 @@ import { type OnRefused, reasonOf, refusal, stoppingError } from "../calls/error
 import { addressValues } from "../calls/index.ts";
 import { clientAddress } from "../config/index.ts";
 import { Admissions, admittedGate, createGate, requestGate } from "../keys/gate/index.ts";
-import { createAddressReader, createProxyTrust, createTlsReader } from "./context/client-address.ts";
+import { createAddressReader, createProxyTrust } from "./context/client-address.ts";
 import type { ApiContext } from "./context/context.ts";
+import { createPublicAddressReader } from "./context/public-address.ts";
 import { createReadiness } from "./context/readiness.ts";
 import { watchForSilence } from "./context/silent-database.ts";
 import {
@@ -16,6 +17,7 @@ import {
   traceInterceptor,
 } from "./interceptors.ts";
 import { HeldBytes, KeyShares } from "./limits/held-bytes.ts";
+import type { BasePathReader } from "./listeners/base-path.ts";
 import { RPC_COMPRESSION } from "./listeners/compression.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
 import { listenForGrpc } from "./listeners/grpc-listener.ts";
@@ -33,6 +35,8 @@ export interface ApiOptions {
   httpPort: number;
   /** 0 for any free port. Not used with TLS, which serves gRPC on the HTTP port. */
   grpcPort: number;
+  /** The path prefix of the API and its pages behind a proxy, such as `/webhooks`. Defaults to none. */
+  basePath?: string;
   tls?: TlsOptions | undefined;
   /** False serves only /healthz and /readyz, for processes that only deliver. */
   services: boolean;
@@ -87,7 +91,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const { limits, log } = context;
   const isTrusted = createProxyTrust(limits.trustedProxies);
   const readAddress = createAddressReader(limits.trustedProxies);
-  const contextValues = addressValues(readAddress, createTlsReader(limits.trustedProxies));
+  const readPublic = createPublicAddressReader(isTrusted, options.basePath ?? "");
+  const contextValues = addressValues(readAddress, readPublic);
   /** Ends calls that have not completed in time. */
   const ending = new AbortController();
   const database = watchForSilence(context.db, log, context.isPrepared ?? (() => true));
@@ -147,6 +152,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         database,
         bindings: restBindings(SERVICES),
         page: options.page,
+        basePath: ((request) => readPublic(request).basePath) satisfies BasePathReader,
       }
     : undefined;
 

@@ -87,6 +87,7 @@ export async function serve(
       host: config.host,
       httpPort: config.httpPort,
       grpcPort: config.grpcPort,
+      basePath: config.basePath,
       tls,
       accessLog: config.accessLog,
       services: !isWorker,

@@ -31,28 +31,41 @@ export function siteOf(text: string): string {
   return sites.memo(text);
 }
 
-const callerTls = createContextKey<() => boolean>(() => false, {
-  description: "whether the caller comes by TLS",
+/** The address of the service as browsers have it, in front of all proxies. */
+export interface PublicAddress {
+  /** Whether the browser's connection uses TLS. */
+  isTls: boolean;
+  /** The host, with its port unless the scheme implies it; empty if the request names none. */
+  host: string;
+  /** The path prefix, such as `/webhooks`; empty for none. */
+  basePath: string;
+  /** Whether the request comes from a proxy whose headers are trusted. */
+  isForwarded: boolean;
+}
+
+const NOWHERE: PublicAddress = { isTls: false, host: "", basePath: "", isForwarded: false };
+const publicAddress = createContextKey<() => PublicAddress>(() => NOWHERE, {
+  description: "the service's address as the caller has it",
 });
 const callerAddress = createContextKey<(() => string) | null>(null, { description: "where the caller is" });
 
 /** Creates the context values of a request for the gate. */
 export type AddressValues = (request: IncomingMessage | Http2ServerRequest) => ContextValues;
 
-/** Creates the context values of a request for the gate. The address is computed on demand. */
+/** Creates the context values of a request for the gate. The addresses are computed on demand. */
 export function addressValues(
   read: (request: IncomingMessage | Http2ServerRequest) => string,
-  readTls: (request: IncomingMessage | Http2ServerRequest) => boolean,
+  readPublic: (request: IncomingMessage | Http2ServerRequest) => PublicAddress,
 ): AddressValues {
   return (request) =>
     createContextValues()
       .set(callerAddress, () => read(request))
-      .set(callerTls, () => readTls(request));
+      .set(publicAddress, () => readPublic(request));
 }
 
-/** Whether the client's connection uses TLS. */
-export function isByTls(handler: HandlerContext): boolean {
-  return handler.values.get(callerTls)();
+/** The address of the service as the caller has it. */
+export function publicAddressOf(handler: HandlerContext): PublicAddress {
+  return handler.values.get(publicAddress)();
 }
 
 /** Sets how to read the client address of a call. */

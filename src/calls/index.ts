@@ -7,8 +7,9 @@ export {
   type AddressValues,
   addressOf,
   addressValues,
-  isByTls,
+  type PublicAddress,
   plainAddress,
+  publicAddressOf,
   setAddress,
   siteOf,
 } from "./client-address.ts";

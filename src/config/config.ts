@@ -6,6 +6,7 @@ import { ConfigError } from "./config-error.ts";
 import { readText, withSecretFiles } from "./secret-files.ts";
 import {
   apiKeySecret,
+  basePath,
   buildId,
   bytes,
   deploymentName,
@@ -34,6 +35,8 @@ export interface Config {
   host: string;
   httpPort: number;
   grpcPort: number;
+  /** The path prefix of the API and the settings page behind a proxy, such as `/webhooks`. Empty for none. */
+  basePath: string;
   metrics: MetricsConfig;
   /** Whether traces are sent by OTLP, by OpenTelemetry's own variables. */
   traces: { otlp: boolean };
@@ -117,7 +120,7 @@ export interface LimitsConfig {
   maxApiKeys: number;
   /** The maximum number of installed apps. */
   maxInstalledApps: number;
-  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted. */
+  /** Proxies whose X-Forwarded-For, -Proto, -Host, -Port and -Prefix headers are trusted. */
   trustedProxies: Network[];
   /** The maximum number of connections per listener. */
   maxConnections: number;
@@ -201,6 +204,7 @@ const variables = {
   HOST: str({ default: "" }),
   HTTP_PORT: integer({ min: 0, max: 65_535 })({ default: 8080 }),
   GRPC_PORT: integer({ min: 0, max: 65_535 })({ default: 9090 }),
+  BASE_PATH: basePath({ default: "" }),
   METRICS_PORT: integer({ min: 0, max: 65_535 })({ default: undefined }),
   TLS_CERT: str({ default: undefined }),
   TLS_KEY: str({ default: undefined }),
@@ -292,6 +296,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     host: env.HOST,
     httpPort: env.HTTP_PORT,
     grpcPort: env.GRPC_PORT,
+    basePath: env.BASE_PATH,
     metrics: { port: env.METRICS_PORT, otlp: sendsByOtlp(given, "METRICS") },
     traces: { otlp: sendsByOtlp(given, "TRACES") },
     tls:

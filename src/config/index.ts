@@ -1,5 +1,6 @@
 /** Settings, read once at start. */
 export { clientAddress } from "./address.ts";
+export { basePathOf } from "./base-path.ts";
 export {
   type Config,
   type DeliveryConfig,

@@ -1,6 +1,7 @@
 import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
 import type { Network, ProxyAddress } from "../lib/egress/index.ts";
+import { basePathOf } from "./base-path.ts";
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -134,6 +135,15 @@ export const pageUrl = makeValidator<string>((input) => {
   const text = String(input).trim();
   if (/^https?:\/\//i.test(text) && URL.canParse(text)) return text;
   throw new Error("the value is not the URL of a page; write it like https://temporal-ui.example");
+});
+
+/** The path prefix at which a proxy serves the API and the settings page. */
+export const basePath = makeValidator<string>((input) => {
+  const path = basePathOf(String(input));
+  if (path !== undefined) return path;
+  throw new Error(
+    `"${input}" is not a path prefix; write it like /webhooks, with letters, digits, "-", ".", "_" and "~", and not /docs, /openapi.json, /healthz or /readyz, which are paths of the service itself`,
+  );
 });
 
 /** The default ports of proxies, by scheme. */

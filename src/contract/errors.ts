@@ -147,6 +147,10 @@ export const ERROR_REASONS = {
     status: "PERMISSION_DENIED",
     meaning: "the API key may not subscribe to this event type",
   },
+  PROXY_HEADER_WRONG: {
+    status: "PERMISSION_DENIED",
+    meaning: "a header of a proxy hides the settings page's address; the message says what to set",
+  },
   NOT_ALLOWED: { status: "PERMISSION_DENIED", meaning: "the API key does not allow this operation" },
   RATE_LIMITED: {
     status: "RESOURCE_EXHAUSTED",

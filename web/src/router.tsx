@@ -1,6 +1,7 @@
 import type { ComponentType } from "react";
 import { createBrowserRouter, type RouteObject } from "react-router";
 import { PAGE_PATHS } from "../../src/contract/page-paths.ts";
+import { BASE_PATH } from "./base-path.ts";
 import { Crash, Gate, NotFound, Permitted, Waiting } from "./shell/gate.tsx";
 
 /** The router of the settings page. */
@@ -13,7 +14,7 @@ export function createPageRouter(): PageRouter {
     const opened = (error: unknown) => openAnew(router, error);
     return { path, lazy: async () => ({ Component: (await load().catch(opened)).default }) };
   }
-  const router = createBrowserRouter([
+  const routes: RouteObject[] = [
     {
       ErrorBoundary: Crash,
       HydrateFallback: Waiting,
@@ -49,7 +50,9 @@ export function createPageRouter(): PageRouter {
         },
       ],
     },
-  ]);
+  ];
+  // With the slash, the overview has one too: proxies serve what is below the prefix.
+  const router = createBrowserRouter(routes, { basename: `${BASE_PATH}/` });
   return router;
 }
 

@@ -41,21 +41,3 @@ export function createAddressReader(trustedProxies: readonly Network[]): Address
 function withoutPort(entry: string | undefined): string {
   return entry?.replace(/^(?:(\d+(?:\.\d+){3})|\[([^\]]*)\])(?::\d+)?$/, "$1$2") ?? "";
 }
-
-/** Whether the client's connection uses TLS. */
-export type TlsReader = (request: IncomingMessage | Http2ServerRequest) => boolean;
-
-/**
- * Creates a reader for TLS: whether the connection uses TLS, or comes from a trusted proxy whose X-Forwarded-Proto
- * says so. Headers that clients can forge, such as Host, are not used.
- */
-export function createTlsReader(trustedProxies: readonly Network[]): TlsReader {
-  const isTrusted = createProxyTrust(trustedProxies);
-  return ({ socket, headers }) => {
-    if ("encrypted" in socket && socket.encrypted === true) return true;
-    if (!isTrusted(socket.remoteAddress ?? "")) return false;
-    // With several proxies, the first entry is that of the proxy that the client is connected to.
-    const [first = ""] = String(headers["x-forwarded-proto"] ?? "").split(",", 1);
-    return first.trim().toLowerCase() === "https";
-  };
-}

@@ -3,39 +3,43 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
+import { LRUCache } from "lru-cache";
 import document from "../../../gen/openapi.json" with { type: "json" };
 import { readConfig } from "../../config/index.ts";
 import { withinTimeout } from "../../contract/time-in-words.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import { BROTLI } from "./compression.ts";
+import type { BuiltPage } from "./settings-page.ts";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
 /** The path of the OpenAPI document. */
 export const OPENAPI_PATH = "/openapi.json";
 /** The path of its page. */
 export const DOCS_PATH = "/docs";
+/** The number of path prefixes whose documents are kept: a process has one, or one for each route of its proxies. */
+const MAX_PREFIXES = 8;
 
-const PAGE = `<!doctype html>
+const page = (base: string) => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Webhook service: REST API</title>
-<link rel="stylesheet" href="${DOCS_PATH}/swagger-ui.css">
-<link rel="icon" type="image/png" href="${DOCS_PATH}/favicon-32x32.png">
+<link rel="stylesheet" href="${base}${DOCS_PATH}/swagger-ui.css">
+<link rel="icon" type="image/png" href="${base}${DOCS_PATH}/favicon-32x32.png">
 </head>
 <body>
 <div id="swagger-ui"></div>
-<noscript>This page needs JavaScript. The description it shows is at <a href="${OPENAPI_PATH}">${OPENAPI_PATH}</a>.</noscript>
-<script src="${DOCS_PATH}/swagger-ui-bundle.js"></script>
-<script src="${DOCS_PATH}/start.js"></script>
+<noscript>This page needs JavaScript. The description it shows is at <a href="${base}${OPENAPI_PATH}">${base}${OPENAPI_PATH}</a>.</noscript>
+<script src="${base}${DOCS_PATH}/swagger-ui-bundle.js"></script>
+<script src="${base}${DOCS_PATH}/start.js"></script>
 </body>
 </html>
 `;
 
 /** Disables the online validator. A key entered on the page is forgotten when it closes. */
-const START = `SwaggerUIBundle({
-  url: ${JSON.stringify(OPENAPI_PATH)},
+const start = (base: string) => `SwaggerUIBundle({
+  url: ${JSON.stringify(base + OPENAPI_PATH)},
   dom_id: "#swagger-ui",
   deepLinking: true,
   validatorUrl: null,
@@ -45,30 +49,40 @@ const START = `SwaggerUIBundle({
 
 /**
  * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
- * compressed once, at start, the page's files when the admin UI is built.
+ * compressed once for each path prefix, the page's files when the admin UI is built.
  *
  * @param deliveryTimeoutMs the timeout of a delivery, in milliseconds
- * @param page the folder of the built admin UI; without it, the files are served uncompressed from their package
+ * @param built the built admin UI; without it, the files are served uncompressed from their package
  */
-export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, page: string | undefined): void {
+export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, built: BuiltPage): void {
+  const { basePath } = built;
   // It is generated with the default.
   const usual = withinTimeout(readConfig({}).delivery.timeoutMs);
-  const text = JSON.stringify(document).replaceAll(usual, withinTimeout(deliveryTimeoutMs));
-  const packed = { br: brotliCompressSync(text, BROTLI), gzip: gzipSync(text), none: text };
+  const packed = new LRUCache({
+    max: MAX_PREFIXES,
+    memoMethod: (base: string) => {
+      const described = { ...document, servers: [{ url: base || "/" }] };
+      const text = JSON.stringify(described).replaceAll(usual, withinTimeout(deliveryTimeoutMs));
+      return { br: brotliCompressSync(text, BROTLI), gzip: gzipSync(text), none: text };
+    },
+  });
   app.get(OPENAPI_PATH, async (request, reply) => {
     // "Any" means gzip, as for all other responses.
     const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
     const encoding = negotiate(accepted, ["br", "gzip"]) ?? "none";
     secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
     if (encoding !== "none") reply.header("Content-Encoding", encoding);
-    return reply.send(packed[encoding as keyof typeof packed]);
+    const documents = packed.memo(basePath(request.raw));
+    return reply.send(documents[encoding as keyof typeof documents]);
   });
-  app.get(DOCS_PATH, async (_request, reply) => secured(reply, "text/html; charset=utf-8").send(PAGE));
-  app.get(`${DOCS_PATH}/start.js`, async (_request, reply) =>
-    secured(reply, "text/javascript; charset=utf-8").send(START),
+  app.get(DOCS_PATH, async (request, reply) =>
+    secured(reply, "text/html; charset=utf-8").send(page(basePath(request.raw))),
+  );
+  app.get(`${DOCS_PATH}/start.js`, async (request, reply) =>
+    secured(reply, "text/javascript; charset=utf-8").send(start(basePath(request.raw))),
   );
   app.register(fastifyStatic, {
-    root: page ? path.join(page, "docs") : SWAGGER_UI_FOLDER,
+    root: built.page ? path.join(built.page, "docs") : SWAGGER_UI_FOLDER,
     prefix: `${DOCS_PATH}/`,
     allowedPath: (file) => SWAGGER_UI_FILES.includes(file.slice(1)),
     preCompressed: true,

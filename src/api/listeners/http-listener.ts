@@ -12,12 +12,13 @@ import type { SilentDatabase } from "../context/silent-database.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { limitHttp2Bodies, MAX_BODY_BYTES } from "../rest/bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, rawFailure } from "../rest/envelope.ts";
-import { frameworkFailure, mountFailures } from "../rest/failures.ts";
+import { frameworkFailure, mountFailures, type WhatElse } from "../rest/failures.ts";
 import { mountRestGateway } from "../rest/gateway.ts";
 import type { RpcHandler } from "../rpc/rpc-handlers.ts";
 import { LISTED_BY_REFLECTION } from "../rpc/unknown-method.ts";
 import { logAccess } from "./access-log.ts";
 import { answerClasses, answerHeaderLines } from "./answer-headers.ts";
+import { type BasePathReader, createPrefixRemover, type PrefixRemover } from "./base-path.ts";
 import { compressAnswers } from "./compression.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { mountDocs, OPENAPI_PATH } from "./docs-pages.ts";
@@ -48,6 +49,7 @@ export interface HttpServices {
   bindings: readonly RestBinding[];
   /** The folder of the built admin UI. */
   page: string | undefined;
+  basePath: BasePathReader;
 }
 
 /** Options of the HTTP listener. */
@@ -70,10 +72,9 @@ export interface HttpListenerOptions {
 /** The timeout for receiving a complete request over HTTP/1.1, in milliseconds. With TLS, Node uses 5 minutes. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
-/** Hints in errors for unknown paths and methods. */
-const SERVED = { paths: `all paths: ${OPENAPI_PATH}`, methods: LISTED_BY_REFLECTION };
 const ELSEWHERE = "this process only delivers; call a process with ROLE=api or ROLE=all";
-const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE };
+/** Hints in errors for unknown paths and methods, of a process that only delivers. */
+const ONLY_DELIVERS: WhatElse = { paths: () => ELSEWHERE, methods: ELSEWHERE };
 
 /** The HTTP listener. */
 export interface HttpListener extends Listener {
@@ -88,7 +89,9 @@ export async function listenForHttp(
   context: ApiContext,
   options: HttpListenerOptions,
 ): Promise<HttpListener> {
-  const app = createApp(options.tls, options.http2);
+  const { services } = options;
+  const prefix = services && createPrefixRemover(services.basePath);
+  const app = createApp(options.tls, options.http2, prefix);
   const open = limitConnections(app.server, options.connections);
   if (options.accessLog) logAccess(app.server, context.log);
   boundHttp1Requests(app.server);
@@ -110,19 +113,24 @@ export async function listenForHttp(
     context.instruments.httpDuration.record(reply.elapsedTime / 1_000, attributes);
   });
   limitHttp2Bodies(app, context.limits.requestIdleMs);
-  const { services } = options;
-  const whatElse = services ? SERVED : ONLY_DELIVERS;
+  const whatElse: WhatElse = services
+    ? {
+        paths: ({ raw }) => `all paths: ${services.basePath(raw)}${OPENAPI_PATH}`,
+        methods: LISTED_BY_REFLECTION,
+      }
+    : ONLY_DELIVERS;
   mountFailures(app, context, whatElse, (request, reply) =>
-    answerLostBrowser(request, reply, services?.page),
+    services ? answerLostBrowser(request, reply, services) : Promise.resolve(undefined),
   );
+  app.addHook("onRoute", ({ url }) => prefix?.addRoute(url));
   mountProbes(app, options.readiness);
   if (services) {
     await app.register(async (scope) => {
       await compressAnswers(scope);
-      mountDocs(scope, context.deliveryTimeoutMs, services.page);
+      mountDocs(scope, context.deliveryTimeoutMs, services);
       await scope.register((rest) => mountRestGateway(rest, services));
     });
-    await app.register(async (scope) => mountSettingsPage(scope, services.page));
+    await app.register(async (scope) => mountSettingsPage(scope, services));
     await app.register((scope) => mountConnect(scope, services.handlers));
   }
   try {
@@ -154,8 +162,13 @@ export async function listenForHttp(
   };
 }
 
-function createApp(tls: TlsOptions | undefined, http2: Http2Limits): FastifyInstance {
+function createApp(
+  tls: TlsOptions | undefined,
+  http2: Http2Limits,
+  prefix: PrefixRemover | undefined,
+): FastifyInstance {
   const options = {
+    ...(prefix ? { rewriteUrl: (request: FastifyRequest["raw"]) => prefix.pathOf(request) } : {}),
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     routerOptions: { ignoreTrailingSlash: true },

@@ -8,6 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../../contract/page-paths.ts";
 import { sendFailure } from "../rest/failures.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
+import { type BasePathReader, withBasePath } from "./base-path.ts";
 
 /** The folder of the page built by `npm run build`. */
 const BUILT_PAGE = fileURLToPath(new URL("../../../web/dist", import.meta.url));
@@ -27,16 +28,19 @@ export function findSettingsPage(): string | undefined {
   return existsSync(path.join(BUILT_PAGE, "index.html")) ? BUILT_PAGE : undefined;
 }
 
-/**
- * Serves the admin UI at all its addresses, and its files under /assets. The page needs no key; its API calls do.
- *
- * @param folder the folder of the built page; without it, its addresses return instructions
- */
-export function mountSettingsPage(app: FastifyInstance, folder: string | undefined): void {
+/** The built page. */
+export interface BuiltPage {
+  /** Its folder; without one, its addresses return instructions. */
+  page: string | undefined;
+  basePath: BasePathReader;
+}
+
+/** Serves the admin UI at all its addresses, and its files under /assets. The page needs no key; its API calls do. */
+export function mountSettingsPage(app: FastifyInstance, { page: folder, basePath }: BuiltPage): void {
   for (const address of Object.values(PAGE_PATHS)) {
     app.get(address, (request, reply) => {
       if (!folder) return sendFailure(reply, 503, NOT_BUILT);
-      if (accepts(request, /text\/html|\*\/\*/)) return sendPage(reply, folder);
+      if (accepts(request, /text\/html|\*\/\*/)) return sendPage(reply, folder, basePath(request.raw));
       return sendFailure(reply, 404, "the settings page is here, as text/html alone");
     });
   }
@@ -65,13 +69,14 @@ export function mountSettingsPage(app: FastifyInstance, folder: string | undefin
 export async function answerLostBrowser(
   request: FastifyRequest,
   reply: FastifyReply,
-  folder: string | undefined,
+  { page: folder, basePath }: BuiltPage,
 ): Promise<FastifyReply | undefined> {
   const browses = request.method === "GET" && accepts(request, /text\/html/);
-  return folder && browses && !NO_PAGES.test(request.url) ? sendPage(reply.code(404), folder) : undefined;
+  if (!folder || !browses || NO_PAGES.test(request.url)) return undefined;
+  return sendPage(reply.code(404), folder, basePath(request.raw));
 }
 
-async function sendPage(reply: FastifyReply, folder: string): Promise<FastifyReply> {
+async function sendPage(reply: FastifyReply, folder: string, basePath: string): Promise<FastifyReply> {
   // Read for each request: the page may be rebuilt with new file names while the service runs.
   const page = await readFile(path.join(folder, "index.html"), "utf8");
   const nonce = randomBytes(NONCE_BYTES).toString("base64");
@@ -82,7 +87,7 @@ async function sendPage(reply: FastifyReply, folder: string): Promise<FastifyRep
     .header("Vary", "Accept")
     .header("Referrer-Policy", "no-referrer")
     .header("Cross-Origin-Opener-Policy", "same-origin")
-    .send(page.replaceAll(NONCE_PLACEHOLDER, nonce));
+    .send(withBasePath(page, basePath).replaceAll(NONCE_PLACEHOLDER, nonce));
 }
 
 function accepts({ headers: { accept = "*/*" } }: FastifyRequest, types: RegExp): boolean {

@@ -23,7 +23,7 @@ export function sendFailure(reply: FastifyReply, status: number, message: string
 
 /** Hints in errors for unknown paths and methods. */
 export interface WhatElse {
-  paths: string;
+  paths: (request: FastifyRequest) => string;
   methods: string;
 }
 
@@ -58,7 +58,7 @@ export function mountFailures(
     if (!methods) {
       const answered = await answerLost?.(request, reply);
       if (answered) return answered;
-      return sendFailure(reply, 404, `no such path: ${shortPath(path)}; ${whatElse.paths}`);
+      return sendFailure(reply, 404, `no such path: ${shortPath(path)}; ${whatElse.paths(request)}`);
     }
     const names = [...methods].join(", ");
     reply.header("Allow", names);

@@ -1,5 +1,5 @@
 import type { HandlerContext } from "@connectrpc/connect";
-import { isByTls } from "../../calls/index.ts";
+import { type PublicAddress, publicAddressOf } from "../../calls/index.ts";
 import { MAX_SESSION_SECONDS } from "../sessions.ts";
 
 /**
@@ -14,10 +14,16 @@ export const SESSION_COOKIE = "webhook_session";
  * that neither another host of the domain nor an attacker on a plain connection can set a session.
  */
 export const SECURE_SESSION_COOKIE = `__Host-${SESSION_COOKIE}`;
+/** The same below a path prefix. Browsers accept `__Host-` for the root only, whose cookies other applications of the host would get. */
+export const PREFIXED_SESSION_COOKIE = `__Secure-${SESSION_COOKIE}`;
 
-const tokenIn = (name: string) => new RegExp(`(?:^|;\\s*)${name}=([\\w-]{43})(?=\\s*(?:;|$))`);
-const TOKEN = tokenIn(SESSION_COOKIE);
-const SECURE_TOKEN = tokenIn(SECURE_SESSION_COOKIE);
+/** The maximum length of a header that an error repeats, in characters. */
+const MAX_SHOWN = 100;
+
+const NAMES = [SESSION_COOKIE, SECURE_SESSION_COOKIE, PREFIXED_SESSION_COOKIE];
+const TOKENS = new Map(
+  NAMES.map((name) => [name, new RegExp(`(?:^|;\\s*)${name}=([\\w-]{43})(?=\\s*(?:;|$))`)]),
+);
 
 /** Whether the admin UI sent the request, judged by headers that only browsers set and pages cannot change. */
 export function isFromPage(handler: HandlerContext): boolean {
@@ -28,10 +34,34 @@ export function isFromPage(handler: HandlerContext): boolean {
   return site === null ? originIsOurs(handler) : site === "same-origin";
 }
 
+/**
+ * Says which header of a proxy prevents that the admin UI is recognized or gets its cookie, and what to set instead. Null if none does.
+ */
+export function wrongProxyHeader(handler: HandlerContext): string | null {
+  const { requestHeader: header } = handler;
+  const origin = originOf(handler);
+  if (header.get(PAGE_HEADER) === null || !origin?.host) return null;
+  const { isTls, host, isForwarded } = publicAddressOf(handler);
+  const opened = `but the browser opened ${shown(origin.origin)}`;
+  // Browsers accept Secure cookies over plain HTTP from their own machine only.
+  if (
+    isTls &&
+    origin.protocol === "http:" &&
+    !/^(?:(?:.+\.)?localhost|127\.[\d.]+|\[::1\])$/.test(origin.hostname)
+  )
+    return `X-Forwarded-Proto is https, ${opened} and would reject the session's Secure cookie: let the proxy set X-Forwarded-Proto to the scheme of the browser's request, or open the page by https`;
+  if (header.has("Sec-Fetch-Site") || originIsOurs(handler)) return null;
+  if (isForwarded && header.has("X-Forwarded-Host"))
+    return `X-Forwarded-Host is ${shown(host)}, ${opened}: let the proxy set X-Forwarded-Host to the Host of the browser's request, ${shown(origin.host)}`;
+  const trusted = isForwarded ? "" : " and add the proxy's address to TRUST_PROXY";
+  return `Host is ${shown(host)}, ${opened}: let the proxy pass on the Host of the browser's request, or set X-Forwarded-Host to it${trusted}`;
+}
+
 /** The token in the request's cookie; null if there is none, or another page may have sent the request. */
 export function sessionToken(handler: HandlerContext): string | null {
-  const pattern = isByTls(handler) ? SECURE_TOKEN : TOKEN;
-  const token = pattern.exec(handler.requestHeader.get("Cookie") ?? "")?.[1];
+  const cookies = handler.requestHeader.get("Cookie");
+  if (cookies === null) return null;
+  const token = TOKENS.get(cookieName(publicAddressOf(handler)))?.exec(cookies)?.[1];
   return token !== undefined && isFromPage(handler) ? token : null;
 }
 
@@ -46,18 +76,27 @@ export function noSessionCookie(handler: HandlerContext): string {
 }
 
 function cookie(handler: HandlerContext, value: string, maxAge: number): string {
-  const attributes = `Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict`;
+  const address = publicAddressOf(handler);
+  const attributes = `Path=${address.basePath || "/"}; Max-Age=${maxAge}; HttpOnly; SameSite=Strict`;
   // Browsers reject Secure cookies over plain HTTP.
-  return isByTls(handler)
-    ? `${SECURE_SESSION_COOKIE}=${value}; ${attributes}; Secure`
-    : `${SESSION_COOKIE}=${value}; ${attributes}`;
+  return `${cookieName(address)}=${value}; ${attributes}${address.isTls ? "; Secure" : ""}`;
+}
+
+function cookieName({ isTls, basePath }: PublicAddress): string {
+  if (!isTls) return SESSION_COOKIE;
+  return basePath === "" ? SECURE_SESSION_COOKIE : PREFIXED_SESSION_COOKIE;
 }
 
 function originIsOurs(handler: HandlerContext): boolean {
-  const origin = hostOf(handler.requestHeader.get("Origin") ?? "");
-  return origin !== null && origin.host === hostOf(handler.url)?.host;
+  const { isTls, host } = publicAddressOf(handler);
+  const origin = originOf(handler);
+  return origin !== null && origin.host === URL.parse(`${isTls ? "https" : "http"}://${host}`)?.host;
 }
 
-function hostOf(url: string): URL | null {
-  return URL.parse(url);
+function originOf({ requestHeader }: HandlerContext): URL | null {
+  return URL.parse(requestHeader.get("Origin") ?? "");
+}
+
+function shown(text: string): string {
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
 }

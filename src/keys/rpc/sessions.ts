@@ -14,6 +14,7 @@ import {
   PAGE_HEADER,
   sessionCookie,
   sessionToken,
+  wrongProxyHeader,
 } from "../gate/page-session.ts";
 import { endSession } from "../sessions.ts";
 import { apiKeyMessage } from "./key-messages.ts";
@@ -75,8 +76,10 @@ export function sessionService(
   };
 }
 
-/** @throws DomainError PERMISSION_DENIED for requests not sent by the admin UI */
+/** @throws DomainError PERMISSION_DENIED for requests not sent by the admin UI, or not recognized because of a proxy's headers */
 function assertFromPage(handler: HandlerContext): void {
+  const wrong = wrongProxyHeader(handler);
+  if (wrong !== null) throw new DomainError("PERMISSION_DENIED", wrong, { reason: "PROXY_HEADER_WRONG" });
   if (isFromPage(handler)) return;
   throw new DomainError(
     "PERMISSION_DENIED",

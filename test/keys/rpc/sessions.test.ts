@@ -87,26 +87,34 @@ describe("signing in", () => {
   });
 });
 
+const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
+
+/** Starts an API for the test, on the shared database. */
+async function startOwn(options: Parameters<typeof startTestApi>[0]): Promise<TestApi> {
+  const own = await startTestApi({ databaseUrl: api.databaseUrl, ...options });
+  onTestFinished(() => own.stop());
+  return own;
+}
+
+/** Signs in by bytes, since fetch sets Host itself; answers the cookie, or else the whole answer. */
+async function cookieBy(to: TestApi, headers: Headers): Promise<string> {
+  const body = JSON.stringify({ apiKey: to.adminKey });
+  const sent = { Host: "hooks.example", Connection: "close", ...headers };
+  const fields = Object.entries(sent).map(([name, value]) => `${name}: ${value}\r\n`);
+  const answer = await sendRaw(
+    to.httpPort,
+    `POST /${SIGN_IN} HTTP/1.1\r\n${fields.join("")}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  return /^set-cookie: (.*)\r$/im.exec(answer)?.[1] ?? answer;
+}
+
 describe("the cookie's name and Secure", () => {
-  /** Signs in by bytes, since fetch sets Host itself; answers the cookie. */
-  async function cookieBy(to: TestApi, headers: Headers): Promise<string> {
-    const body = JSON.stringify({ apiKey: to.adminKey });
-    const sent = { Host: "hooks.example", Connection: "close", ...OWN_PAGE, ...headers };
-    const fields = Object.entries(sent).map(([name, value]) => `${name}: ${value}\r\n`);
-    const answer = await sendRaw(
-      to.httpPort,
-      `POST /${SIGN_IN} HTTP/1.1\r\n${fields.join("")}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    );
-    return /^set-cookie: (.*)\r$/im.exec(answer)?.[1] ?? answer;
-  }
   const PLAIN = /^webhook_session=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/;
   const SECURE =
     /^__Host-webhook_session=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict; Secure$/;
 
   test("belong to plain HTTP, whatever the caller's headers say, unless a trusted proxy says https first", async () => {
-    const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
-    const behind = await startTestApi({ databaseUrl: api.databaseUrl, limits: { trustedProxies } });
-    onTestFinished(() => behind.stop());
+    const behind = await startOwn({ limits: { trustedProxies } });
     for (const [to, headers, cookie] of [
       [api, { "X-Forwarded-Proto": "https", Forwarded: "proto=https" }, PLAIN],
       [behind, { "X-Forwarded-Proto": "https" }, SECURE],
@@ -114,7 +122,27 @@ describe("the cookie's name and Secure", () => {
       [behind, { "X-Forwarded-Proto": "http, https" }, PLAIN],
       [behind, { Host: "localhost" }, PLAIN],
     ] as const)
-      expect(await cookieBy(to, headers)).toMatch(cookie);
+      expect(await cookieBy(to, { ...OWN_PAGE, ...headers })).toMatch(cookie);
+  });
+
+  test("below a path prefix, other applications of the host do not get the cookie, and it has another name over TLS", async () => {
+    const below = await startOwn({ basePath: "/webhooks", limits: { trustedProxies } });
+    const behind = await startOwn({ limits: { trustedProxies } });
+    const https = { ...OWN_PAGE, "X-Forwarded-Proto": "https" };
+    const ending = "Path=/webhooks; Max-Age=604800; HttpOnly; SameSite=Strict";
+    const secure = new RegExp(`^__Secure-webhook_session=[\\w-]{43}; ${ending}; Secure$`);
+    expect(await cookieBy(below, OWN_PAGE)).toMatch(new RegExp(`^webhook_session=[\\w-]{43}; ${ending}$`));
+    expect(await cookieBy(behind, { ...https, "X-Forwarded-Prefix": "/webhooks" })).toMatch(secure);
+    const cookie = await cookieBy(below, https);
+    expect(cookie).toMatch(secure);
+    const [pair = ""] = cookie.split(";", 1);
+    expect(await listKeys({ ...https, Cookie: pair }, below)).toBe(200);
+    for (const other of ["__Host-webhook_session", "webhook_session"])
+      expect(await listKeys({ ...https, Cookie: pair.replace(/^[^=]+/, other) }, below)).toBe(401);
+    expect((await call(SIGN_OUT, {}, { ...https, Cookie: pair }, below)).cookie).toBe(
+      "__Secure-webhook_session=; Path=/webhooks; Max-Age=0; HttpOnly; SameSite=Strict; Secure",
+    );
+    expect(await listKeys({ ...https, Cookie: pair }, below)).toBe(401);
   });
 
   test("over TLS of our own both are there, and only the cookie with the prefix counts", async () => {
@@ -176,6 +204,87 @@ describe("requests that other pages make a browser send", () => {
       headers: { Origin: "https://evil.example", ...asked },
     });
     expect(answer.headers.get("access-control-allow-origin")).toBeNull();
+  });
+});
+
+describe("behind a proxy that changes Host or the scheme, a browser that sends no Sec-Fetch-Site", () => {
+  const COOKIE = /^(?:__Host-)?webhook_session=/;
+  const ORIGIN = "http://hooks.example:8080";
+  const CHANGED = { Host: "backend:80", Origin: ORIGIN };
+
+  test.each<[what: string, trusted: boolean, headers: Headers]>([
+    ["the Host that the browser sends", false, { Host: "hooks.example:8080", Origin: ORIGIN }],
+    ["X-Forwarded-Host", true, { ...CHANGED, "X-Forwarded-Host": "hooks.example:8080" }],
+    ["the first X-Forwarded-Host", true, { ...CHANGED, "X-Forwarded-Host": "HOOKS.example:8080, inner:1" }],
+    [
+      "X-Forwarded-Host and -Port",
+      true,
+      { ...CHANGED, "X-Forwarded-Host": "hooks.example", "X-Forwarded-Port": "8080" },
+    ],
+    [
+      "X-Forwarded-Host, -Port and -Proto",
+      true,
+      {
+        Host: "backend",
+        Origin: "https://hooks.example",
+        "X-Forwarded-Host": "hooks.example",
+        "X-Forwarded-Port": "443",
+        "X-Forwarded-Proto": "https",
+      },
+    ],
+    ["an IPv6 address", true, { ...CHANGED, Origin: "http://[::1]:80", "X-Forwarded-Host": "[::1]" }],
+    [
+      "X-Forwarded-Proto on this machine",
+      true,
+      { Origin: "http://localhost", Host: "localhost", "X-Forwarded-Proto": "https" },
+    ],
+  ])("signs in by %s", async (_what, trusted, headers) => {
+    const to = trusted ? await startOwn({ limits: { trustedProxies } }) : api;
+    expect(await cookieBy(to, { "X-Settings-Page": "1", ...headers })).toMatch(COOKIE);
+  });
+
+  const OPENED = `but the browser opened ${ORIGIN}`;
+  test.each<[what: string, trusted: boolean, headers: Headers, error: string]>([
+    [
+      "Host, if the proxy is not trusted",
+      false,
+      { ...CHANGED, "X-Forwarded-Host": "hooks.example:8080" },
+      `Host is backend:80, ${OPENED}: let the proxy pass on the Host of the browser's request, or set X-Forwarded-Host to it and add the proxy's address to TRUST_PROXY`,
+    ],
+    [
+      "Host, if there is no X-Forwarded-Host",
+      true,
+      CHANGED,
+      `Host is backend:80, ${OPENED}: let the proxy pass on the Host of the browser's request, or set X-Forwarded-Host to it`,
+    ],
+    [
+      "X-Forwarded-Host without its port",
+      true,
+      { ...CHANGED, "X-Forwarded-Host": "hooks.example" },
+      `X-Forwarded-Host is hooks.example, ${OPENED}: let the proxy set X-Forwarded-Host to the Host of the browser's request, hooks.example:8080`,
+    ],
+    [
+      "X-Forwarded-Proto, if the browser would reject the cookie",
+      true,
+      { ...CHANGED, "Sec-Fetch-Site": "same-origin", "X-Forwarded-Proto": "https" },
+      `X-Forwarded-Proto is https, ${OPENED} and would reject the session's Secure cookie: let the proxy set X-Forwarded-Proto to the scheme of the browser's request, or open the page by https`,
+    ],
+  ])("is not signed in, and the error names %s, and what to set", async (_what, trusted, headers, error) => {
+    const to = trusted ? await startOwn({ limits: { trustedProxies } }) : api;
+    const answer = await cookieBy(to, { "X-Settings-Page": "1", ...headers });
+    expect(answer).toMatch(/^HTTP\/1.1 403 /);
+    const { message, details } = JSON.parse(answer.slice(answer.indexOf("\r\n\r\n")));
+    expect([message, details[0].debug.reason]).toEqual([error, "PROXY_HEADER_WRONG"]);
+  });
+
+  test("is not repeated a header of any length", async () => {
+    const answer = await cookieBy(api, {
+      "X-Settings-Page": "1",
+      Host: "b",
+      Origin: `http://${"a".repeat(5_000)}`,
+    });
+    expect(answer).toContain(`${"a".repeat(50)}…`);
+    expect(answer.length).toBeLessThan(1_500);
   });
 });
 

@@ -43,6 +43,8 @@ export function failureInWords(error: unknown): FailureInWords {
       text: `A proxy answered HTTP ${status} in place of the service. Check that the service runs, then try again.`,
     };
   }
+  if (failureReason(error) === "PROXY_HEADER_WRONG")
+    return { title: "A proxy hides this page’s address", text: sentence(refused.rawMessage) };
   return { title: TITLES[refused.code] ?? "Something went wrong", text: sentence(refused.rawMessage) };
 }
 

@@ -5,6 +5,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
+import { BASE_PATH } from "../base-path.ts";
 import { createQueryClient } from "./queries.ts";
 import { type Connect, createPageTransport } from "./transport.ts";
 
@@ -19,10 +20,10 @@ export type PermissionName =
  * Remembers that somebody was signed in: scripts cannot see the cookie, and an end deserves a word. Each sign-in stores
  * another value, which tells other tabs that their session is another one.
  */
-const SIGNED_IN = "signed-in";
+const SIGNED_IN = `signed-in${BASE_PATH}`;
 
 /** The name of the lock that a tab holds while it replaces the session of all tabs. */
-const SESSION_LOCK = "session";
+const SESSION_LOCK = `session${BASE_PATH}`;
 
 /** The delay before the session is read again after a failed read, in milliseconds. */
 const RETRY_MS = 5_000;

@@ -2,6 +2,7 @@ import { Code, ConnectError, type Interceptor, type Transport } from "@connectrp
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import type { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { BASE_PATH } from "../base-path.ts";
 
 /** The deadline of unary calls, in milliseconds. Streams have none: an export takes as long as it takes. */
 const TIMEOUT_MS = 60_000;
@@ -14,7 +15,7 @@ const TRY_TIMEOUT_MS = 6 * 60_000;
 export type Connect = (interceptors: Interceptor[]) => Transport;
 
 const toPageOrigin: Connect = (interceptors) =>
-  createConnectTransport({ baseUrl: window.location.origin, interceptors });
+  createConnectTransport({ baseUrl: window.location.origin + BASE_PATH, interceptors });
 
 /**
  * Calls the service that served the page, with the cookie of the session. The header proves that the page makes the

@@ -31,6 +31,7 @@ import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { type PermissionName, useMay, useSession, useSessionAccess } from "../api/session.tsx";
+import { BASE_PATH } from "../base-path.ts";
 import { notifyFailure } from "../parts/failure.tsx";
 import { Dimmed } from "../parts/inline.tsx";
 import { useBelow } from "../parts/listing.tsx";
@@ -93,7 +94,7 @@ export function Layout() {
         <AppShell.Section>
           <ZoneSwitch hiddenFrom="sm" />
           <NavLink
-            href="/docs"
+            href={`${BASE_PATH}/docs`}
             target="_blank"
             label="API documentation"
             leftSection={<IconBook size={18} />}

@@ -18,6 +18,7 @@ import { Navigate, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { failureInWords, failureReason, retryAfterSeconds } from "../api/failure.ts";
 import { useSessionAccess } from "../api/session.tsx";
+import { BASE_PATH } from "../base-path.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Dimmed } from "../parts/inline.tsx";
 import { useNow } from "../parts/time.tsx";
@@ -119,7 +120,7 @@ function SignInForm({ ended }: { ended: boolean }) {
             The first administrator’s key is in the file <Code>.data/admin-key</Code> where the service runs,
             or is what it was given as <Code>ADMIN_KEY</Code>. <Code>npm run admin-key</Code> makes another
             one.{" "}
-            <Anchor href="/docs" inherit underline="always">
+            <Anchor href={`${BASE_PATH}/docs`} inherit underline="always">
               API documentation
             </Anchor>
           </Dimmed>

@@ -6,6 +6,7 @@ import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { BASE_PATH } from "../../base-path.ts";
 import { PageLink, webhookPage } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { CodeBlock } from "../../parts/text/copy.tsx";
@@ -55,7 +56,9 @@ export function FirstSteps() {
         </List.Item>
       </List>
       <Box mt="xs">
-        <CodeBlock of="Command that publishes an event">{publishCommand(window.location.origin)}</CodeBlock>
+        <CodeBlock of="Command that publishes an event">
+          {publishCommand(window.location.origin + BASE_PATH)}
+        </CodeBlock>
       </Box>
     </Section>
   );
