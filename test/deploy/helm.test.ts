@@ -39,6 +39,8 @@ function folderWith(files: Record<string, string>): string {
   return folder;
 }
 
+const ADDRESS = "--set=temporal.address=t:7233";
+
 describeWith(["helm"], "the Helm chart", () => {
   test.each(valueSets)(
     "has no finding of helm lint --strict, sets only variables that the service reads, no secret as a value, and runs containers read-only and not as root, with %s",
@@ -89,9 +91,9 @@ describeWith(["helm"], "the Helm chart", () => {
     expect(namespaces("--set=temporal.namespace=hooks.account")).toEqual(['"hooks.account"']);
   });
 
-  const ADDRESS = "--set=temporal.address=t:7233";
   test.each([
     ["no address of Temporal", [], "temporal.address is required"],
+    ["an Ingress without a host", [ADDRESS, "--set=ingress.enabled=true"], "ingress.host is required"],
     ...["DISPATCH_INTERVALL", "ROLE", "DATABASE_URL", "METRICS_PORT"].map(
       (name) =>
         [
@@ -104,6 +106,20 @@ describeWith(["helm"], "the Helm chart", () => {
     const { status, stderr } = template(...args);
     expect(status).not.toBe(0);
     expect(stderr).toContain(says);
+  });
+
+  test("routes the Ingress's host to the API at BASE_PATH, or at the root, and makes none unless it is enabled", () => {
+    const pathOf = (...args: string[]) => {
+      const { stdout } = template(ADDRESS, "--set=ingress.host=hooks.example", ...args);
+      const all = parseAllDocuments(stdout).map((document) => document.toJS() as Manifest | null);
+      return all.find((manifest) => manifest?.kind === "Ingress")?.spec.rules[0].http.paths[0];
+    };
+    const backend = (port: string) => ({ service: { name: "hooks-api", port: { name: port } } });
+    expect(pathOf()).toBeUndefined();
+    expect(pathOf("--set=ingress.enabled=true")).toMatchObject({ path: "/", backend: backend("http") });
+    const prefix = ["--set=settings.BASE_PATH=/webhooks", "--set=tls.secretName=tls"];
+    const ingress = pathOf("--set=ingress.enabled=true", ...prefix);
+    expect(ingress).toMatchObject({ path: "/webhooks", backend: backend("https") });
   });
 
   test("migrates before the pods are replaced, by a program that exists", () => {
