@@ -2,7 +2,13 @@ import { spawnSync } from "node:child_process";
 import { describe } from "vitest";
 
 /** Options of `haproxy`, `runc` and others that print their version; most programs know `--version`. */
-const VERSION: Record<string, string[]> = { haproxy: ["-v"], helm: ["version"], kubeconform: ["-v"] };
+const VERSION: Record<string, string[]> = {
+  caddy: ["version"],
+  haproxy: ["-v"],
+  helm: ["version"],
+  kubeconform: ["-v"],
+  nginx: ["-v"],
+};
 
 /** Whether a program is on PATH and runs. */
 export const isInstalled = (program: string) =>
