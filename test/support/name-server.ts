@@ -1,7 +1,15 @@
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { type Answer, decode, encode, type Packet, streamEncode, TRUNCATED_RESPONSE } from "dns-packet";
+import {
+  type Answer,
+  decode,
+  encode,
+  type Packet,
+  RECURSION_AVAILABLE,
+  streamEncode,
+  TRUNCATED_RESPONSE,
+} from "dns-packet";
 
 /** One question as it came. */
 export interface Question {
@@ -17,7 +25,7 @@ export interface Reply {
   alias?: string;
   /** In seconds; 60 unless given. */
   ttl?: number;
-  code?: "SERVFAIL" | "NXDOMAIN" | "REFUSED";
+  code?: keyof typeof CODES;
   /** Over UDP the client is only told to ask again over TCP. */
   truncated?: boolean;
 }
@@ -29,16 +37,20 @@ export type Behaviour = (question: Question) => Reply | undefined | Promise<Repl
 export interface NameServer {
   /** `127.0.0.1:port`. */
   address: string;
+  port: number;
   questions: Question[];
   /** The questions for a name. */
   for(name: string): Question[];
   close(): Promise<void>;
 }
 
-const CODES = { SERVFAIL: 2, NXDOMAIN: 3, REFUSED: 5 };
+const CODES = { FORMERR: 1, SERVFAIL: 2, NXDOMAIN: 3, NOTIMP: 4, REFUSED: 5 };
 
-/** Starts a name server that behaves as told. */
-export async function startNameServer(behaviour: Behaviour): Promise<NameServer> {
+/** Starts a name server that behaves as told, on a free port of 127.0.0.1 unless another place is given. */
+export async function startNameServer(
+  behaviour: Behaviour,
+  place: { host?: string; port?: number } = {},
+): Promise<NameServer> {
   const questions: Question[] = [];
   const sockets = new Set<Socket>();
 
@@ -51,11 +63,13 @@ export async function startNameServer(behaviour: Behaviour): Promise<NameServer>
     return reply && responseTo(query, question, reply);
   }
 
-  const { udp, tcp } = await listen();
-  udp.on("message", async (message, { address, port }) => {
+  const { host = "127.0.0.1" } = place;
+  const { udp, tcp } = await listen(host, place.port);
+  const { port } = tcp.address() as AddressInfo;
+  udp.on("message", async (message, from) => {
     const response = await answer(decode(message), "udp");
     // Whoever asked may have closed its port, and the test this one.
-    if (response) udp.send(encode(response), port, address, () => {});
+    if (response) udp.send(encode(response), from.port, from.address, () => {});
   });
   tcp.on("connection", (socket) => {
     sockets.add(socket.on("error", () => {}).on("close", () => sockets.delete(socket)));
@@ -73,7 +87,8 @@ export async function startNameServer(behaviour: Behaviour): Promise<NameServer>
   });
 
   return {
-    address: `127.0.0.1:${(tcp.address() as AddressInfo).port}`,
+    address: `${host}:${port}`,
+    port,
     questions,
     for: (name) => questions.filter((question) => question.name === name),
     async close() {
@@ -90,22 +105,23 @@ function responseTo(query: Packet, { name, type, over }: Question, reply: Reply)
   const aliases: Answer[] = alias === undefined ? [] : [{ type: "CNAME", name, ttl, data: alias }];
   const records: Answer[] = ofType.map((data) => ({ type, name: alias ?? name, ttl, data }));
   const answers = cut ? [] : [...aliases, ...records];
-  const flags = (code ? CODES[code] : 0) | (cut ? TRUNCATED_RESPONSE : 0);
+  const flags = RECURSION_AVAILABLE | (code ? CODES[code] : 0) | (cut ? TRUNCATED_RESPONSE : 0);
   return { type: "response", id: query.id ?? 0, flags, questions: query.questions ?? [], answers };
 }
 
-/** The port that UDP gets may be taken for TCP: then another one. */
-async function listen(): Promise<{ udp: UdpSocket; tcp: Server }> {
+/** The port that UDP gets may be taken for TCP: then another one, unless it is given. */
+async function listen(host: string, given = 0): Promise<{ udp: UdpSocket; tcp: Server }> {
   for (;;) {
     const udp = createSocket("udp4");
-    udp.bind(0, "127.0.0.1");
+    udp.bind(given, host);
     await once(udp, "listening");
-    const tcp = createServer().listen(udp.address().port, "127.0.0.1");
+    const tcp = createServer().listen(udp.address().port, host);
     try {
       await once(tcp, "listening");
       return { udp, tcp };
-    } catch {
+    } catch (error) {
       udp.close();
+      if (given !== 0) throw error;
     }
   }
 }

@@ -1,6 +1,7 @@
 import type { LookupAddress, RecordWithTtl } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import pTimeout from "p-timeout";
+import type { ResolverSettings } from "./system-names.ts";
 
 /**
  * The time to wait for the second address family after the first has answered, in milliseconds (resolution delay of
@@ -10,11 +11,11 @@ const GRACE_MS = 50;
 /** The maximum number of addresses used per family. A connection cannot try more within its timeout. */
 const MAX_ADDRESSES = 8;
 /**
- * Delays after which an unanswered query is sent again, in milliseconds since the first one. Each resend starts with the
- * next name server if there are several. c-ares' own retry is not used: it discards late answers to an earlier query, so a name server
+ * The longest time after which an unanswered query is sent again, to the next name server if there are several, in milliseconds. The
+ * first answer to any of the queries counts. c-ares' own retry is not used: it discards late answers to an earlier query, so a name server
  * that takes two seconds per answer would never succeed.
  */
-const SEND_AGAIN_MS = [1_500, 3_500];
+const SEND_AGAIN_MS = 1_500;
 
 /** The addresses of a name, and the shortest time to live of their records. */
 export interface DnsAnswer {
@@ -28,63 +29,115 @@ export interface DnsAnswer {
   isComplete: boolean;
 }
 
+/** How to query DNS: resolv.conf's settings, with the ports of the name servers. */
+export interface QuerySettings
+  extends Pick<ResolverSettings, "timeoutMs" | "attempts" | "rotate" | "noAaaa"> {
+  /** Name servers as `address:port`. One with a zone, such as `[fe80::1%eth0]:53`, stands for all of resolv.conf. */
+  servers: readonly string[];
+}
+
+/** The number of lookups so far. With `rotate`, each starts with the next name server. */
+let lookups = 0;
+
 /**
  * Resolves the first of the names that exists, over DNS with c-ares, which uses no thread. `dns.lookup` would block one of
  * libuv's four threads until the name server answers.
  *
- * Each pair of A and AAAA queries has its own c-ares channel: a channel cannot cancel a single query, and never reads
- * resolv.conf again after its creation. Creating a channel takes less than 0.1 ms.
+ * Follows glibc, in less time, because glibc may wait for 10 s and more for each name. If a name server fails or refuses, or does not
+ * answer, the next one is queried. If all do, the next name is tried: after an answer other than SERVFAIL, the unchanged name first. A
+ * name that is never answered gets an equal share of the time that is left.
  *
- * @param servers name servers as `address:port`. Undefined for the servers of resolv.conf
- * @param timeoutMs the timeout of a query, in milliseconds
+ * @param name the name as given; `names` may contain it
+ * @param names the names to try, in this order
+ * @param totalMs the time for the whole lookup, in milliseconds. The caller ends the lookup then
  * @param ended ends the queries in progress when it aborts
  * @throws an error with a code of c-ares, such as ENOTFOUND
  */
 export async function lookUp(
-  names: readonly string[],
-  servers: readonly string[] | undefined,
-  timeoutMs: number,
+  { name, names }: { name: string; names: readonly string[] },
+  { servers, timeoutMs, attempts, rotate, noAaaa }: QuerySettings,
+  totalMs: number,
   ended: AbortSignal,
 ): Promise<DnsAnswer> {
-  const channel = (nth: number): Resolver => {
-    const opened = new Resolver({ timeout: timeoutMs, tries: 1 });
-    ended.addEventListener("abort", () => opened.cancel());
-    // `getServers` returns addresses with a zone, such as fe80::1%eth0, which `setServers` does not accept.
-    const all = servers ?? opened.getServers().filter((server) => !server.includes("%"));
-    const first = nth % (all.length || 1);
-    if (servers || first > 0) opened.setServers([...all.slice(first), ...all.slice(0, first)]);
-    return opened;
-  };
+  const end = performance.now() + totalMs;
+  lookups += 1;
+  /** The name server to start with: the last one that answered. */
+  let first = rotate ? lookups % servers.length : 0;
 
-  /** Queries a name, and resends on the schedule of SEND_AGAIN_MS. The first result or error of any of the queries counts. */
-  async function ask(name: string): Promise<DnsAnswer> {
-    const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
-    const send = (nth: number) => void bothFamilies(channel(nth), name).then(resolve, reject);
-    send(0);
-    const timers = SEND_AGAIN_MS.map((ms, index) => setTimeout(send, ms, index + 1));
-    try {
-      return await promise;
-    } finally {
-      for (const timer of timers) clearTimeout(timer);
-    }
+  /**
+   * Each pair of A and AAAA queries has its own c-ares channel: a channel cannot cancel a single query. Creating a channel takes less
+   * than 0.1 ms.
+   */
+  function query(server: string, candidate: string): Promise<DnsAnswer> {
+    const channel = new Resolver({ timeout: totalMs, tries: 1 });
+    ended.addEventListener("abort", () => channel.cancel());
+    // `setServers` drops zones, which c-ares reads from resolv.conf itself.
+    if (!server.includes("%")) channel.setServers([server]);
+    return bothFamilies(channel, candidate, noAaaa);
   }
 
-  let negative: NodeJS.ErrnoException | undefined;
-  for (const name of names) {
+  /**
+   * Queries the name servers one after the other until one answers.
+   *
+   * @param shareMs the time for this candidate, in milliseconds
+   * @param isLast whether no other candidate needs the time after that
+   */
+  function ask(candidate: string, shareMs: number, isLast: boolean): Promise<DnsAnswer> {
+    const inOrder = [...servers.keys()].map((n) => (first + n) % servers.length);
+    const left = Array.from({ length: attempts }, () => inOrder).flat();
+    const milliseconds = Math.min(isLast ? Number.POSITIVE_INFINITY : shareMs, timeoutMs * left.length);
+    const intervalMs = Math.min(SEND_AGAIN_MS, timeoutMs, shareMs / left.length);
+    const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
+    let running = 0;
+    let failure: NodeJS.ErrnoException | undefined;
+    let timer: NodeJS.Timeout | undefined;
+    const send = () => {
+      clearTimeout(timer);
+      const server = left.shift();
+      if (server === undefined) return;
+      running += 1;
+      timer = setTimeout(send, intervalMs);
+      const failed = (error: NodeJS.ErrnoException) => {
+        running -= 1;
+        if (!failure || error.code !== "ECONNREFUSED") failure = error;
+        if (isNegative(error)) first = server;
+        if (isNegative(error) || error.code === "EFORMERR" || running + left.length === 0) reject(failure);
+        else send();
+      };
+      query(servers[server] as string, candidate).then((answer) => {
+        first = server;
+        resolve(answer);
+      }, failed);
+    };
+    send();
+    const message = Object.assign(new Error(candidate), { code: "ETIMEOUT" });
+    return pTimeout(promise, { milliseconds, message }).finally(() => {
+      left.length = 0;
+      clearTimeout(timer);
+    });
+  }
+
+  const left = [...names];
+  let failure: NodeJS.ErrnoException | undefined;
+  for (let next = left.shift(); next !== undefined; next = left.shift()) {
     try {
-      return await ask(name);
+      const shareMs = Math.max(1, (end - performance.now()) / (left.length + 1));
+      const answer = await ask(next, shareMs, left.length === 0);
+      return { ...answer, isComplete: answer.isComplete && (!failure || isNegative(failure)) };
     } catch (reason) {
       const error = reason as NodeJS.ErrnoException;
-      if (!isNegative(error)) throw error;
-      // ENODATA, a name without addresses, explains more than ENOTFOUND of another candidate.
-      if (!negative || error.code === "ENODATA") negative = error;
+      // No name server can be reached.
+      if (error.code === "ECONNREFUSED") throw error;
+      if (!failure || weightOf(error) > weightOf(failure)) failure = error;
+      const endsSearch = !isNegative(error) && error.code !== "ESERVFAIL";
+      if (endsSearch && left.at(-1) === name) left.unshift(left.pop() as string);
     }
   }
-  throw negative;
+  throw failure;
 }
 
 /** Queries A and AAAA records concurrently. Resolves at most GRACE_MS after one family has answered with addresses. */
-async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer> {
+async function bothFamilies(channel: Resolver, name: string, noAaaa: boolean): Promise<DnsAnswer> {
   const addresses: LookupAddress[] = [];
   let ttlMs = Number.POSITIVE_INFINITY;
   const take = async (family: 4 | 6, query: Promise<RecordWithTtl[]>) => {
@@ -95,18 +148,21 @@ async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer>
       ttlMs = Math.min(ttlMs, ttl * 1_000);
     }
   };
-  const queries = [
-    take(6, channel.resolve6(name, { ttl: true })),
-    take(4, channel.resolve4(name, { ttl: true })),
-  ];
+  const ofIpv4 = take(4, channel.resolve4(name, { ttl: true }));
+  const queries = noAaaa ? [ofIpv4] : [take(6, channel.resolve6(name, { ttl: true })), ofIpv4];
   const all = Promise.allSettled(queries);
+  // Some name servers never answer AAAA queries. A name that does not exist for A queries has no AAAA records either.
+  const { promise: absent, reject } = Promise.withResolvers<never>();
+  ofIpv4.catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== "ENOTFOUND") return;
+    await pTimeout(all, { milliseconds: GRACE_MS, fallback: () => [] });
+    reject(error);
+  });
   try {
-    await Promise.any(queries);
+    await Promise.race([Promise.any(queries), absent]);
   } catch (error) {
-    const { errors } = error as { errors: NodeJS.ErrnoException[] };
-    throw (
-      errors.find((each) => !isNegative(each)) ?? errors.find(({ code }) => code === "ENODATA") ?? errors[0]
-    );
+    const { errors = [error as Error] } = error as { errors?: NodeJS.ErrnoException[] };
+    throw errors.reduce((one, other) => (weightOf(other) > weightOf(one) ? other : one));
   }
   const results = await pTimeout(all, { milliseconds: GRACE_MS, fallback: () => [] });
   const isComplete =
@@ -120,4 +176,10 @@ async function bothFamilies(channel: Resolver, name: string): Promise<DnsAnswer>
  */
 function isNegative({ code }: NodeJS.ErrnoException): boolean {
   return code === "ENOTFOUND" || code === "ENODATA" || code === "EBADNAME";
+}
+
+/** How much an error explains of a failed lookup: that a name has no addresses more than that another one does not exist. */
+function weightOf(error: NodeJS.ErrnoException): number {
+  if (!isNegative(error)) return 2;
+  return error.code === "ENODATA" ? 1 : 0;
 }

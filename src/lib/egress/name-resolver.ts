@@ -1,11 +1,14 @@
 import type { LookupAddress } from "node:dns";
+import { isIPv6 } from "node:net";
 import { LRUCache } from "lru-cache";
 import pTimeout from "p-timeout";
 import { lookUp } from "./dns-lookup.ts";
 import { type SystemFiles, systemNames } from "./system-names.ts";
 
 /** The timeout of a lookup, in milliseconds. */
-const LOOKUP_TIMEOUT_MS = 5_000;
+const LOOKUP_TIMEOUT_MS = 10_000;
+/** The port of name servers. */
+const DNS_PORT = 53;
 /** The longest time an answer is cached, in milliseconds, whatever its TTL. */
 const MAX_TTL_MS = 300_000;
 /** The maximum time for which an error, or an answer with one family missing, is cached, in milliseconds. */
@@ -21,6 +24,7 @@ const REASONS: Record<string, string> = {
   ESERVFAIL: "host name could not be looked up: the DNS server failed for % (SERVFAIL)",
   EREFUSED: "host name could not be looked up: the DNS server refused the query for % (REFUSED)",
   ECONNREFUSED: "host name could not be looked up: no DNS server can be reached for %",
+  ETIMEOUT: "host name could not be looked up: no DNS server answered for %",
 };
 
 /**
@@ -36,10 +40,12 @@ export function lookupError(name: string, code: string): NodeJS.ErrnoException {
 export type Resolver = Pick<NameResolver, "resolve" | "close">;
 
 export interface NameResolverOptions extends SystemFiles {
-  /** Timeout of a lookup, in milliseconds. Defaults to, and is at most, 5,000. */
+  /** Timeout of a lookup, in milliseconds. Defaults to, and is at most, 10,000. */
   timeoutMs?: number;
   /** Name servers as `address:port`. Defaults to those of the system. */
   servers?: readonly string[];
+  /** The port of the system's name servers. Defaults to 53. */
+  port?: number;
 }
 
 /** A lookup in progress, or its cached result. */
@@ -50,19 +56,26 @@ interface Known {
 }
 
 /**
- * Resolves host names: first by the hosts file, then the cache, then DNS. Concurrent requests for one name
- * share a lookup. Search domains are supported; other name sources of the system (NIS, mDNS) are not.
+ * Resolves host names: first by the hosts file, then the cache, then DNS, as resolv.conf configures it. Concurrent requests for one name
+ * share a lookup. Other name sources of the system (NIS, mDNS) are not supported.
  */
 export class NameResolver {
   readonly #system: ReturnType<typeof systemNames>;
   readonly #servers: readonly string[] | undefined;
+  readonly #port: number;
   readonly #timeoutMs: number;
   readonly #known = new LRUCache<string, Known>({ max: MAX_CACHED });
   readonly #closing = new AbortController();
 
-  constructor({ timeoutMs = LOOKUP_TIMEOUT_MS, servers, ...files }: NameResolverOptions = {}) {
+  constructor({
+    timeoutMs = LOOKUP_TIMEOUT_MS,
+    servers,
+    port = DNS_PORT,
+    ...files
+  }: NameResolverOptions = {}) {
     this.#timeoutMs = Math.min(timeoutMs, LOOKUP_TIMEOUT_MS);
     this.#servers = servers;
+    this.#port = port;
     this.#system = systemNames(files);
   }
 
@@ -101,11 +114,19 @@ export class NameResolver {
 
   async #lookUp(name: string, cacheFor: (ms: number) => void): Promise<readonly LookupAddress[]> {
     const ended = new AbortController();
-    const answer = lookUp(this.#system.candidates(name), this.#servers, this.#timeoutMs, ended.signal);
+    const settings = this.#system.settings();
+    const withPort = (address: string) =>
+      isIPv6(address) ? `[${address}]:${this.#port}` : `${address}:${this.#port}`;
+    const answer = lookUp(
+      { name, names: this.#system.candidates(name) },
+      { ...settings, servers: this.#servers ?? settings.servers.map(withPort) },
+      this.#timeoutMs,
+      ended.signal,
+    );
     try {
       const { addresses, ttlMs, isComplete } = await pTimeout(answer, {
         milliseconds: this.#timeoutMs,
-        message: failure("ETIMEOUT"),
+        message: failure("TOO_LATE"),
         signal: this.#closing.signal,
       });
       cacheFor(Math.min(ttlMs, isComplete ? MAX_TTL_MS : MAX_NEGATIVE_TTL_MS));
@@ -114,7 +135,7 @@ export class NameResolver {
       const { code = "" } = error as NodeJS.ErrnoException;
       // ECONNREFUSED: no name server was reachable. Not cached, because nothing is known about the name.
       cacheFor(code === "ECONNREFUSED" ? 0 : MAX_NEGATIVE_TTL_MS);
-      if (code !== "ETIMEOUT") throw lookupError(name, code);
+      if (code !== "TOO_LATE") throw lookupError(name, code);
       throw failure("LOOKUP_FAILED", `DNS lookup of ${name} timed out after ${this.#timeoutMs / 1_000} s`);
     } finally {
       // Ends queries that are still pending, such as the other family's.

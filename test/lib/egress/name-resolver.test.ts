@@ -223,14 +223,56 @@ test("search domains complete a name without a dot, and are read again when they
   expect(await addresses(resolver, "receiver")).toEqual(["192.0.2.3"]);
 });
 
-test("a name with a dot is looked up as it is before the search domains, whatever ndots says", async () => {
-  const resolverFile = await file("search internal\noptions timeout:1 ndots:5\n");
-  const reply: Behaviour = ({ name }) => {
-    if (name === "shop.example") return V4;
-    return name.endsWith(".internal") ? { addresses: ["192.0.2.2"] } : { code: "NXDOMAIN" };
-  };
-  const { server, resolver } = await start(reply, { resolverFile: resolverFile.path });
-  expect(await addresses(resolver, "shop.example")).toEqual(V4.addresses);
-  expect(server.for("shop.example.internal")).toEqual([]);
-  expect(await addresses(resolver, "receiver.namespace")).toEqual(["192.0.2.2"]);
+test("a name server that answered is queried first for the next candidates of the name", async () => {
+  const { server: silent } = await start(() => undefined);
+  const { server: well } = await start(({ name }) => (name === "receiver" ? V4 : { code: "NXDOMAIN" }));
+  const resolverFile = (await file("search a.internal b.internal\n")).path;
+  const { resolver } = await start(() => undefined, {
+    servers: [silent.address, well.address],
+    resolverFile,
+  });
+  const { pass } = holdTime();
+  const found = addresses(resolver, "receiver");
+  await expect.poll(() => silent.questions.length).toBe(2);
+  pass(1_500);
+  expect(await found).toEqual(V4.addresses);
+  expect(new Set(silent.questions.map(({ name }) => name))).toEqual(new Set(["receiver.a.internal"]));
+});
+
+test("a name server that fails is queried again", async () => {
+  let fails = true;
+  const { server, resolver } = await start(() => {
+    const reply: Reply = fails ? { code: "SERVFAIL" } : V4;
+    fails = server.questions.length < 2;
+    return reply;
+  });
+  expect(await addresses(resolver, "hooks.example")).toEqual(V4.addresses);
+});
+
+test("candidates that are never answered leave time for the others", async () => {
+  const resolverFile = (await file("search a.internal b.internal\noptions ndots:2\n")).path;
+  const reply: Behaviour = ({ name }) => (name === "hooks.example" ? V4 : undefined);
+  const { server, resolver } = await start(reply, { resolverFile });
+  const { pass } = holdTime();
+  const found = addresses(resolver, "hooks.example");
+  await expect.poll(() => server.for("hooks.example.a.internal").length).toBe(2);
+  // A third of ten seconds.
+  pass(3_334);
+  expect(await found).toEqual(V4.addresses);
+  expect(server.for("hooks.example.b.internal")).toEqual([]);
+});
+
+test("a name that only a later candidate found, because an earlier one failed, is looked up again soon", async () => {
+  const resolverFile = (await file("search a.internal\n")).path;
+  const reply: Behaviour = ({ name }) => (name === "hooks.example" ? { code: "SERVFAIL" } : V4);
+  const { server, resolver } = await start(reply, { resolverFile });
+  const { pass } = holdTime();
+  await addresses(resolver, "hooks.example");
+  const questions = server.questions.length;
+  pass(4_999);
+  await addresses(resolver, "hooks.example");
+  expect(server.questions).toHaveLength(questions);
+  pass(1);
+  await addresses(resolver, "hooks.example");
+  expect(server.questions.length).toBeGreaterThan(questions);
 });
