@@ -54,6 +54,10 @@ export interface ServiceOverrides {
 const UNVERIFIED_TLS =
   "NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries: certificates of receivers are verified. It applies to other TLS connections of this process, such as the database's. Unset it, and set NODE_EXTRA_CA_CERTS for a private certificate authority";
 
+/** Logged at startup, because the service then cannot check which addresses deliveries reach. */
+const UNCHECKED_NAMES =
+  "DELIVERY_PROXY_DNS=remote: the outbound proxy looks up host names, so the service checks literal addresses only. Let the proxy refuse private networks";
+
 /** Starts the configured roles on external or embedded servers. */
 export async function startService(config: Config, overrides: ServiceOverrides = {}): Promise<Service> {
   const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
@@ -61,6 +65,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   const stopping = new AbortController();
   overrides.giveUp?.addEventListener("abort", () => stopping.abort(), { once: true });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
+  if (config.delivery.proxyDns === "remote") log.warn(UNCHECKED_NAMES);
   const started = new AsyncDisposableStack();
   const outdated = Promise.withResolvers<never>();
   // Who waits for it learns of it.

@@ -18,6 +18,8 @@ export function checkTogether(
     TLS_CERT: string | undefined;
     TLS_KEY: string | undefined;
     DELIVERY_PROCESSES: number | undefined;
+    DELIVERY_PROXY: object | undefined;
+    DELIVERY_PROXY_DNS: string;
     SMTP_URL: string | undefined;
     SMTP_FROM: string | undefined;
     NOTICE_EMAILS: string[];
@@ -63,6 +65,11 @@ export function checkTogether(
   if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
     wrong.push(
       "DELIVERY_PROCESSES: 0 is allowed with ROLE=all only, where the API's process delivers; set it to at least 1 with ROLE=worker",
+    );
+  }
+  if (env.DELIVERY_PROXY_DNS === "remote" && !env.DELIVERY_PROXY) {
+    wrong.push(
+      "DELIVERY_PROXY is missing: with DELIVERY_PROXY_DNS=remote, the proxy looks up host names; set DELIVERY_PROXY, or remove DELIVERY_PROXY_DNS",
     );
   }
   const ofMails = [env.SMTP_URL, env.SMTP_FROM, env.NOTICE_EMAILS[0]].filter(Boolean).length;

@@ -13,6 +13,7 @@ import {
   duration,
   emailAddress,
   emailAddresses,
+  hostPatterns,
   integer,
   networks,
   number,
@@ -185,11 +186,18 @@ export interface DeliveryConfig {
   memoryBytes: number;
   /** Non-public networks to which deliveries are allowed. */
   allowedNetworks: Network[];
+  /** Names of receivers with private addresses to which deliveries are allowed. `*.` stands for all names below. */
+  allowedHosts: string[];
   /** Blocked ports to which deliveries are allowed. */
   allowedPorts: number[];
   /** The proxy of all connections to receivers and token endpoints. Undefined to connect directly. */
   proxy: ProxyAddress | undefined;
+  /** Who looks up host names: this service, or the proxy. */
+  proxyDns: ProxyDns;
 }
+
+/** Who looks up the host names of receivers: `local` is this service, `remote` the outbound proxy. */
+type ProxyDns = "local" | "remote";
 
 const HOUR = 3_600_000;
 /**
@@ -256,8 +264,10 @@ const variables = {
   DELIVERY_TRACEPARENT: bool({ default: false }),
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
+  DELIVERY_ALLOWED_HOSTS: hostPatterns({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   DELIVERY_PROXY: proxyAddress({ default: undefined }),
+  DELIVERY_PROXY_DNS: str<ProxyDns>({ choices: ["local", "remote"], default: "local" }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
   SEARCH_INDEX: bool({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
@@ -365,8 +375,10 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       sendTraceparent: env.DELIVERY_TRACEPARENT,
       memoryBytes: env.DELIVERY_MEMORY,
       allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
+      allowedHosts: env.DELIVERY_ALLOWED_HOSTS,
       allowedPorts: env.DELIVERY_ALLOWED_PORTS,
       proxy: env.DELIVERY_PROXY,
+      proxyDns: env.DELIVERY_PROXY_DNS,
     },
     noticeMail:
       env.SMTP_URL && env.SMTP_FROM && env.NOTICE_EMAILS.length > 0

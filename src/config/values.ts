@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
 import type { Network, ProxyAddress } from "../lib/egress/index.ts";
@@ -73,6 +74,19 @@ export const ports = makeValidator<number[]>((input) =>
     const port = Number(part);
     if (/^\d{1,5}$/.test(part) && port >= 1 && port <= 65_535) return port;
     throw new Error(`"${part}" is not a port; write whole numbers from 1 to 65535, separated by commas`);
+  }),
+);
+
+/** A comma-separated list of host names, and of `*.` with a name for all names below it. In lower case, as in URLs. */
+export const hostPatterns = makeValidator<string[]>((input) =>
+  listed(String(input)).map((part) => {
+    const { wildcard = "", name = "" } =
+      /^(?<wildcard>\*\.)?(?<name>[^*:/?#@[\]\s]+?)\.?$/.exec(part)?.groups ?? {};
+    const host = URL.parse(`https://${name}`)?.hostname ?? "";
+    if (name !== "" && host !== "" && isIP(host) === 0 && !/^\.|\.\.|\.$/.test(host)) return wildcard + host;
+    throw new Error(
+      `"${part}" is not a host name; write it like receiver.internal or *.internal (addresses belong in DELIVERY_ALLOWED_NETWORKS)`,
+    );
   }),
 );
 

@@ -103,15 +103,17 @@ export function createDeliveryEngine(options: {
   admit?: () => Promise<void> | undefined;
 }) {
   const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
-  const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
+  const { allowedNetworks, allowedHosts, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
   const bottlenecks = new Bottlenecks({ now: options.now ?? clock.now }, log, instruments.bottleneck);
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
-  const outbound = delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, log });
+  const resolvesNames = delivery.proxyDns === "remote";
+  const outbound =
+    delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, resolvesNames, log });
   const client = createHttpClient(
-    createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
+    createAddressGuard(allowedNetworks, { allowedHosts, allowedPorts, resolver }),
     limits.maxInFlight + IDLE_CONNECTIONS,
     outbound,
     handshakes,

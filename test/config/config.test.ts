@@ -35,7 +35,9 @@ describe("the settings", () => {
       delivery: {
         timeoutMs: 15_000,
         allowedNetworks: [],
+        allowedHosts: [],
         allowedPorts: [],
+        proxyDns: "local",
         processes: Math.min(4, Math.max(1, availableParallelism() - 1)),
       },
     });
@@ -52,6 +54,22 @@ describe("the settings", () => {
     ["BASE_PATH", " /api/~team.a/web-hooks_1// ", { basePath: "/api/~team.a/web-hooks_1" }],
     ["BASE_PATH", "/", { basePath: "" }],
     ["BASE_PATH", "", { basePath: "" }],
+    [
+      "DELIVERY_ALLOWED_HOSTS",
+      "Receiver.internal., *.Team-a.svc, receiver, *.internal, bücher.example, my_host",
+      {
+        delivery: {
+          allowedHosts: [
+            "receiver.internal",
+            "*.team-a.svc",
+            "receiver",
+            "*.internal",
+            "xn--bcher-kva.example",
+            "my_host",
+          ],
+        },
+      },
+    ],
     ["TRUST_PROXY", "10.0.0.0/8", { limits: { trustedProxies: [expect.anything()] } }],
     ["ADMIN_KEY", "k".repeat(32), { adminKey: "k".repeat(32) }],
     ["LOG_LEVEL", "", { logLevel: "info" }],
@@ -129,6 +147,15 @@ describe("the settings", () => {
     ["DELIVERY_TIMEOUT", ["soon"]],
     ["DELIVERY_ALLOWED_NETWORKS", ["10.0.0.0", "10.0.0.0/99"]],
     ["DELIVERY_ALLOWED_PORTS", ["0", "65536", "redis"]],
+    [
+      "DELIVERY_ALLOWED_HOSTS",
+      ["*", "*.", ".", "a.*.b", "*a.b", "a..b", "https://a.b", "a.b:8443", "a.b/c", "a b"],
+    ],
+    [
+      "DELIVERY_ALLOWED_HOSTS",
+      ["10.0.0.1", "*.10.0.0.1", "[::1]", "2130706433", "user@a.b", "a.b?c", "a.b#c"],
+    ],
+    ["DELIVERY_PROXY_DNS", ["proxy"]],
     ["DELIVERY_PROXY", ["proxy.example:3128", "socks5h://proxy.example", "http://proxy.example/?x=1"]],
     ["DELIVERY_PROXY", ["socks5://user@proxy.example"]],
     ["TEMPORAL_UI_URL", ["not a url", "temporal-ui.example:8080"]],
@@ -199,6 +226,11 @@ describe("the settings", () => {
     ["share parts", { ROLE: "api" }, /DATABASE_URL is missing/],
     ["connect directly", { DATABASE_DIRECT_URL: DATABASE }, /DATABASE_URL is missing/],
     ["share a database", { DATABASE_URL: DATABASE }, /SECRET_KEY is missing/],
+    [
+      "let a proxy look names up",
+      { DELIVERY_PROXY_DNS: "remote" },
+      /DELIVERY_PROXY is missing.*set DELIVERY_PROXY, or/,
+    ],
     ["speak TLS", { TLS_CERT: "/nowhere.pem" }, /TLS_CERT and TLS_KEY is set: set both/],
     ["speak TLS", { TLS_CERT: "/nowhere.pem", TLS_KEY: "/nowhere.key" }, /TLS_CERT: cannot read/],
   ])("of processes that %s must be complete: %j", (_what, environment, message) => {

@@ -36,6 +36,7 @@ export function aClient({
 }: {
   networks?: Network[];
   resolver?: Resolver;
+  allowedHosts?: string[];
   allowedPorts?: number[];
   proxy?: OutboundProxy;
   handshakes?: Pacer;

@@ -76,7 +76,7 @@ async function nodeWith(openFiles: number): Promise<string> {
 }
 
 test.runIf(process.platform === "linux")(
-  "a worker warns of too few files and of NODE_TLS_REJECT_UNAUTHORIZED=0, and obeys SIGTERM while Temporal is unavailable",
+  "a worker warns of too few files, NODE_TLS_REJECT_UNAUTHORIZED=0 and DELIVERY_PROXY_DNS=remote, and obeys SIGTERM while Temporal is unavailable",
   async () => {
     const [, ...command] = node("src/main.ts");
     const worker = killed(
@@ -89,10 +89,13 @@ test.runIf(process.platform === "linux")(
           LOG_LEVEL: "warn",
           DELIVERY_MAX_IN_FLIGHT: "4000",
           NODE_TLS_REJECT_UNAUTHORIZED: "0",
+          DELIVERY_PROXY: "http://proxy.example",
+          DELIVERY_PROXY_DNS: "remote",
         },
       }),
     );
     await worker.until(/waiting for Temporal/);
+    expect(worker.printed()).toContain("the service checks literal addresses only");
     expect(worker.printed()).toContain("NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries");
     expect(worker.printed()).toContain(
       "DELIVERY_MAX_IN_FLIGHT=4000 reduced to 700: the process may open only 1400 files; raise that limit to 5200 (ulimit -n, LimitNOFILE of systemd, --ulimit nofile of a container)",

@@ -33,10 +33,12 @@ export function createRequestTrial(options: {
   timeoutMs: number;
   /** The outbound proxy of deliveries; undefined without one. */
   proxy: ProxyAddress | undefined;
+  /** Whether the proxy looks up host names. Defaults to false. */
+  resolvesNames?: boolean;
   log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
-  const { db, secrets, guard, timeoutMs, proxy, log } = options;
-  const outbound = proxy && new OutboundProxy(proxy, new NameResolver(), { timeoutMs, log });
+  const { db, secrets, guard, timeoutMs, proxy, resolvesNames = false, log } = options;
+  const outbound = proxy && new OutboundProxy(proxy, new NameResolver(), { timeoutMs, resolvesNames, log });
   const client = createHttpClient(guard, MAX_TRIALS, outbound);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();

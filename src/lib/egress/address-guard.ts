@@ -2,6 +2,7 @@ import type { LookupAddress } from "node:dns";
 import ipaddr from "ipaddr.js";
 import { BLOCKED_PORTS } from "./blocked-ports.ts";
 import { lookupError, NameResolver, type Resolver } from "./name-resolver.ts";
+import { isLocalhost } from "./system-names.ts";
 
 /** A CIDR network: its address and the length of its prefix in bits. */
 export type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
@@ -37,14 +38,22 @@ const LOCAL_NAT64: Network = [ipaddr.IPv6.parse("64:ff9b:1::"), 48];
  *
  * @param allowedNetworks non-public networks to which connections are allowed
  * @param options.allowedPorts ports of BLOCKED_PORTS to which connections are allowed. Defaults to none
+ * @param options.allowedHosts names whose addresses may be of LOCAL_KINDS: in lower case, or `*.example.com` for all names below
+ *   example.com. Defaults to none
  * @param options.resolver resolves host names. Defaults to the hosts file and DNS
  */
 export function createAddressGuard(
   allowedNetworks: readonly Network[],
-  options: { allowedPorts?: readonly number[]; resolver?: Resolver } = {},
+  options: {
+    allowedPorts?: readonly number[];
+    allowedHosts?: readonly string[];
+    resolver?: Resolver;
+  } = {},
 ) {
-  const { allowedPorts = [], resolver = new NameResolver() } = options;
+  const { allowedPorts = [], allowedHosts = [], resolver = new NameResolver() } = options;
   const kindOf = (literal: string) => refusal(ipaddr.parse(literal), allowedNetworks);
+  const isAllowedHost = (name: string) =>
+    allowedHosts.some((host) => (host.startsWith("*.") ? name.endsWith(host.slice(1)) : name === host));
 
   return {
     /** Throws AddressRefusedError if connecting to the literal address is not allowed. */
@@ -64,6 +73,14 @@ export function createAddressGuard(
     },
 
     /**
+     * Checks a name that another machine resolves, so that its addresses are not known. Throws AddressRefusedError if the name always
+     * means that machine itself.
+     */
+    checkUnresolved(name: string): void {
+      if (isLocalhost(name) && !isAllowedHost(name) && kindOf("127.0.0.1")) throw notPublic(name);
+    },
+
+    /**
      * Resolves a name to its allowed addresses. The caller must connect to these, so that the checked address is the
      * one used. The error does not contain the resolved addresses: anyone who may choose a host name could otherwise
      * read an internal DNS zone.
@@ -74,16 +91,28 @@ export function createAddressGuard(
     async resolve(name: string): Promise<LookupAddress[]> {
       const found = await resolver.resolve(name);
       if (found.length === 0) throw lookupError(name, "ENODATA");
-      const usable = found.filter(({ address }) => kindOf(address) === undefined);
-      if (usable.length === 0)
-        throw new AddressRefusedError(`${name} does not resolve to a public address; ${REMEDY}`);
+      const isLocalAllowed = isAllowedHost(name);
+      const usable = found.filter(({ address }) => {
+        const kind = kindOf(address);
+        return kind === undefined || (isLocalAllowed && LOCAL_KINDS.has(kind));
+      });
+      if (usable.length === 0) throw notPublic(name);
       return usable;
     },
   };
 }
 
-const REMEDY =
-  "deliveries go to public addresses only (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS)";
+/** Kinds of addresses that names in `allowedHosts` may have. Not link-local ones, where clouds serve the machine's credentials. */
+const LOCAL_KINDS = new Set(["private", "unique-local", "loopback", "carrier-grade-nat"]);
+
+const PUBLIC_ONLY = "deliveries go to public addresses only";
+const REMEDY = `${PUBLIC_ONLY} (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS)`;
+
+function notPublic(name: string): AddressRefusedError {
+  return new AddressRefusedError(
+    `${name} does not resolve to a public address; ${PUBLIC_ONLY} (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS, or the name with DELIVERY_ALLOWED_HOSTS)`,
+  );
+}
 
 const withArticle = (kind: string) => `${/^[aeiou]/.test(kind) ? "an" : "a"} ${kind}`;
 

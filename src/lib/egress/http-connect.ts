@@ -4,19 +4,19 @@ import type { ProxyAddress } from "./proxy-address.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
 
 /**
- * Requests a tunnel to an address and port with HTTP CONNECT (RFC 9110, 9.3.6).
+ * Requests a tunnel to a host, by address or name, and port with HTTP CONNECT (RFC 9110, 9.3.6).
  *
  * @param socket an open connection to the proxy, which becomes the tunnel
  * @throws ProxyRefusedError, ProxyUnavailableError, or the socket's error
  */
 export function requestConnect(
   socket: Socket,
-  address: string,
+  host: string,
   port: number,
   credentials: ProxyAddress["credentials"],
 ): Promise<void> {
   const user = credentials && Buffer.from(`${credentials.username}:${credentials.password}`);
-  const authority = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+  const authority = isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`;
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const connect = request({
     method: "CONNECT",

@@ -1,9 +1,9 @@
 import type { LookupAddress } from "node:dns";
 import { once } from "node:events";
-import { connect as connectTcp, isIP, isIPv4, type Socket } from "node:net";
+import { isIP, isIPv4, type Socket } from "node:net";
 import pTimeout from "p-timeout";
 import type { Logger } from "pino";
-import { dialling } from "./families.ts";
+import { dial } from "./dial.ts";
 import { describeFault } from "./faults.ts";
 import { requestConnect } from "./http-connect.ts";
 import type { Resolver } from "./name-resolver.ts";
@@ -23,12 +23,14 @@ const TRY_INTERVAL_MS = 1_000;
 
 /**
  * The proxy through which a process opens its HTTPS connections. A target is the server at the other end of such a connection.
- * The proxy gets an address that the address guard has checked, never a host name.
+ * The proxy gets an address that the address guard has checked, or a host name if it `resolvesNames`.
  *
  * While the proxy is unavailable, requests should wait: `mayStart` then returns true only once a second, for requests that try
  * the proxy again.
  */
 export class OutboundProxy {
+  /** Whether the proxy gets host names of targets, which are then not looked up here. */
+  readonly resolvesNames: boolean;
   readonly #address: ProxyAddress;
   readonly #log: Pick<Logger, "warn" | "info">;
   readonly #resolver: Pick<Resolver, "resolve">;
@@ -42,12 +44,15 @@ export class OutboundProxy {
   /**
    * @param resolver resolves the proxy's name, which may have a private address
    * @param options.timeoutMs the timeout of a request, in milliseconds. Connecting to the proxy gets half of it, at most 3 s
+   * @param options.resolvesNames whether the proxy gets host names. Defaults to false: it gets addresses
    */
   constructor(
     address: ProxyAddress,
     resolver: Pick<Resolver, "resolve">,
-    { timeoutMs, log }: { timeoutMs: number; log: Pick<Logger, "warn" | "info"> },
+    options: { timeoutMs: number; resolvesNames?: boolean; log: Pick<Logger, "warn" | "info"> },
   ) {
+    const { timeoutMs, resolvesNames = false, log } = options;
+    this.resolvesNames = resolvesNames;
     this.#address = address;
     this.#resolver = resolver;
     this.#log = log;
@@ -85,22 +90,22 @@ export class OutboundProxy {
   /**
    * Opens a tunnel. If the proxy cannot reach one of the target's addresses, tries the next one: at most 3 (MAX_ADDRESSES), IPv4 first.
    *
-   * @param target the target's checked addresses and its port
+   * @param target the target's checked addresses, or its name, and its port
    * @param timeoutMs the timeout of the whole tunnel, in milliseconds
    * @throws ProxyUnavailableError, ProxyRefusedError, or the signal's reason
    */
   async open(
-    target: { addresses: readonly string[]; port: number },
+    target: { hosts: readonly string[]; port: number },
     timeoutMs: number,
     cancelled: AbortSignal,
   ): Promise<Socket> {
     const end = performance.now() + timeoutMs;
     // IPv4 first, because more proxies can reach IPv4 than IPv6. The address families of this machine do not matter.
-    const addresses = target.addresses.toSorted((a, b) => Number(isIPv4(b)) - Number(isIPv4(a)));
+    const hosts = target.hosts.toSorted((a, b) => Number(isIPv4(b)) - Number(isIPv4(a)));
     let refused: unknown;
-    for (const address of addresses.slice(0, MAX_ADDRESSES)) {
+    for (const host of hosts.slice(0, MAX_ADDRESSES)) {
       try {
-        return await this.#openOne(address, target.port, end, cancelled);
+        return await this.#openOne(host, target.port, end, cancelled);
       } catch (error) {
         if (!(error instanceof ProxyRefusedError && error.mayTryNext)) throw error;
         refused = error;
@@ -109,7 +114,7 @@ export class OutboundProxy {
     throw refused;
   }
 
-  async #openOne(address: string, port: number, end: number, cancelled: AbortSignal): Promise<Socket> {
+  async #openOne(host: string, port: number, end: number, cancelled: AbortSignal): Promise<Socket> {
     const { credentials, protocol } = this.#address;
     const started = performance.now();
     const ended = new AbortController();
@@ -126,8 +131,8 @@ export class OutboundProxy {
       reached = await limited(this.#reach(ended.signal), Math.min(end, reachBy), tooLate);
       const request =
         protocol === "socks5"
-          ? requestSocks5(reached, address, port)
-          : requestConnect(reached, address, port, credentials);
+          ? requestSocks5(reached, host, port)
+          : requestConnect(reached, host, port, credentials);
       await limited(request, end, receiverTooLate());
       this.answered();
       return reached;
@@ -150,13 +155,11 @@ export class OutboundProxy {
     const { credentials, host, port, protocol } = this.#address;
     const addresses = await this.#resolve();
     ended.throwIfAborted();
-    const socket =
-      this.#tls?.connect(host, port, addresses) ?? connectTcp({ host, port, ...dialling(addresses) });
+    const connection = await dial(addresses, port, { milliseconds: Number.POSITIVE_INFINITY, signal: ended });
+    const socket = this.#tls?.connect(host, connection) ?? connection;
     ended.addEventListener("abort", () => socket.destroy());
-    // An error event without a listener would end the process.
-    socket.on("error", () => {});
     socket.setNoDelay(true);
-    await once(socket, this.#tls ? "secureConnect" : "connect");
+    if (this.#tls) await once(socket, "secureConnect");
     if (protocol === "socks5") await greetSocks5(socket, credentials);
     return socket;
   }

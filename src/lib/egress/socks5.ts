@@ -1,4 +1,4 @@
-import type { Socket } from "node:net";
+import { isIP, type Socket } from "node:net";
 import ipaddr from "ipaddr.js";
 import type { ProxyAddress } from "./proxy-address.ts";
 import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
@@ -12,8 +12,10 @@ const VERSION = 5;
 const PASSWORD_VERSION = 1;
 const METHOD = { none: 0, password: 2 };
 const CONNECT = 1;
-const ADDRESS_TYPE = { ipv4: 1, ipv6: 4 };
-/** The length of an address in bytes, by address type. A name (type 3) is not listed: it begins with a byte for its length. */
+const ADDRESS_TYPE = { ipv4: 1, name: 3, ipv6: 4 };
+/** The maximum length of a name, in bytes. */
+const MAX_NAME_BYTES = 255;
+/** The length of an address in bytes, by address type. A name is not listed: it begins with a byte for its length. */
 const ADDRESS_BYTES: Record<number, number> = { 1: 4, 4: 16 };
 const PORT_BYTES = 2;
 
@@ -61,20 +63,30 @@ export async function greetSocks5(socket: Socket, credentials: ProxyAddress["cre
 }
 
 /**
- * Requests a tunnel, after `greetSocks5`.
+ * Requests a tunnel to a host, by address or name, after `greetSocks5`.
  *
  * @throws ProxyRefusedError, ProxyUnavailableError, or the socket's error
  */
-export async function requestSocks5(socket: Socket, address: string, port: number): Promise<void> {
-  const bytes = ipaddr.parse(address).toByteArray();
-  const type = bytes.length === 4 ? ADDRESS_TYPE.ipv4 : ADDRESS_TYPE.ipv6;
-  socket.write(Buffer.from([VERSION, CONNECT, 0, type, ...bytes, port >> 8, port & 0xff]));
+export async function requestSocks5(socket: Socket, host: string, port: number): Promise<void> {
+  socket.write(Buffer.from([VERSION, CONNECT, 0, ...encodedHost(host), port >> 8, port & 0xff]));
   const [version, reply = 1, , boundType = 0] = await read(socket, 4);
   if (version !== VERSION) throw notSocks();
   if (reply !== 0) throw refusal(reply);
   // Discards the rest of the reply, an address of the proxy, so that the next byte read belongs to the tunnel.
   const bytesLeft = ADDRESS_BYTES[boundType] ?? (await read(socket, 1)).readUInt8();
   await read(socket, bytesLeft + PORT_BYTES);
+}
+
+/** The address type, then the address or the name. */
+function encodedHost(host: string): number[] {
+  if (isIP(host) !== 0) {
+    const bytes = ipaddr.parse(host).toByteArray();
+    return [bytes.length === 4 ? ADDRESS_TYPE.ipv4 : ADDRESS_TYPE.ipv6, ...bytes];
+  }
+  const name = Buffer.from(host);
+  if (name.length > MAX_NAME_BYTES)
+    throw new ProxyRefusedError(`the host name has ${name.length} bytes; SOCKS5 allows ${MAX_NAME_BYTES}`);
+  return [ADDRESS_TYPE.name, name.length, ...name];
 }
 
 function refusal(reply: number): ProxyRefusedError {

@@ -1,9 +1,7 @@
 import { createHash } from "node:crypto";
-import type { LookupAddress } from "node:dns";
-import { isIP, type Socket } from "node:net";
+import { isIP, Socket } from "node:net";
 import { connect, createSecureContext, type SecureContext, type TLSSocket } from "node:tls";
 import { LRUCache } from "lru-cache";
-import { dialling } from "./families.ts";
 
 /**
  * The maximum total size of the TLS sessions that an HTTP client caches, in bytes: enough for thousands of hosts. The limit is in
@@ -68,21 +66,17 @@ export class TlsContext {
   }
 
   /**
-   * Starts connecting. Returns the socket at once: its `secureConnect` event reports the end of the handshake.
+   * Starts TLS. Returns the socket at once: its `secureConnect` event reports the end of the handshake.
    *
    * @param host the name or address that the server's certificate must be valid for
-   * @param addresses the addresses to dial. Ignored with a tunnel
-   * @param tunnel an open connection to the host, over which TLS starts. Undefined to dial the addresses
+   * @param to an open connection, or the address and port to connect to
    */
-  connect(host: string, port: number, addresses: readonly LookupAddress[], tunnel?: Socket): TLSSocket {
+  connect(host: string, to: Socket | { address: string; port: number }): TLSSocket {
     // The cache key contains the identity, because a resumed session authenticates with the client certificate that opened it.
     const name = `${this.#id} ${host}`;
     const session = this.#sessions.get(name);
     const socket = connect({
-      ...(tunnel ? { socket: tunnel } : {}),
-      ...dialling(addresses),
-      host,
-      port,
+      ...(to instanceof Socket ? { socket: to, host } : { host: to.address, port: to.port }),
       servername: isIP(host) === 0 ? host : "",
       secureContext: this.#secureContext,
       ...(session ? { session } : {}),

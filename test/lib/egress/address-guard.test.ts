@@ -72,6 +72,37 @@ test("the address guard resolves a name to its allowed addresses", async () => {
   expect(await mixed.resolve("mixed.example")).toEqual([{ address: "93.184.216.34", family: 4 }]);
 });
 
+const ofHost = (host: string, ...addresses: string[]) => {
+  const allowedHosts = ["receiver.internal", "*.team-a.svc"];
+  return createAddressGuard([], { allowedHosts, resolver: namesAt(...addresses) }).resolve(host);
+};
+
+test.each(["receiver.internal", "receiver.team-a.svc", "a.receiver.team-a.svc"])(
+  "the address guard lets private addresses of the allowed name %s through, and none where machines keep secrets",
+  async (name) => {
+    const local = ["10.0.0.1", "127.0.0.1", "192.168.0.1", "100.64.0.1", "fd00::1", "::1", "::ffff:10.0.0.1"];
+    expect((await ofHost(name, ...local)).map(({ address }) => address)).toEqual(local);
+    for (const other of ["169.254.169.254", "fe80::1", "168.63.129.16", "0.0.0.0", "224.0.0.1", "240.0.0.1"])
+      await expect(ofHost(name, other)).rejects.toThrow(/does not resolve to a public address/);
+  },
+);
+
+test.each(["a.receiver.internal", "team-a.svc", "evil-team-a.svc", "receiver.internal.example", "internal"])(
+  "the address guard refuses private addresses of %s, a name beside allowed ones",
+  async (name) => {
+    await expect(ofHost(name, "10.0.0.1")).rejects.toThrow(/the name with DELIVERY_ALLOWED_HOSTS/);
+  },
+);
+
+test("the address guard refuses names of the machine that resolves them", () => {
+  for (const name of ["localhost", "app.localhost"]) {
+    expect(() => guard.checkUnresolved(name)).toThrow(AddressRefusedError);
+    expect(() => createAddressGuard([LOOPBACK]).checkUnresolved(name)).not.toThrow();
+    expect(() => createAddressGuard([], { allowedHosts: [name] }).checkUnresolved(name)).not.toThrow();
+  }
+  expect(() => guard.checkUnresolved("receiver.internal")).not.toThrow();
+});
+
 test("the address guard refuses port 0, the ports that browsers block, and the ports of databases", () => {
   const data = [2375, 2379, 3306, 5432, 6379, 9200, 11211, 27017];
   for (const port of [0, ...badPorts.map(Number), ...data]) {

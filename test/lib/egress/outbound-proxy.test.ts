@@ -34,13 +34,16 @@ const receiver = (own = certificate, demands = false) =>
   noting(own, { authority: privateAuthority.cert, demands });
 
 /** A client whose connections go through the proxy in DELIVERY_PROXY. */
-function client(url: string, { networks = [LOOPBACK] as Network[], timeoutMs = 30_000 } = {}) {
+function client(
+  url: string,
+  { networks = [LOOPBACK] as Network[], timeoutMs = 30_000, resolvesNames = false } = {},
+) {
   const logged: object[] = [];
   const note = (fields: object) => logged.push(fields);
   const address = readConfig({ DELIVERY_PROXY: url }).delivery.proxy;
   if (!address) throw new Error("no proxy");
   const log = { warn: note, info: note } as never;
-  const proxy = new OutboundProxy(address, new NameResolver(), { timeoutMs, log });
+  const proxy = new OutboundProxy(address, new NameResolver(), { timeoutMs, resolvesNames, log });
   const connections = aClient({ networks, proxy });
   const send = (origin: string, more: Differences = {}) =>
     deliver(connections, origin, more) as Promise<Outcome>;
@@ -119,6 +122,26 @@ test.each(KINDS)("%s: the proxy is not asked for refused addresses and ports", a
   for (const origin of [ELSEWHERE, "https://10.0.0.1", "https://[::1]", "https://8.8.8.8:22"])
     expect((await send(origin)).error).toContain("address refused");
   expect(proxy.targets).toEqual([]);
+});
+
+test.each(KINDS)("%s: a proxy that looks names up gets names, and only allowed addresses", async (kind) => {
+  const proxy = await closing(START[kind]());
+  const { origin, seen } = await receiver(await authority.issue(["receiver.internal"]));
+  const port = new URL(origin).port;
+  const { send } = client(`${kind}://127.0.0.1:${proxy.port}`, { networks: [], resolvesNames: true });
+  expect(await send(`https://receiver.internal:${port}`)).toMatchObject({ status: 200 });
+  expect(seen[0]?.host).toBe(`receiver.internal:${port}`);
+  for (const refused of ["10.0.0.1", "[::1]", "localhost", "app.localhost", "receiver.internal:22"])
+    expect((await send(`https://${refused}`)).error).toContain("address refused");
+  expect(proxy.targets).toEqual([`receiver.internal:${port}`]);
+});
+
+test("a name that is too long for SOCKS5 fails its own attempt", async () => {
+  const proxy = await closing(startSocksProxy());
+  const { send, tunnels } = client(`socks5://127.0.0.1:${proxy.port}`, { resolvesNames: true });
+  const { error } = await send(`https://${`${"a".repeat(60)}.`.repeat(5)}internal`);
+  expect(error).toBe("outbound proxy: the host name has 313 bytes; SOCKS5 allows 255");
+  expect(tunnels.mayStart()).toBe(true);
 });
 
 const UNREACHED = { webhook: "none", host: "failure" };
@@ -252,7 +275,7 @@ test("a receiver's next address is tried if the proxy cannot reach one, IPv4 fir
     proxy: { targets },
     tunnels,
   } = await proxied("http", { refuse });
-  const open = (...addresses: string[]) => tunnels.open({ addresses, port: 1 }, 5_000, NEVER);
+  const open = (...addresses: string[]) => tunnels.open({ hosts: addresses, port: 1 }, 5_000, NEVER);
   await expect(open("::1", "127.0.0.1", "127.0.0.3")).rejects.toThrow("it cannot reach the receiver (502)");
   await expect(open("127.0.0.2", "127.0.0.3")).rejects.toThrow(/refuses .* \(403\)/);
   expect(targets).toEqual(["127.0.0.1:1", "127.0.0.3:1", "[::1]:1", "127.0.0.2:1"]);
@@ -262,7 +285,7 @@ test("a receiver that used up the time does not make the proxy unavailable", asy
   const { port } = await listening(createTcpServer());
   const { tunnels, logged } = client(`socks5://127.0.0.1:${port}`);
   const late = { code: "PROXY_REFUSED", failure: "host timeout" };
-  const target = { addresses: ["127.0.0.1"], port: 443 };
+  const target = { hosts: ["127.0.0.1"], port: 443 };
   await expect(tunnels.open(target, 100, NEVER)).rejects.toMatchObject(late);
   expect([tunnels.mayStart(), logged]).toEqual([true, []]);
 });

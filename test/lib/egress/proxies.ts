@@ -79,8 +79,12 @@ export async function startSocksProxy(options: TestProxyOptions = {}): Promise<T
       socket.write(Buffer.from([1, 0]));
     }
     const [, , , type] = await next(4);
-    if (type === 3) throw new Error("a name");
-    const address = type === 1 ? (await next(4)).join(".") : (await next(16)).toString("hex");
+    const addressBy: Record<number, () => Promise<string>> = {
+      1: async () => (await next(4)).join("."),
+      3: async () => (await next((await next(1)).readUInt8())).toString(),
+      4: async () => (await next(16)).toString("hex"),
+    };
+    const address = await addressBy[type as number]?.();
     const target = `${address}:${(await next(2)).readUInt16BE()}`;
     targets.push(target);
     const reply = (code: number) => socket.write(Buffer.from([5, code, 0, ...bound, 0, 0]));
@@ -108,7 +112,8 @@ async function read(socket: Socket, bytes: number): Promise<Buffer> {
 function tunnel(socket: Duplex, target: string, opened: (isOpen: boolean) => void): void {
   const [host = "", port] = target.split(":");
   let isOpen = false;
-  const out = connect({ host, port: Number(port) }, () => {
+  // Only the proxy knows where internal names lead.
+  const out = connect({ host: host.endsWith(".internal") ? "127.0.0.1" : host, port: Number(port) }, () => {
     isOpen = true;
     opened(true);
     socket.pipe(out).pipe(socket);
