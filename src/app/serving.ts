@@ -2,7 +2,12 @@ import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { startApi } from "../api/index.ts";
 import type { Config } from "../config/index.ts";
-import { createRequestTrial, createSigner, createTargetRules } from "../delivery/request/index.ts";
+import {
+  createHostWarnings,
+  createRequestTrial,
+  createSigner,
+  createTargetRules,
+} from "../delivery/request/index.ts";
 import { createDispatchTrigger } from "../dispatch/index.ts";
 import { createAnnouncer } from "../events/index.ts";
 import { FilterThreads } from "../filters/index.ts";
@@ -47,16 +52,20 @@ export async function serve(
   const announcer =
     config.dispatch.onPublish && !isWorker ? createAnnouncer(parts.databaseUrl, log) : undefined;
   if (announcer) started.defer(announcer.close);
-  const guard = createAddressGuard(delivery.allowedNetworks, { allowedPorts: delivery.allowedPorts });
+  const { allowedNetworks, allowedHosts, allowedPorts } = delivery;
+  const guard = createAddressGuard(allowedNetworks, { allowedHosts, allowedPorts });
   const trial = createRequestTrial({
     db,
     secrets,
     guard,
     timeoutMs: delivery.timeoutMs,
     proxy: delivery.proxy,
+    resolvesNames: delivery.proxyDns === "remote",
     log,
   });
   started.defer(trial.close);
+  const hostWarnings = createHostWarnings(delivery);
+  started.defer(async () => hostWarnings.close());
   const filters = new FilterThreads(delivery.filterTimeoutMs, log);
   started.defer(() => filters.close());
   const api = await startApi(
@@ -80,6 +89,7 @@ export async function serve(
       workflowUrl: workflowLinks(parts.temporalUiUrl, target.namespace),
       filters,
       targets: createTargetRules(guard),
+      warningsOf: hostWarnings.of,
       tryRequest: trial.send,
       readiness,
     },

@@ -8,6 +8,12 @@ export interface TargetRules {
   normalise(url: string): string;
 }
 
+/**
+ * Warnings about the host of a normalised address, such as that its name does not resolve, in sentences without a final period. Takes
+ * about a second at most, and never rejects. The API asks; delivery/request/host-warnings.ts answers.
+ */
+export type HostWarnings = (targetUrl: string) => Promise<string[]>;
+
 /** An address that no webhook can have; the message tells what to change. */
 export class InvalidTargetError extends Error {
   override name = "InvalidTargetError";

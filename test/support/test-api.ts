@@ -62,7 +62,9 @@ const CACHED_MS = 86_400_000;
 /** Starts the API on free ports, on a fresh database unless one is given. */
 export async function startTestApi(
   options: Partial<ApiOptions> &
-    Partial<Pick<ApiContext, "readiness" | "dispatchNow" | "tryRequest" | "log" | "searchIndex">> & {
+    Partial<
+      Pick<ApiContext, "readiness" | "dispatchNow" | "tryRequest" | "warningsOf" | "log" | "searchIndex">
+    > & {
       databaseUrl?: string;
       limits?: Partial<ApiContext["limits"]>;
       /** Makes what lists are read with. */
@@ -99,6 +101,7 @@ export async function startTestApi(
     readiness: options.readiness ?? (async () => []),
     ...(options.dispatchNow ? { dispatchNow: options.dispatchNow } : {}),
     ...(options.tryRequest ? { tryRequest: options.tryRequest } : {}),
+    ...(options.warningsOf ? { warningsOf: options.warningsOf } : {}),
   };
   const started = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
   /** Makes a key; every permission unless told. */

@@ -30,11 +30,13 @@ export function endpointService({
   db,
   secrets,
   targets,
+  warningsOf = async () => [],
   limits,
   onDeleted,
-}: Pick<WebhookServiceParts, "db" | "secrets" | "targets" | "limits" | "onDeleted">): ServiceImpl<
-  typeof EndpointService
-> {
+}: Pick<
+  WebhookServiceParts,
+  "db" | "secrets" | "targets" | "warningsOf" | "limits" | "onDeleted"
+>): ServiceImpl<typeof EndpointService> {
   return {
     async createEndpoint(request, handler) {
       const caller = callerOf(handler);
@@ -43,15 +45,17 @@ export function endpointService({
       const name = checkedName(request.name);
       const address = checkedAddress(targets, request.url);
       for (const process of processes) assertMaySubscribe(caller, process);
+      const warnings = warningsOf(address.targetUrl);
       const wanted = { processes, name, apiKeyId: caller.id, ...address };
-      return auditedCall(db, handler, async (trx, record) => {
-        const endpoint = await createEndpoint(trx, secrets, scope, wanted, limits.maxWebhooks);
+      const endpoint = await auditedCall(db, handler, async (trx, record) => {
+        const created = await createEndpoint(trx, secrets, scope, wanted, limits.maxWebhooks);
         await record(
-          endpointEntry("endpoint_created", endpoint.id, [], endpoint.webhooks),
-          ...webhookEntries("webhook_created", endpoint.webhooks),
+          endpointEntry("endpoint_created", created.id, [], created.webhooks),
+          ...webhookEntries("webhook_created", created.webhooks),
         );
-        return { endpoint: endpointMessage(endpoint, scope) };
+        return created;
       });
+      return { endpoint: endpointMessage(endpoint, scope), warnings: await warnings };
     },
 
     async getEndpoint({ endpointId }, handler) {

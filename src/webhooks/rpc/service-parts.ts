@@ -1,6 +1,6 @@
 import type { Scope } from "../../calls/index.ts";
 import type { LimitsConfig } from "../../config/index.ts";
-import type { RequestTrial, TargetRules } from "../../contract/target-rules.ts";
+import type { HostWarnings, RequestTrial, TargetRules } from "../../contract/target-rules.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import type { SecretBox } from "../secret-box.ts";
 import type { OnDeleted } from "../webhook-deletion.ts";
@@ -12,6 +12,8 @@ export interface WebhookServiceParts extends FilterParts {
   secrets: SecretBox;
   /** The rules for webhooks' target URLs. */
   targets: TargetRules;
+  /** Warns of hosts that cannot be reached. Defaults to no warnings. */
+  warningsOf?: HostWarnings;
   limits: Pick<LimitsConfig, "maxWebhooks">;
   /** The timeout of a delivery, in milliseconds, as documented for callers. */
   deliveryTimeoutMs: number;

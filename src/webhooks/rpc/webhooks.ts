@@ -46,6 +46,7 @@ import {
 /** Manages webhooks (contract, section 4). */
 export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof WebhookService> {
   const { db, secrets, targets, limits, filters, deliveryTimeoutMs, onQueued = () => {} } = context;
+  const { warningsOf = async () => [] } = context;
   const { onDeleted, readOverdueRetries, queueTestEvent } = context;
   const processes = describeEventTypes();
 
@@ -61,6 +62,8 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     { revision, settings }: { revision?: bigint; settings?: RequestSettings } = {},
   ) {
     const scope = callerScope(handler);
+    // Looked up while the database works.
+    const warnings = changes.address ? warningsOf(changes.address.targetUrl) : [];
     const options = { isShared: settings !== undefined, ...(revision === undefined ? {} : { revision }) };
     const changed = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
@@ -78,7 +81,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     });
     // Its pending deliveries can be sent now.
     if (changes.paused === false || changes.breaker === null) onQueued();
-    return { webhook: webhookMessage(changed, scope) };
+    return { webhook: webhookMessage(changed, scope), warnings: await warnings };
   }
 
   /** The event type of a webhook, which never changes. @throws DomainError NOT_FOUND */
@@ -123,7 +126,9 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       }
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
-      const registration = { process, ...checkedAddress(targets, url), apiKeyId: caller.id };
+      const address = checkedAddress(targets, url);
+      const ofHost = warningsOf(address.targetUrl);
+      const registration = { process, ...address, apiKeyId: caller.id };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
         const { webhook, created } = result;
@@ -140,7 +145,10 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       return {
         webhook: webhookMessage(made.webhook, scope),
         created: made.created,
-        warnings: made.webhook.apiKeyId === caller.id ? [] : [ownedByAnother(made.webhook, scope)],
+        warnings: [
+          ...(made.webhook.apiKeyId === caller.id ? [] : [ownedByAnother(made.webhook, scope)]),
+          ...(await ofHost),
+        ],
       };
     },
 

@@ -63,3 +63,14 @@ export function useAct(failed: string, act: () => Promise<unknown>) {
 export function notifyDone(message: string, title?: string): void {
   notifications.show({ color: "green", title, message });
 }
+
+/** Shows warnings about a URL that was saved, if there are any. */
+export function notifyWarnings(warnings: readonly string[]): void {
+  if (warnings.length === 0) return;
+  notifications.show({
+    color: "yellow",
+    title: "Check the URL",
+    message: warnings.join(". "),
+    autoClose: 10_000,
+  });
+}

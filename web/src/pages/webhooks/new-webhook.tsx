@@ -10,7 +10,7 @@ import { isReachable, useReadAnew } from "../../api/queries.ts";
 import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, notifyFailure } from "../../parts/failure.tsx";
 import { webhookPage } from "../../parts/inline.tsx";
-import { notifyDone, useSave } from "../../parts/save.ts";
+import { notifyDone, notifyWarnings, useSave } from "../../parts/save.ts";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
 import { EventTypesSelect, useEventTypes } from "./event-types-select.tsx";
@@ -54,12 +54,12 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
   async function register(processes: WebhookProcess[], url: string) {
     const [process = 0, ...others] = processes;
     if (others.length === 0) return callUnaryMethod(transport, createWebhook, { process, url });
-    const { endpoint } = await callUnaryMethod(transport, EndpointService.method.createEndpoint, {
+    const { endpoint, warnings } = await callUnaryMethod(transport, EndpointService.method.createEndpoint, {
       processes,
       url,
     });
     const webhook = endpoint?.webhooks.find((each) => each.webhookProcess === process);
-    return { webhook, created: true, warnings: [] };
+    return { webhook, created: true, warnings };
   }
 
   const submit = form.onSubmit(({ processes, url, circuitBreaker }) =>
@@ -69,6 +69,7 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
       if (created) {
         const what = numbers.length === 1 ? "Webhook" : "Endpoint";
         notifyDone("Send a test event to verify delivery.", `${what} registered`);
+        notifyWarnings(warnings);
       } else {
         notifications.show({
           color: "blue",

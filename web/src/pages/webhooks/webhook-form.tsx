@@ -11,7 +11,7 @@ import type { ErrorReason } from "../../../../src/contract/errors.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useChange, useReadAnew } from "../../api/queries.ts";
 import type { SaveFormProps } from "../../parts/dialogs.tsx";
-import { type Saving, useSave } from "../../parts/save.ts";
+import { notifyWarnings, type Saving, useSave } from "../../parts/save.ts";
 
 /** The reason of the error if somebody else has changed the webhook. */
 const CHANGED: ErrorReason = "REVISION_CHANGED";
@@ -52,7 +52,11 @@ export function useWebhookUpdate<Values>(
   return {
     base,
     form: props,
-    save: (changes) => save(() => update({ ...changes, webhookId: base.id, revision: base.revision })),
+    save: (changes) =>
+      save(async () => {
+        const { warnings } = await update({ ...changes, webhookId: base.id, revision: base.revision });
+        notifyWarnings(warnings);
+      }),
   };
 }
 

@@ -1,0 +1,28 @@
+import { isIP } from "node:net";
+import type { DeliveryConfig } from "../../config/index.ts";
+import type { HostWarnings } from "../../contract/target-rules.ts";
+import { bareHost, createAddressGuard, describeFault, NameResolver } from "../../lib/egress/index.ts";
+
+/** The timeout of a lookup for a registration, in milliseconds. Shorter than that of deliveries, because a caller waits. */
+const LOOKUP_TIMEOUT_MS = 1_000;
+
+/** Creates the check of the host names of webhooks, with a resolver of its own. */
+export function createHostWarnings(
+  delivery: Pick<DeliveryConfig, "allowedNetworks" | "allowedHosts" | "proxyDns">,
+  resolver = new NameResolver({ timeoutMs: LOOKUP_TIMEOUT_MS }),
+): { of: HostWarnings; close(): void } {
+  const { allowedNetworks, allowedHosts, proxyDns } = delivery;
+  const guard = createAddressGuard(allowedNetworks, { allowedHosts, resolver });
+  async function of(targetUrl: string): Promise<string[]> {
+    const host = bareHost(new URL(targetUrl).hostname);
+    if (isIP(host) !== 0) return [];
+    try {
+      if (proxyDns === "remote") guard.checkUnresolved(host);
+      else await guard.resolve(host);
+      return [];
+    } catch (error) {
+      return [`the URL was saved, but deliveries to it fail at present: ${describeFault(error as Error)}`];
+    }
+  }
+  return { of, close: () => resolver.close() };
+}
