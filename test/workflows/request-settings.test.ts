@@ -362,6 +362,14 @@ test("deliveries, test requests and token requests go through DELIVERY_PROXY, an
   await service.untilDelivered(eventId, 1);
 });
 
+test("a webhook whose host name does not resolve is registered with a warning", async () => {
+  const made = await service.webhooks.createWebhook({ process: 1, url: "https://none.invalid/" });
+  expect(made).toMatchObject({ created: true, warnings: [expect.stringContaining("none.invalid")] });
+  const { url } = await service.receiver();
+  const webhookId = made.webhook?.id as bigint;
+  expect(await service.webhooks.updateWebhook({ webhookId, url })).toMatchObject({ warnings: [] });
+});
+
 test("settings and secrets that were sealed for another webhook fail its deliveries with the reason", async () => {
   const aWebhook = async () => (await service.endpoint()).webhookId;
   const [donor, settings, secret] = [await aWebhook(), await aWebhook(), await aWebhook()];

@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { NameResolver, type NameResolverOptions } from "../../../src/lib/egress/name-resolver.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { holdTime } from "../../support/held-time.ts";
@@ -221,6 +221,15 @@ test("search domains complete a name without a dot, and are read again when they
   await resolverFile.write("search third.internal\n");
   pass(1_000);
   expect(await addresses(resolver, "receiver")).toEqual(["192.0.2.3"]);
+});
+
+test("LOCALDOMAIN and RES_OPTIONS override the file", async () => {
+  vi.stubEnv("LOCALDOMAIN", "b.internal").stubEnv("RES_OPTIONS", "ndots:2");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const resolverFile = (await file("search a.internal\noptions ndots:0\n")).path;
+  const { server, resolver } = await start(() => V4, { resolverFile });
+  await addresses(resolver, "hooks.example");
+  expect(new Set(server.questions.map(({ name }) => name))).toEqual(new Set(["hooks.example.b.internal"]));
 });
 
 test("a name server that answered is queried first for the next candidates of the name", async () => {

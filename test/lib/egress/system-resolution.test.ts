@@ -53,10 +53,13 @@ const inNamespaces = (command: string) => [
   `ip link set lo up && ip addr add 10.9.0.1/24 dev lo && ip addr add fd00::1/64 dev lo && ${command}`,
 ];
 
+/** Whether namespaces can be created here, and getent is that of glibc 2.36 or later, which knows `no-aaaa`. */
 function canAskGetent(): boolean {
   try {
     const tries = "unshare --mount --uts mount --bind /etc/hosts /etc/hosts && getent --version";
-    return execFileSync("unshare", inNamespaces(tries), { stdio: "pipe" }).toString().includes("GLIBC");
+    const version = execFileSync("unshare", inNamespaces(tries), { stdio: "pipe" }).toString();
+    const [, minor = "0"] = /(?:GLIBC|GNU libc).* 2\.(\d+)$/m.exec(version) ?? [];
+    return Number(minor) >= 36;
   } catch {
     return false;
   }
