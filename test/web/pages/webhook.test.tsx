@@ -196,10 +196,11 @@ test("a change of somebody else in between is not written over, and a rate limit
   sees("This webhook was changed meanwhile");
   await click("Load the current values");
   expect(value("Name")).toBe("");
-  answers.updateWebhook = {};
+  answers.updateWebhook = { warnings: ["new.example does not exist"] };
   await fill("Name", "Mine");
   await click("Save changes");
   expect(calls.updateWebhook[1]).toMatchObject({ revision: 5n, name: "Mine", rateLimit: 0 });
+  sees("new.example does not exist");
 });
 
 test("failed deliveries are replayed from the webhook's page, and missed events sent since a chosen time, once", async () => {
