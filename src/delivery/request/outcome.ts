@@ -66,7 +66,10 @@ export function isDelivered(status: number): boolean {
  */
 export function describeStatus(status: number, retryAfterMs: number | null): string | null {
   if (isDelivered(status)) return null;
-  if (status >= 300 && status <= 399) return "redirects are not followed";
+  if (status === 101)
+    return "the receiver sent 101 Switching Protocols, which the request did not ask for; have it answer with another status";
+  if (status >= 300 && status <= 399)
+    return "redirects are not followed; register the URL that the receiver redirects to";
   if (retryAfterMs === null) return null;
   const longest = retryAfterMs === MAX_RETRY_AFTER_MS ? ", the maximum" : "";
   return `Retry-After: ${Math.ceil(retryAfterMs / 1_000)} s${longest}`;

@@ -19,6 +19,10 @@ const HIDDEN = "[hidden]";
 /** The maximum size of the response headers stored with a failed attempt, names and values, in bytes. */
 const MAX_HEADERS_BYTES = 2_048;
 
+/** The remedies of timeouts. */
+const ANSWER_SOONER = "the receiver must answer sooner, before it processes the event";
+const CHECK_HOST = "check that the receiver runs, and its host and port";
+
 /** If the timer of an attempt fires this late, in milliseconds, this process was suspended or blocked during the attempt. */
 const STOOD_STILL_MS = 1_000;
 
@@ -59,6 +63,7 @@ export function post(
   const startedAt = performance.now();
   let isSettled = false;
   let wasSent = false;
+  let isExpired = false;
   const response: Pick<Outcome, keyof typeof NO_RESPONSE> = { ...NO_RESPONSE };
   let received = 0;
   const excerpt: Buffer[] = [];
@@ -82,11 +87,12 @@ export function post(
 
   function expire(): void {
     if (isSettled) return;
+    isExpired = true;
+    giveUp();
     const inTime = `within ${timeoutMs / 1_000} s`;
     if (response.status !== null) endBody();
-    else if (wasSent) settle(`no response ${inTime}`, "webhook timeout");
-    else settle(`no connection ${inTime}, DNS lookup included`, "host timeout");
-    giveUp();
+    else if (wasSent) settle(`no response ${inTime}; ${ANSWER_SOONER}`, "webhook timeout");
+    else settle(`no connection ${inTime}, DNS lookup included; ${CHECK_HOST}`, "host timeout");
   }
 
   // Node runs timers before I/O. By `setImmediate`, a response that arrived while the process was busy is read before the attempt expires.
@@ -114,7 +120,7 @@ export function post(
         }
       },
       onResponseStart(_controller, code, fields) {
-        if (code < 200) return;
+        if (code < 200 && code !== 101) return;
         response.status = code;
         response.delivered = isDelivered(code);
         if (!response.delivered) response.responseHeaders = headersText(fields, hidden);
@@ -130,6 +136,7 @@ export function post(
       },
       onResponseEnd: endBody,
       onResponseError: (_controller, error) => {
+        if (isExpired) return;
         if (gate && error instanceof ProxyUnavailableError) withdraw(gate);
         else if (response.status !== null) endBody();
         else settle(describeFault(error), failureOf(error, wasSent, tls !== undefined));

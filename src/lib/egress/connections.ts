@@ -1,4 +1,5 @@
 import type { Client, Dispatcher } from "undici";
+import { ResponseHead } from "./response-head.ts";
 import type { TlsIdentity } from "./tls-identity.ts";
 
 /**
@@ -19,6 +20,8 @@ interface Kept {
   readonly client: Client;
   /** Aborted if the connection is dropped before it is established. */
   readonly connecting: AbortController;
+  /** Reads the start of each response. */
+  readonly head: ResponseHead;
   /** The time at which the socket connected, in milliseconds of `performance.now()`; undefined without a socket. */
   since: number | undefined;
   /** Whether the current socket has already completed a request. */
@@ -39,8 +42,16 @@ export interface ConnectionOptions {
   onOpen?: () => void;
 }
 
-/** Creates the client of a connection. The signal aborts when the connection is dropped before it is established. */
-export type NewClient = (origin: string, tls: TlsIdentity | undefined, signal: AbortSignal) => Client;
+/**
+ * Creates the client of a connection, and attaches the reader of responses to its socket. The signal aborts when the connection is
+ * dropped before it is established.
+ */
+export type NewClient = (
+  origin: string,
+  tls: TlsIdentity | undefined,
+  signal: AbortSignal,
+  head: ResponseHead,
+) => Client;
 
 /**
  * The connection pool of a process. A request uses the most recently used idle connection to its origin with its TLS
@@ -79,10 +90,10 @@ export class Connections {
   }
 
   /**
-   * Sends a request.
+   * Sends a request. If its status line has been received, the status is reported, also if an error follows.
    *
-   * @returns a function that aborts the request, even before its connection is established. Must not be called after the request has
-   *   ended: its connection may be carrying another request
+   * @returns a function that aborts the request, even before its connection is established. It reports the status, if its line has been
+   *   received, before it returns. Must not be called after the request has ended: its connection may be carrying another request
    */
   dispatch(
     options: RequestOptions,
@@ -93,8 +104,18 @@ export class Connections {
     const open = () => this.#open(pool, options.origin, connection);
     let kept = this.#takeIdle(pool) ?? open();
     let begun = false;
+    const reportReceived = (controller: Dispatcher.DispatchController) => {
+      const received = kept.head.take();
+      if (received) handler.onResponseStart?.(controller, received.status, received.headers);
+      return received !== undefined;
+    };
+    let started: Dispatcher.DispatchController | undefined;
     const wrapped: Dispatcher.DispatchHandler = {
-      onRequestStart: (controller, context) => handler.onRequestStart?.(controller, context),
+      onRequestStart: (controller, context) => {
+        kept.head.begin();
+        started = controller;
+        handler.onRequestStart?.(controller, context);
+      },
       onResponseStarted: () => {
         begun = true;
       },
@@ -108,7 +129,13 @@ export class Connections {
       },
       onResponseError: (controller, error: NodeJS.ErrnoException) => {
         void this.#drop(kept);
-        if (begun || !kept.isReused || !CLOSED_CONNECTION_CODES.has(error.code ?? "")) {
+        begun ||= kept.head.hasBegun;
+        if (
+          reportReceived(controller) ||
+          begun ||
+          !kept.isReused ||
+          !CLOSED_CONNECTION_CODES.has(error.code ?? "")
+        ) {
           handler.onResponseError?.(controller, error);
           return;
         }
@@ -117,7 +144,10 @@ export class Connections {
       },
     };
     kept.client.dispatch(options, wrapped);
-    return () => void this.#drop(kept);
+    return () => {
+      if (started) reportReceived(started);
+      void this.#drop(kept);
+    };
   }
 
   async destroy(): Promise<void> {
@@ -127,9 +157,10 @@ export class Connections {
   #open(pool: string, origin: string, { tls, onOpen }: ConnectionOptions): Kept {
     onOpen?.();
     const connecting = new AbortController();
-    const client = this.#newClient(origin, tls, connecting.signal);
+    const head = new ResponseHead();
+    const client = this.#newClient(origin, tls, connecting.signal, head);
     const state = { since: undefined, isReused: false, isIdle: false };
-    const kept: Kept = { pool, client, connecting, ...state };
+    const kept: Kept = { pool, client, connecting, head, ...state };
     this.#all.add(kept);
     client
       .on("connect", () => {

@@ -10,6 +10,7 @@ import { Connections } from "./connections.ts";
 import { dial, withoutMissingFamily } from "./dial.ts";
 import type { OutboundProxy } from "./outbound-proxy.ts";
 import { Pacer } from "./pacer.ts";
+import { MAX_HEAD_BYTES } from "./response-head.ts";
 import { createTlsSessions, TlsContext, type TlsIdentity } from "./tls-identity.ts";
 
 /**
@@ -97,7 +98,7 @@ export function createHttpClient(
 
   return new Connections(
     maxConnections,
-    (origin, tls, signal) =>
+    (origin, tls, signal, head) =>
       new Client(origin, {
         pipelining: 1,
         allowH2: false,
@@ -107,11 +108,14 @@ export function createHttpClient(
         // The caller has one timer for headers and body together.
         headersTimeout: 0,
         bodyTimeout: 0,
-        maxHeaderSize: 16 * 1024,
+        maxHeaderSize: MAX_HEAD_BYTES,
         maxResponseSize: MAX_RESPONSE_BYTES,
         connect: (options, callback) =>
           void connect(options, tls, signal).then(
-            (socket) => callback(null, socket),
+            (socket) => {
+              head.attach(socket);
+              callback(null, socket);
+            },
             (error: Error) => callback(error, null),
           ),
       }),

@@ -27,8 +27,16 @@ const aStranger = async () => (await createLocalAuthority()).issue(["localhost"]
 test.each([
   [200, { "retry-after": "120" }, null],
   [299, {}, null],
-  [302, { location: "/elsewhere" }, "redirects are not followed"],
-  [308, { location: "/elsewhere", "retry-after": "9" }, "redirects are not followed"],
+  [
+    302,
+    { location: "/elsewhere" },
+    "redirects are not followed; register the URL that the receiver redirects to",
+  ],
+  [
+    308,
+    { location: "/elsewhere", "retry-after": "9" },
+    "redirects are not followed; register the URL that the receiver redirects to",
+  ],
   [404, {}, null],
   [429, { "retry-after": "120" }, "Retry-After: 120 s"],
   [429, { "retry-after": "soon" }, null],
@@ -133,7 +141,11 @@ test.each([
   });
   const sent = send(aClient(), url, timeouts);
   await has((received) => received.length === 1);
-  const late = { delivered: false, error: "no response within 1 s", failure: "webhook timeout" };
+  const late = {
+    delivered: false,
+    error: expect.stringMatching(/^no response within 1 s; /),
+    failure: "webhook timeout",
+  };
   expect(await sent).toMatchObject({ status: null, ...late });
 });
 
@@ -197,7 +209,7 @@ test("a connection that was not made since this process stood still is not charg
   const silent = await listening(createServer((socket) => void socket.resume()));
   const sending = send(aClient(), silent.origin, { timeoutMs: 100 });
   standStill(1_500);
-  const error = "no connection within 0.1 s, DNS lookup included";
+  const error = expect.stringMatching(/^no connection within 0.1 s, DNS lookup included; /);
   expect(await sending).toMatchObject({ delivered: false, error, failure: "ours" });
   await until(() => silent.open.size === 0);
 });
@@ -226,32 +238,45 @@ const expired = {
   notAfter: new Date(Date.now() - 86_400_000),
 };
 const hangsUp = () => createServer((socket) => socket.once("data", () => socket.end()));
-const UPGRADE = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 test.each<[string, () => Server | Promise<Server>]>([
   ["this port does not speak TLS; it may speak plain HTTP", () => createHttpServer()],
-  ["only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required (ERR_SSL_TLSV1_ALERT", old],
-  ["only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required", () => answering(serverHello())],
+  ["only supports TLS 1.1 or older; enable TLS 1.2 or 1.3 on the server (ERR_SSL_TLSV1_ALERT", old],
+  ["only supports TLS 1.1 or older; enable TLS 1.2 or 1.3", () => answering(serverHello())],
   [
     "shares no cipher suite with this service, or demands a client certificate",
     () => of({ maxVersion: "TLSv1.2", ciphers: "NULL-SHA:@SECLEVEL=0" }),
   ],
-  ["demands a client certificate, or refuses the webhook's; set it with", () => answering(alert(116))],
-  ["has no certificate for this host name (ERR_SSL_TLSV1_UNRECOGNIZED_NAME)", () => answering(alert(112))],
-  ["the receiver closed the connection during the TLS handshake (ECONNRESET)", hangsUp],
+  [
+    "demands a client certificate, or refuses the webhook's; set one that the server accepts with",
+    () => answering(alert(116)),
+  ],
+  [
+    "has no certificate for this host name; add one for the URL's host (ERR_SSL_TLSV1_UNRECOGNIZED_NAME)",
+    () => answering(alert(112)),
+  ],
+  [
+    "closed the connection during the TLS handshake; check the TLS settings and the log of the server (ECONNRESET)",
+    hangsUp,
+  ],
   ["certificate has expired", async () => of(await authority.issue(["localhost"], expired))],
   ["certificate is for another host", async () => of(await authority.issue(["other.example"]))],
   ["an unknown authority, or the receiver does not send the intermediate", async () => of(await aStranger())],
-  ["response is not HTTP (HTTPParserError)", () => answeringOverTls("220 mail.example ESMTP\r\n")],
-  ["TLS error: tlsv1 alert decode error (ERR_SSL_TLSV1_ALERT_DECODE_ERROR)", () => answering(alert(50))],
-  ["sent 101 Switching Protocols, which the request did not ask for", () => answeringOverTls(UPGRADE)],
-  ["sent 100 Continue, which the request did not ask for", () => answeringOverTls(CONTINUE)],
+  [
+    "response is not HTTP; check that the port of the URL belongs to an HTTPS server",
+    () => answeringOverTls("220 mail.example ESMTP\r\n"),
+  ],
+  [
+    "TLS error: tlsv1 alert decode error; check the TLS settings and the log of the server (ERR_SSL_TLSV1_ALERT_DECODE_ERROR)",
+    () => answering(alert(50)),
+  ],
 ])("an attempt says what is wrong with its receiver: %s", async (words, server) => {
   const { origin } = await listening(await server());
   const error = expect.stringContaining(words);
   expect(await send(aClient(), origin)).toMatchObject({ delivered: false, status: null, error });
 });
+
+const REFUSED = /^connection refused; check that the server runs.* \(ECONNREFUSED\)$/;
 
 test("a connection that ends without a response is charged to the webhook, and one that is refused to the host", async () => {
   const { url, received } = await aReceiver((_request, response) => {
@@ -261,7 +286,7 @@ test("a connection that ends without a response is charged to the webhook, and o
   const error = expect.stringMatching(/connection/);
   expect(await send(aClient(), url)).toMatchObject({ status: null, error, failure: "webhook" });
   expect(received).toHaveLength(1);
-  const refused = { error: "connection refused (ECONNREFUSED)", failure: "host" };
+  const refused = { error: expect.stringMatching(REFUSED), failure: "host" };
   expect(await send(aClient(), `https://127.0.0.1:${await anyPort()}`)).toMatchObject(refused);
 });
 
@@ -296,12 +321,12 @@ test("the next address of a name is tried where the first one refuses, and the r
   expect(received).toHaveLength(1);
   const none = aClient({ resolver: namesAt("127.0.0.2", "127.0.0.3") });
   const { error } = await send(none, `https://other.example:${port}`);
-  expect(error).toBe("connection refused (ECONNREFUSED)");
+  expect(error).toMatch(REFUSED);
 });
 
 test("an error tells of an address that could be tried, not of one without a route", () => {
   const errors = ["ENETUNREACH", "ECONNREFUSED"].map((code) => Object.assign(new Error(code), { code }));
-  expect(describeFault(new AggregateError(errors))).toBe("connection refused (ECONNREFUSED)");
+  expect(describeFault(new AggregateError(errors))).toMatch(REFUSED);
 });
 
 test("the timeout of a connection begins after the lookup of its name and its turn", async () => {

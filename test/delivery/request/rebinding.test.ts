@@ -64,7 +64,7 @@ test.each<[string, string[]]>([
     const { client, origin, receiver, trap } = await network(() => ({ addresses, ttl: 0 }));
     expect(await send(client, origin)).toMatchObject({ delivered: true });
     await receiver.close();
-    expect(await send(client, origin)).toMatchObject({ error: "connection refused (ECONNREFUSED)" });
+    expect(await send(client, origin)).toMatchObject({ error: expect.stringContaining("(ECONNREFUSED)") });
     expect([receiver.received.length, trap.connections()]).toEqual([1, 0]);
   },
 );
