@@ -61,7 +61,8 @@ export class TlsContext {
     this.#sessions = sessions;
     this.#secureContext = createSecureContext({
       ...(client ? { cert: client.certificate, key: client.key } : {}),
-      ...(authorities === null ? {} : { ca: authorities }),
+      // An intermediate certificate alone may be the authority, as for other clients.
+      ...(authorities === null ? {} : { ca: authorities, allowPartialTrustChain: true }),
     });
   }
 

@@ -123,8 +123,8 @@ test("a token endpoint that does not answer, cannot be reached or has a private 
   expect(await failureOf(client, aClient(), 100)).toBe(`token endpoint ${host} did not answer within 0.1 s`);
   const port = await anyPort();
   const dead = { ...client, tokenUrl: `https://localhost:${port}/token` };
-  expect(await failureOf(dead)).toBe(
-    `token endpoint localhost:${port} cannot be reached: connection refused (ECONNREFUSED)`,
+  expect(await failureOf(dead)).toContain(
+    `token endpoint localhost:${port} cannot be reached: connection refused; check that the server runs`,
   );
   expect(await failureOf(client, aClient({ networks: [] }))).toContain(
     `token endpoint ${host} cannot be reached: address refused: localhost does not resolve`,

@@ -1,3 +1,7 @@
+// Must be loaded before @peculiar/x509.
+import "reflect-metadata";
+import { createPrivateKey, webcrypto } from "node:crypto";
+import * as x509 from "@peculiar/x509";
 import { expect, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
@@ -81,4 +85,58 @@ test("a certificate that cannot be used fails its attempts, and no others", asyn
   const mixed = as({ ...alice, key: bob.key });
   expect(await send(client, origin, mixed)).toMatchObject({ status: null, failure: "tls" });
   expect(await send(client, origin, as(alice))).toMatchObject({ status: 200 });
+});
+
+/** A root, an intermediate authority, and a certificate for localhost that the intermediate issued, as its server sends it. */
+async function aChain() {
+  x509.cryptoProvider.set(webcrypto as never);
+  const signingAlgorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+  const keyPair = () => webcrypto.subtle.generateKey(signingAlgorithm, true, ["sign", "verify"]);
+  const [root, middle, leaf] = await Promise.all([keyPair(), keyPair(), keyPair()]);
+  const issue = (
+    subject: string,
+    of: webcrypto.CryptoKeyPair,
+    issuer: string,
+    by: webcrypto.CryptoKeyPair,
+    isAuthority = true,
+  ) =>
+    x509.X509CertificateGenerator.create({
+      subject,
+      issuer,
+      publicKey: of.publicKey,
+      signingKey: by.privateKey,
+      signingAlgorithm,
+      extensions: isAuthority
+        ? [new x509.BasicConstraintsExtension(true, undefined, true)]
+        : [new x509.SubjectAlternativeNameExtension([{ type: "dns", value: "localhost" }])],
+    });
+  const intermediate = await issue("CN=Intermediate", middle, "CN=Root", root);
+  const certificate = await issue("CN=localhost", leaf, "CN=Intermediate", middle, false);
+  const key = Buffer.from(await webcrypto.subtle.exportKey("pkcs8", leaf.privateKey));
+  return {
+    root: (await issue("CN=Root", root, "CN=Root", root)).toString("pem"),
+    intermediate: intermediate.toString("pem"),
+    cert: certificate.toString("pem"),
+    key: createPrivateKey({ key, format: "der", type: "pkcs8" })
+      .export({ type: "pkcs8", format: "pem" })
+      .toString(),
+  };
+}
+
+test("an intermediate authority alone is trusted, whether or not the receiver sends it, and no other root is", async () => {
+  const { root, intermediate, cert, key } = await aChain();
+  const trusted = as(undefined, intermediate);
+  for (const sent of [cert, `${cert}\n${intermediate}`]) {
+    const { origin } = await noting({ cert: sent, key }, { demands: false });
+    expect(await send(aClient(), origin, trusted)).toMatchObject({ status: 200 });
+    const other = await send(aClient(), origin, as(undefined, serverAuthority.cert));
+    expect(other).toMatchObject({
+      status: null,
+      failure: "tls",
+      error: expect.stringContaining("authority; "),
+    });
+  }
+  const withRoot = await noting({ cert, key }, { demands: false });
+  const incomplete = await send(aClient(), withRoot.origin, as(undefined, root));
+  expect(incomplete.error).toMatch(/unknown authority; make the server send its intermediate/);
 });

@@ -41,7 +41,7 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
           <Text span inherit fw={600}>
             {each.count.toLocaleString()}
           </Text>{" "}
-          {each.reason}
+          {withoutRemedy(each.reason)}
         </span>
       ))}
       {others.length > 0 &&
@@ -57,3 +57,6 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
 }
 
 const inWords = ({ count, reason }: FailureReason) => `${count.toLocaleString()} ${reason}`;
+
+/** An error without its remedy, which the title has: `connection refused (ECONNREFUSED)`. */
+const withoutRemedy = (reason: string) => reason.replace(/; .*(?= \([^()]+\)$)/, "");
