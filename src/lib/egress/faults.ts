@@ -12,6 +12,7 @@ const REISSUE = "issue a new certificate for the server";
 const TRUST =
   "use a certificate of a public authority or, for a webhook, add the authority with SetWebhookRequestSettings";
 const SEND_CHAIN = `make the server send its intermediate certificates, ${TRUST}`;
+const UNKNOWN = `certificate is from an unknown authority, or the receiver does not send the intermediate certificates; ${SEND_CHAIN}`;
 const CHECK_LISTS = "remove the check of revocation lists from the service's OpenSSL configuration";
 const SET_CLIENT = "set one that the server accepts with SetWebhookRequestSettings";
 const CHECK_TLS = "check the TLS settings and the log of the server";
@@ -21,14 +22,16 @@ const CLIENT_CERTIFICATE = `the receiver demands a client certificate, or refuse
 const NO_COMMON_TLS = "the receiver only supports TLS 1.1 or older; enable TLS 1.2 or 1.3 on the server";
 const NO_TLS =
   "this port does not speak TLS; it may speak plain HTTP: enable TLS, or use the port that has it";
+const ONLY_HTTP2 =
+  "the receiver only speaks HTTP/2; this service sends HTTP/1.1: enable HTTP/1.1 on the server";
 const CLOSED = "connection closed before the response was complete";
 
 /** Causes and remedies by the code of an error in the verification of a certificate, as Node names OpenSSL's X509_V_ERR codes. */
 const CERTIFICATE_FAULTS: Record<string, string> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: `certificate is self-signed; ${TRUST}`,
   SELF_SIGNED_CERT_IN_CHAIN: `certificate chain ends in an unknown authority; ${TRUST}`,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: `certificate is from an unknown authority, or the receiver does not send the intermediate certificates; ${SEND_CHAIN}`,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: `certificate is from an unknown authority; ${SEND_CHAIN}`,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNKNOWN,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNKNOWN,
   UNABLE_TO_GET_ISSUER_CERT: `certificate chain is incomplete, or ends in an unknown authority; ${SEND_CHAIN}`,
   UNABLE_TO_DECRYPT_CERT_SIGNATURE: `signature of a certificate cannot be read; ${REISSUE}`,
   UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY: `public key of a certificate's authority cannot be read; ${REISSUE}`,
@@ -82,8 +85,8 @@ const FAULTS: Record<string, string> = {
   ERR_SSL_HTTP_REQUEST: NO_TLS,
   ERR_SSL_UNSUPPORTED_PROTOCOL: NO_COMMON_TLS,
   ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: NO_COMMON_TLS,
-  ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
-    "the receiver only speaks HTTP/2; this service sends HTTP/1.1: enable HTTP/1.1 on the server",
+  ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL: ONLY_HTTP2,
+  HTTP2_ONLY: ONLY_HTTP2,
   "ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE":
     "TLS handshake refused: the receiver shares no cipher suite with this service, or demands a client certificate; enable a cipher suite with forward secrecy, or set a client certificate with SetWebhookRequestSettings",
   ERR_SSL_TLSV1_ALERT_INSUFFICIENT_SECURITY:

@@ -20,6 +20,8 @@ const EMPTY_LINE = /\n\r{0,2}\n/;
 const MAX_TAIL = 3;
 /** The length of a text that tells whether a response is HTTP. */
 const BEGINNING = "HTTP/".length;
+/** The type of the frame with which HTTP/2 begins: the fourth byte. */
+const SETTINGS = "\x04";
 /** Headers of the connection and of the body's length, which a rewritten head has itself. */
 const OWN_FIELDS = /^(content-length|transfer-encoding|connection|keep-alive|upgrade)$/i;
 
@@ -79,7 +81,7 @@ export class ResponseHead {
    * complete status line.
    */
   take(): ResponseStart | undefined {
-    const head = this.#text?.slice(0, this.#text.lastIndexOf("\n") + 1) ?? "";
+    const head = wholeLines(this.#text ?? "");
     this.#text = undefined;
     const status = statusOf(head);
     if (status === undefined || (status < 200 && status !== 101)) return undefined;
@@ -105,7 +107,9 @@ export class ResponseHead {
       const text = before === "" ? received.replace(/^[\r\n]+/, "") : before + received;
       this.#text = text;
       if (before.length < BEGINNING && !"HTTP/".startsWith(text.slice(0, BEGINNING).toUpperCase()))
-        return refused("INVALID_CONSTANT");
+        return refused(
+          text.startsWith("\0\0") && text[3] === SETTINGS ? "HTTP2_ONLY" : "HPE_INVALID_CONSTANT",
+        );
       // Only the part that may contain the end is searched, because a receiver may send thousands of parts.
       const tail = this.#tail + received;
       this.#tail = tail.slice(-MAX_TAIL);
@@ -115,7 +119,7 @@ export class ResponseHead {
       const head = text.slice(0, end);
       const status = statusOf(head);
       if (status === 101) return new errors.SocketError("the receiver switched protocols");
-      if (status === undefined) return refused("INVALID_STATUS");
+      if (status === undefined) return refused("HPE_INVALID_STATUS");
       if (!isTooLong && PLAIN.test(head)) return this.#pass(text);
       const body = end === undefined ? undefined : text.slice(end);
       if (status >= 200) return this.#pass(rewritten(status, head, body));
@@ -132,15 +136,18 @@ export class ResponseHead {
   }
 }
 
-/** Creates the error that undici's parser has for a response that is not HTTP, with the code that undici leaves out. */
+/** Creates the error of a response that is not HTTP/1.1, with a code of faults.ts. undici's own error has no code. */
 function refused(code: string): Error {
-  return Object.assign(new Error("the response is not HTTP"), { code: `HPE_${code}` });
+  return Object.assign(new Error("the response is not HTTP"), { code });
 }
 
 function statusOf(head: string): number | undefined {
   const status = STATUS_LINE.exec(head)?.[1];
   return status === undefined ? undefined : Number(status);
 }
+
+/** A text without its last line if that has no end. */
+const wholeLines = (text: string) => text.slice(0, text.lastIndexOf("\n") + 1);
 
 /** Reads headers, without the lines that are none. Folded lines are joined. */
 function fieldsOf(head: string): Field[] {
@@ -158,7 +165,7 @@ function fieldsOf(head: string): Field[] {
  * @param body the part of the body that was received with the head; undefined if the head is cut off, so that no body follows
  */
 function rewritten(status: number, head: string, body: string | undefined): string {
-  const fields = fieldsOf(head);
+  const fields = fieldsOf(body === undefined ? wholeLines(head) : head);
   let lines = `HTTP/1.1 ${status} \r\nconnection: close\r\n${framing(fields, body)}`;
   for (const [name, value] of fields) {
     const line = `${name}:${value}\r\n`;

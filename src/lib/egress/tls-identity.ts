@@ -61,8 +61,9 @@ export class TlsContext {
     this.#sessions = sessions;
     this.#secureContext = createSecureContext({
       ...(client ? { cert: client.certificate, key: client.key } : {}),
-      // An intermediate certificate alone may be the authority, as for other clients.
-      ...(authorities === null ? {} : { ca: authorities, allowPartialTrustChain: true }),
+      ...(authorities === null ? {} : { ca: authorities }),
+      // An intermediate certificate may be an authority without its root, as for other clients.
+      allowPartialTrustChain: true,
     });
   }
 

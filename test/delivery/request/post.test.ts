@@ -267,6 +267,14 @@ test.each<[string, () => Server | Promise<Server>]>([
     () => answeringOverTls("220 mail.example ESMTP\r\n"),
   ],
   [
+    "only speaks HTTP/2; this service sends HTTP/1.1: enable HTTP/1.1 on the server (ERR_SSL_TLSV1_ALERT_NO_APP",
+    () => createSecureServer({ ...certificate, allowHTTP1: false }),
+  ],
+  [
+    "only speaks HTTP/2; this service sends HTTP/1.1: enable HTTP/1.1 on the server (HTTP2_ONLY)",
+    () => answeringOverTls("\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64"),
+  ],
+  [
     "TLS error: tlsv1 alert decode error; check the TLS settings and the log of the server (ERR_SSL_TLSV1_ALERT_DECODE_ERROR)",
     () => answering(alert(50)),
   ],

@@ -1,8 +1,9 @@
 // Must be loaded before @peculiar/x509.
 import "reflect-metadata";
 import { createPrivateKey, webcrypto } from "node:crypto";
+import tls from "node:tls";
 import * as x509 from "@peculiar/x509";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
 import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
 import { aClient, type Differences, namesAt, noting, send } from "../../delivery/http-parts.ts";
@@ -138,5 +139,15 @@ test("an intermediate authority alone is trusted, whether or not the receiver se
   }
   const withRoot = await noting({ cert, key }, { demands: false });
   const incomplete = await send(aClient(), withRoot.origin, as(undefined, root));
-  expect(incomplete.error).toMatch(/unknown authority; make the server send its intermediate/);
+  expect(incomplete.error).toMatch(/does not send the intermediate certificates; make the server send/);
+});
+
+test("an intermediate authority that the operator adds to the public ones is trusted without its root", async () => {
+  const { intermediate, cert, key } = await aChain();
+  const { origin } = await noting({ cert, key }, { demands: false });
+  const before = tls.getCACertificates("default");
+  onTestFinished(() => tls.setDefaultCACertificates(before));
+  expect(await send(aClient(), origin)).toMatchObject({ status: null });
+  tls.setDefaultCACertificates([...before, intermediate]);
+  expect(await send(aClient(), origin)).toMatchObject({ status: 200 });
 });
