@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { type FilterJob, type FilterResult, runFilter } from "../../src/filters/filter-runner.ts";
 import { FilterThreads } from "../../src/filters/filter-threads.ts";
-import { SLOW_FILTERS, SLOWEST_FILTER } from "./attacks.ts";
+import { HUNGRY_FILTERS, SLOW_FILTERS, SLOWEST_FILTER } from "./attacks.ts";
 
 const process = WebhookProcess.ORDER_DISPATCHED;
 const EVENT = { payload: '{"OrderId":7,"OrderNumber":"SO-7","Carrier":"DHL"}', userId: "tenant-42" };
@@ -56,6 +56,18 @@ test.each(Object.entries(SLOW_FILTERS))("%s end at the time limit", async (_, ex
       "takes longer than the 50 ms allowed (FILTER_TIMEOUT); use fewer loops and shorter regular expressions",
   });
   expect(await runFilter(threads, jobOf(USUAL))).toEqual({ sent: true });
+});
+
+test("filters that would make huge values end, and so does nothing else", async () => {
+  const threads = startThreads();
+  const event = { payload: `{"OrderNumber":"${"a".repeat(250_000)}"}`, userId: "" };
+  for (const [name, expression] of Object.entries(HUNGRY_FILTERS)) {
+    expect(expression.length, name).toBeLessThanOrEqual(1_000);
+    const { sent, problem, error } = await runFilter(threads, jobOf(expression, { event }));
+    expect([sent, problem === "slow" || problem === "failed"], `${name}: ${error}`).toEqual([true, true]);
+    if (problem === "failed") expect(error, name).toMatch(/more than \d+ (elements|characters)$/);
+    expect(await runFilter(threads, jobOf(USUAL)), name).toEqual({ sent: true });
+  }
 });
 
 test("numbers of 250,000 digits end", async () => {

@@ -1,10 +1,10 @@
-import { type CelEnv, CelScalar, celEnv, isCelError, objectType, parse, plan } from "@bufbuild/cel";
+import { CelScalar, isCelError, objectType } from "@bufbuild/cel";
 import { createRegistry, type DescMessage, type Message } from "@bufbuild/protobuf";
-import { RE2JS } from "@bufbuild/re2";
 import { type CatalogueEntry, catalogue } from "../catalogue.ts";
+import { compileExpression, type ExpressionScope } from "./expression.ts";
 import { FilterError } from "./filter-error.ts";
 import { readPayload } from "./payload-reader.ts";
-import { typeName, typeOf } from "./type-check.ts";
+import { isAny, typeName } from "./result-types.ts";
 
 /** The maximum length of a filter, in characters. */
 export const MAX_FILTER_CHARACTERS = 1_000;
@@ -47,13 +47,10 @@ export function compileFilter(process: number, expression: string): Filter {
   if (length > MAX_FILTER_CHARACTERS) {
     throw new FilterError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
   }
-  const env = environmentOf(entryOf(process).payload);
-  const parsed = parseFilter(expression);
-  const type = typeOf(env, parsed);
-  if (type !== CelScalar.BOOL && type !== CelScalar.DYN) {
+  const { type, evaluate } = compileExpression(scopeOf(entryOf(process).payload), expression);
+  if (type !== CelScalar.BOOL && !isAny(type)) {
     throw new FilterError(`must be true or false for each event, but is ${typeName(type)}`);
   }
-  const evaluate = plan(env, parsed);
   return {
     matches(event) {
       const result = evaluate({ [EVENT]: event.message, [USER_ID]: event.userId });
@@ -70,32 +67,11 @@ function entryOf(process: number): CatalogueEntry {
   return entry;
 }
 
-function environmentOf(payload: DescMessage): CelEnv {
-  const compiled = new Map<string, RE2JS>();
-  return celEnv({
+function scopeOf(payload: DescMessage): ExpressionScope {
+  return {
     // So that enums need no package: DocumentKind.DOCUMENT_KIND_INVOICE.
     namespace: payload.file.proto.package,
     registry: createRegistry(payload.file, ...payload.file.dependencies),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
-    re2: { compile: (pattern) => compiled.getOrInsertComputed(pattern, () => RE2JS.compile(pattern)) },
-  });
-}
-
-function parseFilter(expression: string): ReturnType<typeof parse> {
-  try {
-    return parse(expression);
-  } catch (error) {
-    throw new FilterError(syntaxError(expression, error as Error));
-  }
-}
-
-/** The parser's messages name what else it could have read, but not what is missing. */
-function syntaxError(expression: string, error: Error): string {
-  const { location } = error as { location?: { start: { offset: number } } };
-  if (!location) return `is not a valid expression: ${error.message}`;
-  const { offset } = location.start;
-  const rest = expression.slice(offset, offset + 20);
-  const where =
-    rest === "" ? "it ends too early" : `it cannot be read from character ${offset + 1} on: ${rest}`;
-  return `is not a valid expression: ${where}`;
+  };
 }

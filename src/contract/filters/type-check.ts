@@ -12,19 +12,23 @@ import {
 } from "@bufbuild/cel";
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { RE2JS } from "@bufbuild/re2";
+import { type Expr, ExprMaker, type Node, type Parsed } from "./expr.ts";
 import { FilterError } from "./filter-error.ts";
+import {
+  areComparable,
+  common,
+  elementOf,
+  isAny,
+  isAssignable,
+  mapOf,
+  NAMED_TYPES,
+  optionalType,
+  optionalValue,
+  resultType,
+  typeName,
+} from "./result-types.ts";
 
-type Parsed = ReturnType<typeof parse>;
-/** A node of an expression's syntax tree. */
-export type Expr = Parsed["expr"];
-type Node<Case extends Expr["exprKind"]["case"]> =
-  Extract<Expr["exprKind"], { case: Case }> extends {
-    value: infer Value;
-  }
-    ? Value
-    : never;
-
-const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, UINT } = CelScalar;
+const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, TYPE, UINT } = CelScalar;
 
 /** Types that CEL sees as values, though they are messages. */
 const OPAQUE = new Set(["google.protobuf.Timestamp", "google.protobuf.Duration"]);
@@ -38,15 +42,15 @@ const TIME_ZONE = 'a time zone such as "Europe/Berlin" or "+01:00"';
 const SOME_TIME = parse("timestamp(0)").expr;
 /** With package and enclosing message. */
 const MAX_NAME_PARTS = 8;
-const NUMERIC = new Set<string>([INT.name, UINT.name, DOUBLE.name]);
 
 /**
  * Finds the type of an expression. The library evaluates expressions, but checks the types of constants and variables only.
+ * What depends on types is resolved in the expression: access to fields of optionals, and names of functions.
  *
  * @throws FilterError that names what is wrong and its position in the text
  */
-export function typeOf(env: CelEnv, { expr, sourceInfo }: Parsed): CelType {
-  return new TypeChecker(env, sourceInfo?.positions ?? {}).type(expr, new Map());
+export function typeOf(env: CelEnv, parsed: Parsed): CelType {
+  return new TypeChecker(env, new ExprMaker(parsed)).type(parsed.expr, new Map());
 }
 
 /** The types of the variables of enclosing loops, by name. */
@@ -54,11 +58,11 @@ type Loops = ReadonlyMap<string, CelType>;
 
 class TypeChecker {
   readonly #env: CelEnv;
-  readonly #positions: { [id: string]: number };
+  readonly #make: ExprMaker;
 
-  constructor(env: CelEnv, positions: { [id: string]: number }) {
+  constructor(env: CelEnv, make: ExprMaker) {
     this.#env = env;
-    this.#positions = positions;
+    this.#make = make;
   }
 
   type(expr: Expr, loops: Loops): CelType {
@@ -78,14 +82,26 @@ class TypeChecker {
       }
       case "comprehensionExpr":
         return this.#loop(exprKind.value, loops);
+      case "structExpr":
+        return this.#map(expr, exprKind.value, loops);
       default:
-        throw this.#error(expr, "maps and messages cannot be made in a filter");
+        throw this.#error(expr, "this cannot be used in a filter");
     }
+  }
+
+  #map(expr: Expr, { entries, messageName }: Node<"structExpr">, loops: Loops): CelType {
+    if (messageName !== "") throw this.#error(expr, "messages cannot be made in a filter");
+    const keys = entries.flatMap(({ keyKind }) =>
+      keyKind.case === "mapKey" ? this.type(keyKind.value, loops) : [],
+    );
+    const values = entries.flatMap(({ value }) => (value ? this.type(value, loops) : []));
+    return mapOf(common(keys), common(values));
   }
 
   #identifier(expr: Expr, name: string, loops: Loops): CelType {
     const type = loops.get(name) ?? this.#env.variables.find(name);
     if (type) return type;
+    if (NAMED_TYPES.has(name)) return TYPE;
     const known = [...loops.keys()].filter((each) => !each.startsWith("@"));
     const names = [...known, ...[...this.#env.variables].map(([each]) => each)];
     throw this.#error(expr, `there is no ${name}; allowed: ${names.join(", ")}`);
@@ -97,13 +113,26 @@ class TypeChecker {
     const enumValue = this.#enumValue(expr, loops);
     if (enumValue) return enumValue;
     const of = this.type(operand, loops);
-    if (of.kind === "map") return testOnly ? BOOL : of.value;
-    if (of === DYN) return testOnly ? BOOL : DYN;
+    const optional = optionalValue(of);
+    if (!optional) {
+      const type = this.#field(expr, of, name);
+      return testOnly ? BOOL : type;
+    }
+    const field = this.#make.call(expr, "@optionalField", [operand, this.#make.constant(expr, name)]);
+    expr.exprKind = testOnly ? this.#make.call(expr, "hasValue", [], field).exprKind : field.exprKind;
+    const type = optionalType(this.#field(expr, optional, name));
+    return testOnly ? BOOL : type;
+  }
+
+  /** The type of a field, or of a map's value. */
+  #field(expr: Expr, of: CelType, name: string): CelType {
+    if (of.kind === "map" && isAssignable(of.key, STRING)) return of.value;
+    if (isAny(of)) return DYN;
     if (of.kind !== "object" || !of.desc || OPAQUE.has(of.name)) {
       throw this.#error(expr, `${typeName(of)} has no fields, so .${name} is not possible`);
     }
     const field = of.desc.fields.find((each) => each.name === name);
-    if (field) return testOnly ? BOOL : fieldType(field);
+    if (field) return fieldType(field);
     const fields = of.desc.fields.map((each) => each.name).join(", ");
     throw this.#error(expr, `${of.desc.name} has no field ${name}; its fields: ${fields}`);
   }
@@ -124,6 +153,7 @@ class TypeChecker {
   }
 
   #call(expr: Expr, call: Node<"callExpr">, loops: Loops): CelType {
+    this.#resolveName(expr, call, loops);
     const { function: name, args } = call;
     const target = call.target && this.type(call.target, loops);
     const types = args.map((arg) => this.type(arg, loops));
@@ -146,22 +176,47 @@ class TypeChecker {
       case "@in":
         if (!isIn(first, second)) throw wrong();
         return BOOL;
-      case "_[_]":
-        if (first.kind === "list" && isAssignable(second, INT)) return first.element;
-        if (first.kind === "map" && isAssignable(second, first.key)) return first.value;
-        if (first === DYN) return DYN;
-        throw wrong();
+      case "_[_]": {
+        const optional = optionalValue(first);
+        if (optional) call.function = "@optionalElement";
+        const type = elementAt(optional ?? first, second);
+        if (!type) throw wrong();
+        return optional ? optionalType(type) : type;
+      }
+      case "@optionalElement": {
+        const type = elementAt(optionalValue(first) ?? first, second);
+        if (!type) throw wrong();
+        return optionalType(type);
+      }
+      case "@optionalField": {
+        const field = args[1]?.exprKind.case === "constExpr" ? args[1].exprKind.value.constantKind.value : "";
+        return optionalType(this.#field(expr, optionalValue(first) ?? first, String(field)));
+      }
     }
     const functions = this.#env.funcs.find(name);
     if (!functions) throw this.#error(expr, `there is no function ${name}`);
-    const chosen = [...functions].find((each) => accepts(each, target, types));
-    if (!chosen) throw wrong();
+    const taken = [...functions].filter((each) => accepts(each, target, types));
+    const [chosen] = taken;
+    if (!chosen) throw name === "@keys" ? this.#noList(expr, first) : wrong();
     this.#assertText(expr, call, chosen);
     if (name === "matches") assertPattern(args.at(-1));
-    // Of two lists of one type.
-    return chosen.result.kind === "list" && types.length > 0
-      ? listType(common(types.map(elementOf)))
-      : chosen.result;
+    const results = taken.map(({ result }) => result);
+    const type = resultType(name, results, target ? [target, ...types] : types);
+    if (!type) throw wrong();
+    return type;
+  }
+
+  /** Makes `math.abs(x)`, a method of `math` to the parser, a function. */
+  #resolveName(expr: Expr, call: Node<"callExpr">, loops: Loops): void {
+    const path = call.target && pathOf(call.target);
+    const [first = ""] = path ?? [];
+    if (!path || loops.has(first) || this.#env.variables.find(first)) return;
+    const name = [...path, call.function].join(".");
+    if (this.#env.funcs.find(name)) {
+      call.function = name;
+      delete call.target;
+    } else if ([...this.#env.funcs].some((each) => each.name.startsWith(`${first}.`)))
+      throw this.#error(expr, `there is no function ${name}`);
   }
 
   /** @throws FilterError for a constant that is no time, duration or time zone, with which the call fails for every event */
@@ -183,8 +238,7 @@ class TypeChecker {
     if (!iterRange || !accuInit || !loopCondition || !loopStep || !result)
       throw new FilterError("the filter has an incomplete loop");
     const range = this.type(iterRange, loops);
-    if (range.kind !== "list" && range.kind !== "map" && range !== DYN)
-      throw this.#error(iterRange, `${typeName(range)} is no list, so it has no exists, all, map or filter`);
+    if (range.kind !== "list" && range.kind !== "map" && !isAny(range)) throw this.#noList(iterRange, range);
     const item = range.kind === "map" ? range.key : elementOf(range);
     const within = new Map([...loops, [iterVar, item]]);
     const initial = this.type(accuInit, within);
@@ -207,8 +261,12 @@ class TypeChecker {
     return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}${nullHint}`);
   }
 
+  #noList(expr: Expr, type: CelType): FilterError {
+    return this.#error(expr, `${typeName(type)} is no list, so it has no exists, all, map or filter`);
+  }
+
   #error(expr: Expr, what: string): FilterError {
-    const position = this.#positions[String(expr.id)];
+    const position = this.#make.offsetOf(expr);
     return new FilterError(position === undefined ? what : `at character ${position + 1}: ${what}`);
   }
 }
@@ -293,23 +351,6 @@ function scalarType(scalar: ScalarType): CelType {
   }
 }
 
-/** A type as errors and the page name it. */
-export function typeName(type: CelType): string {
-  if (type.kind === "list") return `list of ${typeName(type.element)}`;
-  if (type.kind === "map") return `map of ${typeName(type.key)} to ${typeName(type.value)}`;
-  return type === NULL ? "null" : type.name.slice(type.name.lastIndexOf(".") + 1);
-}
-
-/** The type of all, or any type if they differ or there is none. */
-function common([first, ...others]: readonly CelType[]): CelType {
-  if (!first) return DYN;
-  return others.every((other) => typeName(other) === typeName(first)) ? first : DYN;
-}
-
-function elementOf(type: CelType): CelType {
-  return type.kind === "list" ? type.element : DYN;
-}
-
 function accepts(
   { target: takes, arguments: parameters }: CelFunc,
   target: CelType | undefined,
@@ -320,20 +361,15 @@ function accepts(
   return parameters.every((parameter, n) => isAssignable(args[n] as CelType, parameter));
 }
 
-function isAssignable(type: CelType, to: CelType): boolean {
-  if (type === DYN || to === DYN) return true;
-  if (type.kind === "list" && to.kind === "list") return isAssignable(type.element, to.element);
-  if (type.kind === "map" && to.kind === "map")
-    return isAssignable(type.key, to.key) && isAssignable(type.value, to.value);
-  return type.kind === to.kind && type.name === to.name;
-}
-
-function areComparable(one: CelType, other: CelType): boolean {
-  return isAssignable(one, other) || (NUMERIC.has(one.name) && NUMERIC.has(other.name));
+/** The type of an element of a list or map; undefined if there is none with such an index or key. */
+function elementAt(of: CelType, index: CelType): CelType | undefined {
+  if (isAny(of)) return DYN;
+  if (of.kind === "list") return isAssignable(index, INT) ? of.element : undefined;
+  return of.kind === "map" && areComparable(index, of.key) ? of.value : undefined;
 }
 
 function isIn(item: CelType, collection: CelType): boolean {
-  if (collection === DYN) return true;
+  if (isAny(collection)) return true;
   if (collection.kind === "list") return areComparable(item, collection.element);
   return collection.kind === "map" && isAssignable(item, collection.key);
 }

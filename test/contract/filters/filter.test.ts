@@ -127,7 +127,7 @@ test.each(
     "event.carrier ==": /^is not a valid expression/,
     "event.carrier == 'DHL": /^is not a valid expression/,
     "": /^is not a valid expression: it ends too early$/,
-    "OrderLine{sku: 'x'} == event.lines[0]": /maps and messages cannot be made/,
+    "OrderLine{sku: 'x'} == event.lines[0]": /messages cannot be made/,
     [`user_id == "${"x".repeat(MAX_FILTER_CHARACTERS)}"`]:
       /^has 1013 characters, more than the 1000 allowed$/,
   }),

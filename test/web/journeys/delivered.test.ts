@@ -279,7 +279,9 @@ test("a filter is written, corrected, tried on the latest events, saved, at work
       .waitFor();
     await dialog(page).getByText("Fields of the event").click();
     await dialog(page).getByText("event.lines[0].sku").waitFor();
-    await text.fill("event.order_id >= 2 && event.order_id <= 3");
+    await dialog(page).getByText("Functions", { exact: true }).click();
+    await dialog(page).getByText("text.lowerAscii()").waitFor();
+    await text.fill("event.order_id >= 2 && event.?order_id.orValue(0) <= 3");
     await press(page, "Try on the latest events");
     await dialog(page)
       .getByText(/^2 of the latest \d+ events match\.$/)

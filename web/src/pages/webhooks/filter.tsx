@@ -8,6 +8,7 @@ import {
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../../../src/contract/catalogue.ts";
+import { FILTER_FUNCTIONS } from "../../../../src/contract/filters/function-list.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
 import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
@@ -103,6 +104,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
         {...form.getInputProps("filter")}
       />
       <Fields process={webhook.webhookProcess} />
+      <Functions />
       <FilterTrial
         webhookId={webhook.id}
         filter={filter}
@@ -125,6 +127,28 @@ function Fields({ process }: { process: number }) {
           </Text>
         ))}
       </Stack>
+    </details>
+  );
+}
+
+function Functions() {
+  return (
+    <details>
+      <Text component="summary" size="sm">
+        Functions
+      </Text>
+      {Object.entries(FILTER_FUNCTIONS).map(([subject, uses]) => (
+        <Stack key={subject} gap={2} mt="xs">
+          <Text size="sm" fw={500}>
+            {subject}
+          </Text>
+          {uses.map((use) => (
+            <Code key={use} style={{ alignSelf: "flex-start" }}>
+              {use}
+            </Code>
+          ))}
+        </Stack>
+      ))}
     </details>
   );
 }

@@ -1,0 +1,41 @@
+import { type CelEnv, type CelType, celEnv, plan } from "@bufbuild/cel";
+import type { Registry } from "@bufbuild/protobuf";
+import { RE2JS } from "@bufbuild/re2";
+import { filterFunctions } from "./functions/index.ts";
+import { parseExpression } from "./syntax.ts";
+import { typeOf } from "./type-check.ts";
+
+/** What the names in an expression mean. */
+export interface ExpressionScope {
+  /** The package of names without one. */
+  namespace: string;
+  /** The messages and enums. */
+  registry: Registry;
+  /** The types of the variables. */
+  variables: { [name: string]: CelType };
+}
+
+/** A compiled expression. */
+export interface Expression {
+  type: CelType;
+  /** Evaluates it with values of the variables. Its errors are values. */
+  evaluate: ReturnType<typeof plan>;
+}
+
+/** Compiles an expression. @throws FilterError if it is not valid */
+export function compileExpression(
+  { namespace, registry, variables }: ExpressionScope,
+  text: string,
+): Expression {
+  const compiled = new Map<string, RE2JS>();
+  const env: CelEnv = celEnv({
+    namespace,
+    registry,
+    variables,
+    funcs: filterFunctions,
+    re2: { compile: (pattern) => compiled.getOrInsertComputed(pattern, () => RE2JS.compile(pattern)) },
+  });
+  const parsed = parseExpression(text);
+  const type = typeOf(env, parsed);
+  return { type, evaluate: plan(env, parsed) };
+}

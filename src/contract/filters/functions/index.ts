@@ -1,0 +1,15 @@
+import type { CelFunc } from "@bufbuild/cel";
+import { listFunctions } from "./lists.ts";
+import { mathFunctions } from "./math.ts";
+import { optionalFunctions } from "./optionals.ts";
+import { stringFunctions } from "./strings.ts";
+import { timeFunctions } from "./time.ts";
+
+/** The functions that filters have besides the library's standard ones, some of which they replace. */
+export const filterFunctions: CelFunc[] = [
+  ...stringFunctions,
+  ...mathFunctions,
+  ...listFunctions,
+  ...optionalFunctions,
+  ...timeFunctions,
+];
