@@ -13,7 +13,8 @@ RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
   && find node_modules/@temporalio/core-bridge/releases -mindepth 1 -maxdepth 1 \
     ! -name "$(uname -m)-unknown-linux-gnu" -exec rm -rf {} + \
   && find node_modules -name '*.map' -delete \
-  && node --disable-warning=ExperimentalWarning scripts/sbom.ts
+  && node --disable-warning=ExperimentalWarning scripts/sbom.ts \
+  && chmod -R a+rX node_modules sbom.cdx.json
 
 # The settings page and the workflows, with what only their build needs.
 FROM ${BASE} AS build
@@ -21,7 +22,9 @@ WORKDIR /service
 COPY package.json package-lock.json ./
 RUN npm install --ignore-scripts --no-audit --no-fund
 COPY . .
-RUN node --disable-warning=ExperimentalWarning scripts/build.ts
+# Readable by any user, whatever the umask of the clone: a cluster may choose the user, as OpenShift does.
+RUN node --disable-warning=ExperimentalWarning scripts/build.ts \
+  && chmod -R a+rX package.json LICENSE NOTICE gen src workflows scripts docker web/dist
 
 FROM ${BASE}
 ARG VERSION=unknown
@@ -41,15 +44,14 @@ WORKDIR /service
 ENV NODE_ENV=production HTTP_PORT=8080 GRPC_PORT=9090
 COPY --from=dependencies /service/node_modules ./node_modules
 COPY --from=dependencies /service/sbom.cdx.json ./
-COPY package.json LICENSE NOTICE ./
-COPY gen ./gen
-COPY src ./src
-COPY workflows ./workflows
-COPY scripts ./scripts
-COPY docker/healthcheck.js ./docker/
+COPY --from=build /service/package.json /service/LICENSE /service/NOTICE ./
+COPY --from=build /service/gen ./gen
+COPY --from=build /service/src ./src
+COPY --from=build /service/workflows ./workflows
+COPY --from=build /service/scripts ./scripts
+COPY --from=build /service/docker/healthcheck.js ./docker/
 COPY --from=build /service/web/dist ./web/dist
-COPY --from=build /service/workflows/dist ./workflows/dist
-# The user `node`, by number: Kubernetes checks runAsNonRoot by it.
+# The user `node`, by number: Kubernetes checks runAsNonRoot by it. Any other user can run the service, too.
 USER 1000:1000
 EXPOSE 8080 9090
 # SIGTERM lets attempts in flight finish; give `docker stop` longer than DELIVERY_TIMEOUT for it (--time 40).

@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { readConfig, variableNames } from "../../src/config/config.ts";
 import { ROOT } from "../support/program.ts";
+import { brokenByOpenShift, brokenByRestricted, type PodSpec } from "./pod-security.ts";
 import { describeWith } from "./programs.ts";
 
 const chart = path.join(ROOT, "deploy/helm");
@@ -31,6 +32,13 @@ function manifests(values: string): Manifest[] {
 const find = (values: string, kind: string, name = "") =>
   manifests(values).find((each) => each.kind === kind && each.metadata.name.endsWith(name))?.spec;
 
+/** The pods of the API, the workers and, if enabled, the migration. */
+function pods(values: string): (PodSpec & Manifest)[] {
+  const found = manifests(values).flatMap(({ spec }) => spec?.template?.spec ?? []);
+  expect(found.length).toBeGreaterThanOrEqual(2);
+  return found;
+}
+
 /** A new folder with these files, which is removed after the test. */
 function folderWith(files: Record<string, string>): string {
   const folder = mkdtempSync(path.join(tmpdir(), "webhook-test-helm-"));
@@ -43,27 +51,133 @@ const ADDRESS = "--set=temporal.address=t:7233";
 
 describeWith(["helm"], "the Helm chart", () => {
   test.each(valueSets)(
-    "has no finding of helm lint --strict, sets only variables that the service reads, no secret as a value, and runs containers read-only and not as root, with %s",
+    "has no finding of helm lint --strict, and sets only variables that the service reads, and no secret as a value, with %s",
     (values) => {
       const { status, stdout } = call("helm", "lint", "--strict", chart, "--values", `${chart}/ci/${values}`);
       expect(status, stdout).toBe(0);
-      const pods = manifests(values).flatMap(({ spec }) => spec?.template?.spec ?? []);
-      expect(pods.length).toBeGreaterThanOrEqual(2);
-      for (const { securityContext, containers } of pods) {
-        expect(securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 1000 });
-        for (const container of containers)
-          expect(container.securityContext).toEqual({
-            allowPrivilegeEscalation: false,
-            readOnlyRootFilesystem: true,
-            capabilities: { drop: ["ALL"] },
-          });
+      for (const { containers } of pods(values)) {
         for (const { name, value } of containers.flatMap(({ env }: Manifest) => env)) {
-          if (!/^(TEMPORAL|OTEL)_/.test(name)) expect(variableNames).toContain(name);
+          if (!/^(TEMPORAL|OTEL|NODE)_/.test(name)) expect(variableNames).toContain(name);
           if (/KEY|DATABASE/.test(name) && name !== "TLS_KEY") expect(value, name).toBeUndefined();
         }
       }
     },
   );
+
+  test.each(["default-values.yaml", "small-values.yaml", "full-values.yaml"])(
+    "runs pods that the Pod Security Standard restricted admits, read-only and without the token of the API server, with %s",
+    (values) => {
+      for (const pod of pods(values)) {
+        expect(brokenByRestricted(pod)).toEqual([]);
+        expect(pod.automountServiceAccountToken).toBe(false);
+        expect(pod.enableServiceLinks).toBe(false);
+        for (const { securityContext } of pod.containers)
+          expect(securityContext.readOnlyRootFilesystem).toBe(true);
+      }
+    },
+  );
+
+  test.each(["default-values.yaml", "small-values.yaml", "openshift-values.yaml"])(
+    "runs pods that OpenShift's restricted-v2 admits: no user, group or fsGroup is fixed, with %s",
+    (values) => {
+      for (const pod of pods(values)) {
+        expect(brokenByOpenShift(pod)).toEqual([]);
+        expect(JSON.stringify(pod)).not.toMatch(/"(runAsUser|runAsGroup|fsGroup)"/);
+      }
+    },
+  );
+
+  test("leaves security contexts and service links to the cluster if they are null", () => {
+    for (const pod of pods("openshift-values.yaml")) {
+      expect(JSON.stringify(pod)).not.toMatch(/securityContext|enableServiceLinks/);
+      expect(brokenByRestricted(pod)).toContain(`${pod.containers[0]?.name} may run as root`);
+    }
+    const [fixed] = pods("full-values.yaml");
+    expect(fixed && brokenByOpenShift(fixed)).toEqual([
+      "fsGroup 12345 is not in the range",
+      "api runs as the user 12345, not one of the range",
+      "api has its own seccomp profile",
+    ]);
+  });
+
+  test("gives pods and resources what the values say, and a component's value replaces that of all pods", () => {
+    const [api, worker, migration] = ["hooks-api", "hooks-worker", "hooks-migrate"].map(
+      (name) =>
+        manifests("full-values.yaml").find(
+          ({ kind, metadata }) => metadata.name === name && /^(Deployment|Job)$/.test(kind),
+        )?.spec.template,
+    );
+    for (const { metadata, spec } of [api, worker, migration]) {
+      expect(metadata.labels).toMatchObject({ team: "integration", "example.com/zone": "inner" });
+      expect(metadata.annotations).toEqual({ "example.com/restart": "1" });
+      expect(spec).toMatchObject({
+        securityContext: { runAsUser: 12345, fsGroup: 12345, supplementalGroups: [23456] },
+        imagePullSecrets: [{ name: "registry" }],
+        affinity: { podAntiAffinity: expect.anything() },
+        topologySpreadConstraints: [{ maxSkew: 1 }],
+      });
+      expect(spec.volumes).toContainEqual({ name: "authorities", configMap: { name: "authorities" } });
+      const [container] = spec.containers;
+      expect(container.volumeMounts).toContainEqual({
+        name: "authorities",
+        mountPath: "/etc/authorities",
+        readOnly: true,
+      });
+      expect(container.env).toContainEqual({
+        name: "NODE_OPTIONS",
+        value: "--max-http-header-size=32768",
+      });
+      expect(container.envFrom).toEqual([{ configMapRef: { name: "webhook-more", optional: true } }]);
+    }
+    const TOLERATION = { key: "dedicated", operator: "Equal", value: "webhooks", effect: "NoSchedule" };
+    expect(api.spec).toMatchObject({ priorityClassName: "high", tolerations: [TOLERATION] });
+    expect(worker.spec).toMatchObject({ priorityClassName: "high", nodeSelector: expect.anything() });
+    expect(worker.spec.tolerations).toBeUndefined();
+    expect(migration.spec).toMatchObject({ priorityClassName: "low", tolerations: [TOLERATION] });
+    expect(migration.spec.nodeSelector).toBeUndefined();
+    expect(api.spec.terminationGracePeriodSeconds).toBe(90);
+    const [{ livenessProbe, startupProbe }] = api.spec.containers;
+    expect(livenessProbe).toMatchObject({
+      httpGet: { path: "/healthz" },
+      periodSeconds: 10,
+      failureThreshold: 10,
+    });
+    expect(startupProbe).toMatchObject({ exec: expect.anything(), failureThreshold: 60 });
+    expect(startupProbe.httpGet).toBeUndefined();
+    expect(worker.spec.containers[0].startupProbe).toBeUndefined();
+    for (const [kind, name, own] of [
+      ["Service", "hooks-api", "exposed"],
+      ["Ingress", "hooks-api", "exposed"],
+      ["Service", "hooks-metrics", "scrape"],
+      ["ServiceAccount", "hooks", "role"],
+      ["NetworkPolicy", "hooks", "contact"],
+      ["HorizontalPodAutoscaler", "hooks-worker", "contact"],
+    ]) {
+      const { metadata } = manifests("full-values.yaml").find(
+        (each) => each.kind === kind && each.metadata.name === name,
+      );
+      expect(metadata.labels, kind).toMatchObject({ team: "integration" });
+      expect(metadata.annotations, kind).toMatchObject({ "example.com/contact": "integration@example.com" });
+      if (own !== "contact") expect(Object.keys(metadata.labels), kind).toContain(`example.com/${own}`);
+    }
+    expect(find("full-values.yaml", "Ingress")).toMatchObject({
+      ingressClassName: "nginx",
+      rules: [{ host: "webhooks.example" }],
+      tls: [{ hosts: ["webhooks.example"], secretName: "webhooks-example" }],
+    });
+  });
+
+  test("values.schema.json has every value of values.yaml, and README.md describes it", () => {
+    const schema = JSON.parse(readFileSync(path.join(chart, "values.schema.json"), "utf8"));
+    const defaults = parseAllDocuments(readFileSync(path.join(chart, "values.yaml"), "utf8"))[0]?.toJS();
+    const readme = readFileSync(path.join(chart, "README.md"), "utf8");
+    for (const [name, value] of Object.entries<Manifest>(defaults)) {
+      expect(readme).toContain(`\`${name}`);
+      const { properties } = schema.properties[name];
+      if (properties && name !== "settings")
+        expect(Object.keys(properties), name).toEqual(expect.arrayContaining(Object.keys(value)));
+    }
+  });
 
   test("passes settings on as they are: large numbers, fractions, booleans and texts", () => {
     const settings = {
@@ -93,7 +207,6 @@ describeWith(["helm"], "the Helm chart", () => {
 
   test.each([
     ["no address of Temporal", [], "temporal.address is required"],
-    ["an Ingress without a host", [ADDRESS, "--set=ingress.enabled=true"], "ingress.host is required"],
     ...["DISPATCH_INTERVALL", "ROLE", "DATABASE_URL", "METRICS_PORT"].map(
       (name) =>
         [
@@ -102,6 +215,19 @@ describeWith(["helm"], "the Helm chart", () => {
           `/settings': additional properties '${name}' not allowed`,
         ] as const,
     ),
+    ["an unknown value", [ADDRESS, "--set=replicas=3"], "additional properties 'replicas' not allowed"],
+    [
+      "an unknown value of the API",
+      [ADDRESS, "--set=api.replica=3"],
+      "/api': additional properties 'replica' not allowed",
+    ],
+    ["a volume without a name", [ADDRESS, "--set-json=volumes=[{}]"], "/volumes/0': missing property 'name'"],
+    ["tolerations that are no list", [ADDRESS, "--set=tolerations=x"], "/tolerations': got string, want"],
+    [
+      "an Ingress without hosts",
+      [ADDRESS, "--set=api.ingress.enabled=true"],
+      "api.ingress.hosts is required",
+    ],
   ] as const)("refuses %s", (_what, args, says) => {
     const { status, stderr } = template(...args);
     expect(status).not.toBe(0);
@@ -110,15 +236,15 @@ describeWith(["helm"], "the Helm chart", () => {
 
   test("routes the Ingress's host to the API at BASE_PATH, or at the root, and makes none unless it is enabled", () => {
     const pathOf = (...args: string[]) => {
-      const { stdout } = template(ADDRESS, "--set=ingress.host=hooks.example", ...args);
+      const { stdout } = template(ADDRESS, "--set=api.ingress.hosts={hooks.example}", ...args);
       const all = parseAllDocuments(stdout).map((document) => document.toJS() as Manifest | null);
       return all.find((manifest) => manifest?.kind === "Ingress")?.spec.rules[0].http.paths[0];
     };
     const backend = (port: string) => ({ service: { name: "hooks-api", port: { name: port } } });
     expect(pathOf()).toBeUndefined();
-    expect(pathOf("--set=ingress.enabled=true")).toMatchObject({ path: "/", backend: backend("http") });
+    expect(pathOf("--set=api.ingress.enabled=true")).toMatchObject({ path: "/", backend: backend("http") });
     const prefix = ["--set=settings.BASE_PATH=/webhooks", "--set=tls.secretName=tls"];
-    const ingress = pathOf("--set=ingress.enabled=true", ...prefix);
+    const ingress = pathOf("--set=api.ingress.enabled=true", ...prefix);
     expect(ingress).toMatchObject({ path: "/webhooks", backend: backend("https") });
   });
 
@@ -156,7 +282,9 @@ describeWith(["helm", "checkov"], "the chart's manifests by checkov", () => {
       const config = path.join(ROOT, "deploy/checkov.yaml");
       return call("checkov", "--config-file", config, "--directory", folderWith(manifests));
     };
-    const { status, stdout } = check(Object.fromEntries(valueSets.map((values) => [values, render(values)])));
+    // Without security contexts, OpenShift decides.
+    const checked = valueSets.filter((values) => values !== "openshift-values.yaml");
+    const { status, stdout } = check(Object.fromEntries(checked.map((values) => [values, render(values)])));
     expect(status, stdout).toBe(0);
     const wrong = render("small-values.yaml").replaceAll(/(?<=allowPrivilegeEscalation: )false/g, "true");
     expect(check({ "wrong.yaml": wrong }).stdout).toContain("CKV_K8S_20");

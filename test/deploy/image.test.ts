@@ -129,6 +129,13 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
     expect(await inImage("id", "-u")).toBe("1000");
   });
 
+  test("can be run by any user, as OpenShift does: all of its files are readable by others", async () => {
+    const unreadable = "find /service ! -perm -o=r -o -type d ! -perm -o=x";
+    expect(await inImage("sh", "-c", unreadable)).toBe("");
+    const help = ["--user=1000650000:0", ...HARDENED, image, "node", "src/admin-key.ts", "--help"];
+    expect(await podman("run", "--rm", ...help)).toContain("DATA_DIR");
+  });
+
   test("holds what is built, and no npm, compiler, embedded database or core of another platform", async () => {
     expect(await inImage("ls", "web/dist/index.html", "workflows/dist/index.js")).toContain("index.js");
     for (const program of ["npm", "npx", "corepack", "yarn"])

@@ -83,41 +83,131 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end -}}
 
-{{- define "webhook.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 1000
-runAsGroup: 1000
-fsGroup: 1000
-seccompProfile:
-  type: RuntimeDefault
+{{/* Of a resource: the chart's labels and commonLabels. */}}
+{{- define "webhook.resourceLabels" -}}
+{{- include "webhook.labels" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
-{{- define "webhook.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{/*
+The values of a component's pods, as YAML: those of the component, or else those of all pods. Call with (list . "api").
+*/}}
+{{- define "webhook.podValues" -}}
+{{- $all := (index . 0).Values -}}
+{{- $own := index $all (index . 1) -}}
+{{- $values := dict -}}
+{{- range list "podAnnotations" "podLabels" "podSecurityContext" "securityContext" "enableServiceLinks" "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "extraEnv" "extraEnvFrom" "volumes" "volumeMounts" "resources" }}
+{{- $_ := set $values . (ternary (index $own .) (index $all .) (hasKey $own .)) -}}
+{{- end -}}
+{{- toYaml $values -}}
 {{- end -}}
 
-{{- define "webhook.scheduling" -}}
-{{- with .Values.imagePullSecrets }}
+{{/* Metadata of a component's pods. Call with (list . "api" $pod), $pod being webhook.podValues. */}}
+{{- define "webhook.podMetadata" -}}
+{{- $pod := index . 2 -}}
+labels:
+  {{- include "webhook.selector" . | nindent 2 }}
+  {{- with (index . 0).Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with $pod.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $pod.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What all pods have, whatever their containers. Call with (list . $pod). */}}
+{{- define "webhook.podSpec" -}}
+{{- $root := index . 0 -}}
+{{- $pod := index . 1 -}}
+serviceAccountName: {{ include "webhook.serviceAccount" $root }}
+automountServiceAccountToken: false
+{{- if kindIs "bool" $pod.enableServiceLinks }}
+enableServiceLinks: {{ $pod.enableServiceLinks }}
+{{- end }}
+{{- with $pod.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
+{{- with $pod.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- range list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
+{{- $name := . }}
+{{- with index $pod $name }}
+{{ $name }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
-tolerations:
+{{- end }}
+{{- end -}}
+
+{{/* What all containers have. Call with (list . "api" $pod), "api" being the role. */}}
+{{- define "webhook.container" -}}
+{{- $root := index . 0 -}}
+{{- $pod := index . 2 -}}
+image: {{ include "webhook.image" $root }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+{{- with $pod.securityContext }}
+securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
-affinity:
+env:
+  {{- include "webhook.environment" . | nindent 2 }}
+  {{- with $pod.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $pod.extraEnvFrom }}
+envFrom:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.topologySpreadConstraints }}
-topologySpreadConstraints:
+{{- with $pod.resources }}
+resources:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+volumeMounts:
+  - { name: tmp, mountPath: /tmp }
+  {{- if and $root.Values.tls.secretName (eq (index . 1) "api") }}
+  - { name: tls, mountPath: /etc/webhook-tls, readOnly: true }
+  {{- end }}
+  {{- with $pod.volumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Call with (list . "api" $pod), "api" being the role. */}}
+{{- define "webhook.volumes" -}}
+{{- $root := index . 0 -}}
+volumes:
+  - name: tmp
+    emptyDir: {}
+  {{- if and $root.Values.tls.secretName (eq (index . 1) "api") }}
+  - name: tls
+    secret:
+      secretName: {{ $root.Values.tls.secretName }}
+  {{- end }}
+  {{- with (index . 2).volumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* A probe; with null there is none. Call with (list "livenessProbe" $probe $httpGet): it asks $httpGet unless it says how to ask. */}}
+{{- define "webhook.probe" -}}
+{{- $probe := index . 1 -}}
+{{- if $probe -}}
+{{ index . 0 }}:
+  {{- if not (or $probe.httpGet $probe.tcpSocket $probe.exec $probe.grpc) }}
+  httpGet:
+    {{- toYaml (index . 2) | nindent 4 }}
+  {{- end }}
+  {{- toYaml $probe | nindent 2 }}
 {{- end }}
 {{- end -}}
