@@ -84,6 +84,10 @@ test.each([
     `event.carrier.matches("${"(?:a?b?c?d?e?){1000}".repeat(40)}$")`,
   ],
   ["brackets without an end", "(".repeat(1_000)],
+  ["a text without an end", `"""${"\\\\".repeat(498)}`],
+  ["loops with two variables in each other", `${"[1].all(i, v, ".repeat(60)}true${")".repeat(60)}`],
+  ["optional fields of each other", `{"a": 1}${".?a".repeat(300)}.hasValue()`],
+  ["optional maps in each other", `${'{?"a": optional.of('.repeat(45)}1${")}".repeat(45)} == {}`],
   ["deep brackets", `${"(".repeat(490)}true${")".repeat(490)}`],
 ])("%s end", async (_, expression) => {
   const threads = startThreads();

@@ -1,7 +1,7 @@
 import { type CelEnv, type CelType, celEnv, plan } from "@bufbuild/cel";
 import type { Registry } from "@bufbuild/protobuf";
 import { RE2JS } from "@bufbuild/re2";
-import { filterFunctions } from "./functions/index.ts";
+import { filterFunctions } from "./functions/all.ts";
 import { parseExpression } from "./syntax.ts";
 import { typeOf } from "./type-check.ts";
 

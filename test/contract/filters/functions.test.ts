@@ -8,7 +8,7 @@ import { compileExpression } from "../../../src/contract/filters/expression.ts";
 import { compileFilter, filterEvent } from "../../../src/contract/filters/filter.ts";
 import { FilterError } from "../../../src/contract/filters/filter-error.ts";
 import { FILTER_FUNCTIONS } from "../../../src/contract/filters/function-list.ts";
-import { filterFunctions } from "../../../src/contract/filters/functions/index.ts";
+import { filterFunctions } from "../../../src/contract/filters/functions/all.ts";
 import { typeName } from "../../../src/contract/filters/result-types.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { read } from "../../repository/project.ts";
