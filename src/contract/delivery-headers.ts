@@ -86,6 +86,15 @@ export function headerValueError(value: string): string | undefined {
   return `must have 1 to ${MAX_HEADER_VALUE} visible ASCII characters, with spaces only between them`;
 }
 
+/** The maximum length of the text before a signature, in characters. */
+const MAX_PREFIX = 50;
+
+/** The error of the text before a signature in a header's value, to read after the field's name. Undefined if it is allowed. */
+export function headerPrefixError(prefix: string): string | undefined {
+  if (prefix.length <= MAX_PREFIX && /^[\x21-\x7e][\x20-\x7e]*$/.test(prefix)) return undefined;
+  return `must have 1 to ${MAX_PREFIX} visible ASCII characters, such as sha256=, with spaces only after the first`;
+}
+
 /** The error of a bearer token, to read after the field's name. Undefined if the token is allowed (RFC 6750, 2.1). */
 export function bearerTokenError(token: string): string | undefined {
   if (token.length <= MAX_HEADER_VALUE && /^[\w.~+/-]+=*$/.test(token)) return undefined;

@@ -25,6 +25,8 @@ const ROUND_PAUSE = { aloneFactor: 1, sharedFactor: 4, maxMs: 50 };
  * deliveries. It doubles while that lasts, because each claim would only read past the deliveries of receivers that hang or fail.
  */
 const BLOCKED_PAUSE_MS = { min: 50, max: 400 };
+/** The time up to which a rate limit counts as such a webhook, in milliseconds. A pump sleeps until later tokens. */
+const SOON_MS = 1_000;
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
 const POLL_MS = 250;
 
@@ -129,7 +131,7 @@ export class Pumps {
       let next: bigint | null = this.#after;
       // The first cycle may start in the middle, where the cycle of an earlier pump ended.
       const isWhole = next === 0n;
-      let [found, hasLater, workers] = [0, false, 1];
+      let [found, hasLater, workers, tokenMs] = [0, false, 1, Number.POSITIVE_INFINITY];
       pump.alarm = new AbortController();
       while (next !== null) {
         if (stop.aborted) return "stopped";
@@ -144,6 +146,7 @@ export class Pumps {
         ({ next, workers } = claimed);
         found += claimed.touched;
         hasLater ||= claimed.hasLater;
+        tokenMs = Math.min(tokenMs, claimed.limitedMs ?? tokenMs);
       }
       const { signal } = pump.alarm;
       if (found > 0 || !isWhole) {
@@ -151,14 +154,16 @@ export class Pumps {
         const factor = workers > 1 ? ROUND_PAUSE.sharedFactor : ROUND_PAUSE.aloneFactor;
         const pauseMs = Math.min(ROUND_PAUSE.maxMs, factor * (clock.now() - began));
         if (found < MAX_QUEUED) await clock.wait(pauseMs);
-      } else if (hasLater) {
+      } else if (hasLater || tokenMs <= SOON_MS) {
         await clock.wait(blockedMs, { signal });
         blockedMs = Math.min(BLOCKED_PAUSE_MS.max, 2 * blockedMs);
       } else if (lingers || (await queue.expectsMore(stop))) {
         await clock.wait(POLL_MS, { signal });
       } else {
         await pump.ended();
-        if (!pump.hasReturned) return "done";
+        // A later token is for another run's pump.
+        if (!pump.hasReturned && clock.now() + tokenMs > until) return "done";
+        if (!pump.hasReturned) await clock.wait(tokenMs, { signal });
         // Some deliveries were released, for example because their webhook was changed: the next cycle claims them again.
         pump.hasReturned = false;
       }
@@ -168,7 +173,7 @@ export class Pumps {
   /**
    * Runs one claim and, concurrently, one step of fan-out.
    *
-   * @returns the claim; `hasLater`: whether skipped or rate-limited webhooks or the fan-out may have deliveries soon
+   * @returns the claim; `hasLater`: whether skipped webhooks or the fan-out may have deliveries soon
    */
   async #claim(pump: Pump, { revision, ...room }: ClaimRoom, after: bigint, stop: AbortSignal) {
     const { sender, queue, lease, log } = this.#parts;
@@ -186,7 +191,7 @@ export class Pumps {
     // During the claim, this pump may have been stopped, or a later run's pump may have taken over.
     if (stop.aborted) sender.withdraw(pump);
     else this.#handOver(pump);
-    return { ...claimed, hasLater: room.excluded.length > 0 || claimed.limited || step !== null };
+    return { ...claimed, hasLater: room.excluded.length > 0 || step !== null };
   }
 }
 

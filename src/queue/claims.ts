@@ -1,6 +1,6 @@
 import { type Bindings, count, type Db, plainArray, rows } from "../lib/pg/index.ts";
 import { NIL_ID } from "../schema/index.ts";
-import { distinctOf, isFree, MAX_ID, ofWebhook, retriesOf, WORKERS } from "./conditions.ts";
+import { distinctOf, isFree, MAX_ID, ofWebhook, ratePerSecond, retriesOf, WORKERS } from "./conditions.ts";
 import { endInterrupted } from "./endings.ts";
 import { GROUP_WEBHOOKS, type GroupKey, HAS_RETRIES, MAY_RETRY, webhookOf } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
@@ -60,10 +60,10 @@ export interface ClaimResult {
 /** The result of a claim of first attempts. */
 export interface PendingClaim extends ClaimResult {
   /**
-   * Whether more deliveries may become claimable soon: a visited webhook with a rate limit had unclaimed deliveries. True even if this
-   * claim took all of them.
+   * The time until more deliveries may become claimable, in milliseconds: until the next token of a visited webhook with a rate limit that
+   * had unclaimed deliveries, even if this claim took all of them. Null without one.
    */
-  limited: boolean;
+  limitedMs: number | null;
   /** The webhook id after which to continue; null if the last webhook was visited. */
   next: bigint | null;
   /** The number of workers: the rows in `workers`, this worker's included. */
@@ -94,7 +94,7 @@ export async function claimPending(
 ): Promise<PendingClaim> {
   const { limit, after, excluded } = options;
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, limit);
-  const found = await rows<FoundRow & { next: bigint | null; workers: number; limited: boolean }>(
+  const found = await rows<FoundRow & { next: bigint | null; workers: number; limitedMs: number | null }>(
     db,
     `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
     eligible as materialized (
@@ -102,7 +102,7 @@ export async function claimPending(
         cross join lateral (
           -- Looks the row up by id only. Conditions on its other columns follow outside, kept there by offset 0: with them, the
           -- planner may scan a whole partial index.
-          select w.deleted, w.rate_limit, w.endpoint_id,
+          select w.deleted, ${ratePerSecond("w")} as rate_limit, w.endpoint_id,
             -- Of a paused webhook, only the test delivery or the probe.
             case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
             case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id
@@ -126,7 +126,7 @@ export async function claimPending(
       ) d limit ${unplanned(":limit::int")}
     ), ${claimed("queue", ":runId::int")}, ${SPEND_ALLOWANCES}
     select c.*, v.next, cardinality(${WORKERS}) as workers,
-      exists (select from allowed where most is not null) as limited
+      least((select min(wait_ms) from spending), (select 0 from allowed where is_locked limit 1)) as "limitedMs"
     from (select case when count(webhook_id) = :limit::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,
     {
@@ -139,8 +139,8 @@ export async function claimPending(
     } satisfies Bindings,
     { prepare: visited ? "claim_given" : "claim_pending" },
   );
-  const { next = null, workers = 1, limited = false } = found[0] ?? {};
-  return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limited, next, workers };
+  const { next = null, workers = 1, limitedMs = null } = found[0] ?? {};
+  return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limitedMs, next, workers };
 }
 
 /** SQL query `waiting`: the webhooks with rows in `queue`, by id, after `:after`, at most `:limit`. */
@@ -154,7 +154,10 @@ const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:
 
 /** The result of a claim of retries. */
 export interface RetryClaim extends ClaimResult {
-  /** The groups with due retries of rate-limited webhooks: some may wait for tokens. Listed even if this claim took all of them. */
+  /**
+   * The groups with due retries of rate-limited webhooks that get a token within a second: some may wait for it. Listed even if this claim
+   * took all of them.
+   */
   limited: GroupKey[];
 }
 
@@ -196,7 +199,7 @@ export async function claimDue(
     ),
     failing as materialized (
       -- One row per webhook, even if several runs retry it: the runs share its rate limit.
-      select m.*, w.paused, w.test_delivery, w.probe_attempts, w.rate_limit, w.endpoint_id from (
+      select m.*, w.paused, w.test_delivery, w.probe_attempts, ${ratePerSecond("w")} as rate_limit, w.endpoint_id from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
         ) m ${webhookOf("m")}
@@ -216,7 +219,8 @@ export async function claimDue(
     ), ${claimed("retries", "run_id")}, ${SPEND_ALLOWANCES}
     select c.*, v.limited from (
         select coalesce(json_agg(distinct jsonb_build_object('runId', g.run_id, 'group', g.group_number)), '[]') as limited
-        from allowed a cross join lateral unnest(a.run_ids, a.group_numbers) g(run_id, group_number) where a.most is not null
+        from allowed a cross join lateral unnest(a.run_ids, a.group_numbers) g(run_id, group_number)
+        where a.is_locked or a.webhook_id in (select unnest(s.webhook_ids) from spending s where s.wait_ms <= 1000)
       ) v
       left join (select c.*, s.group_number from claimed c join chosen s on s.id = c.id) c on true
     order by c.id`,
@@ -245,10 +249,13 @@ const claimed = (table: "queue" | "retries", runId: string) => `
     returning id, event_id, webhook_id, run_id, attempts, claims
   )`;
 
-/** SQL for the current tokens of a bucket, a row of `webhooks` or `endpoints`. It gains `limit` tokens a second, up to `limit`. */
+/**
+ * SQL for the current tokens of a bucket, a row of `webhooks` or `endpoints`. It gains `limit` tokens a second, up to those of a second, at
+ * least one: the limit of a long period is spread evenly over it.
+ */
 const tokensOf = (bucket: string, limit: string) =>
   // A claim that began later may have ended first and stored its later time: no time has passed then.
-  `least(${limit}, ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
+  `least(greatest(1, ${limit}), ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
 
 /**
  * SQL for the new `rate_at` of a bucket: now, or the stored time if that is later, because a claim that began later stored it. A
@@ -257,8 +264,10 @@ const tokensOf = (bucket: string, limit: string) =>
 const refilledAt = (bucket: string) =>
   `case when ${bucket}.rate_at > now() + interval '1 minute' then now() else greatest(${bucket}.rate_at, now()) end`;
 
-/** The period, in seconds, in which first attempts leave the rate-limit tokens of one second to retries. */
+/** First attempts leave the rate-limit tokens of one second in so many to retries; of slow limits, one token in so many. */
 const RETRY_PERIOD_S = 5;
+/** SQL for the seconds in which bucket `b` gains the tokens that it can hold: one, or those that it needs for a token. */
+const FILL_S = "greatest(1, 1 / b.rate_limit)::numeric";
 
 /** SQL: true if a webhook has retries, due or not; null if it has none. */
 const hasRetries = (webhookId: string) =>
@@ -267,20 +276,20 @@ const hasRetries = (webhookId: string) =>
 /**
  * SQL for the tokens of bucket `b` that a claim of first attempts leaves to retries. In one second of five, these are the tokens gained
  * since that second began; otherwise, or without retries, 0. First attempts are claimed more often and would take nearly all tokens.
- * Tokens that retries do not use stay in the bucket, up to those of one second.
+ * Tokens that retries do not use stay in the bucket, up to those of one second. The seconds of a slow limit are as long as a token takes.
  */
 const LEFT_TO_RETRIES = `
-  case when floor(extract(epoch from now()))::int8 % ${RETRY_PERIOD_S} = 0 and case
+  case when floor(extract(epoch from now()) / ${FILL_S})::int8 % ${RETRY_PERIOD_S} = 0 and case
       when b.alone is not null then ${hasRetries("b.alone")}
       else (select true from webhooks o where o.endpoint_id = b.endpoint_id and ${hasRetries("o.id")} limit 1) end
-    then b.rate_limit * (extract(epoch from now()) % 1)::float8 else 0 end`;
+    then b.rate_limit * (extract(epoch from now()) % ${FILL_S})::float8 else 0 end`;
 
 /**
  * SQL queries `divided` and `allowed`: the number of deliveries, `most`, that each webhook of
- * `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no limit. A bucket of tokens belongs to an endpoint, or to a
+ * `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no limit. `rate_limit` is in deliveries a second. A bucket of tokens belongs to an endpoint, or to a
  * webhook without one. The webhooks of an endpoint divide its tokens evenly. One token each of a remainder goes to the webhooks whose
  * ids follow that of the last webhook served from an earlier remainder (`endpoints.served`). If another claim has locked a bucket, its
- * webhooks get 0, so that the rate limit holds over all workers.
+ * webhooks get 0 (`is_locked`), so that the rate limit holds over all workers.
  *
  * Makes one index lookup per bucket. With joins, the planner would read all webhooks for each bucket while its statistics show a small
  * table.
@@ -291,7 +300,8 @@ const allowances = (source: string, left: string) => `
   divided as (
     select d.*, (d.whole + d.members - d.place) / d.members as most
     from (
-      select b.*, s.webhook_id, t.tokens, greatest(0, floor(t.tokens - ${left}))::int as whole,
+      select b.*, s.webhook_id, t.tokens, greatest(0, floor(t.tokens - l.tokens))::int as whole,
+        case when l.tokens > 0 then (${FILL_S} - extract(epoch from now()) % ${FILL_S})::float8 end as left_for_s,
         cardinality(b.webhook_ids) as members,
         (row_number() over (partition by b.alone, b.endpoint_id
           order by s.webhook_id <= coalesce(t.served, 0), s.webhook_id))::int as place
@@ -311,22 +321,28 @@ const allowances = (source: string, left: string) => `
             ) e
           ) r
         ) t
+        cross join lateral (select (${left})::float8 as tokens) l
         cross join lateral unnest(b.webhook_ids) s(webhook_id)
     ) d
   ),
   allowed as materialized (
-    select s.*, case when s.rate_limit is not null then coalesce(d.most, 0) end as most
+    select s.*, case when s.rate_limit is not null then coalesce(d.most, 0) end as most,
+      s.rate_limit is not null and d.webhook_id is null as is_locked
     from ${source} s left join divided d on d.webhook_id = s.webhook_id
   )`;
 
-/** SQL queries that subtract the claimed deliveries from the tokens of `divided`, and store the last webhook served from a remainder. */
+/**
+ * SQL queries that subtract the claimed deliveries from the tokens of `divided`, and store the last webhook served from a remainder. `wait_ms`
+ * of `spending` is the time until the next token that the claim may use, in milliseconds.
+ */
 const SPEND_ALLOWANCES = `
   spending as (
-    select d.alone, d.endpoint_id, d.tokens - sum(coalesce(c.n, 0)) as tokens,
+    select d.alone, d.endpoint_id, d.tokens - sum(coalesce(c.n, 0)) as tokens, d.webhook_ids,
+      ceil(1000 * greatest(0, d.left_for_s, (1 - d.tokens + sum(coalesce(c.n, 0))) / d.rate_limit))::float8 as wait_ms,
       (array_agg(d.webhook_id order by d.place))[d.whole % d.members] as served
     from divided d
       left join (select webhook_id, count(*)::int as n from claimed group by 1) c on c.webhook_id = d.webhook_id
-    group by d.alone, d.endpoint_id, d.tokens, d.whole, d.members
+    group by d.alone, d.endpoint_id, d.tokens, d.rate_limit, d.left_for_s, d.webhook_ids, d.whole, d.members
   ),
   spent as (
     update webhooks w set rate_at = ${refilledAt("w")}, rate_tokens = s.tokens

@@ -29,11 +29,20 @@ export interface AttemptResult {
 /** The state of a delivery after a recorded attempt. */
 export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
 
-/** The delay before the first retry of a round, in milliseconds, and the factor by which it grows with each further retry. */
+/** The delays of retries of webhooks without their own, and the interval of runs. */
 export interface RetrySpacing {
+  /** The delay before the first retry of a round, in milliseconds. */
   retryInitialDelayMs: number;
+  /** The factor by which the delay grows with each further retry. */
   retryBackoffCoefficient: number;
+  intervalMs: number;
 }
+
+/**
+ * SQL for the longest delay of a retry that stays in its run, in milliseconds: an hour, or 60 intervals if that is longer. A later one has no
+ * run while it waits, so that neither a run, nor a lease, nor a timer waits with it. The run that starts before it is due adopts it.
+ */
+const MAX_DELAY_IN_RUN_MS = "greatest(3600000, 60 * :intervalMs::float8)";
 
 /**
  * Records attempts and moves their deliveries in one statement: ended ones to the log, with the attempt that ended them; others to
@@ -143,10 +152,17 @@ const RECORD = `
   ),
   waiting as (
     insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
-    select id, event_id, webhook_id, run_id, number, round_start,
-      now() + interval '1 millisecond' * greatest(
-        :retryInitialDelayMs::float8 * power(:retryBackoffCoefficient::float8, attempts - round_start), coalesce(retry_after, 0))
-    from moved where state = 'retrying'
+    select id, event_id, webhook_id, case when delay_ms <= ${MAX_DELAY_IN_RUN_MS} then run_id end, number, round_start,
+      now() + interval '1 millisecond' * delay_ms
+    from moved m cross join lateral (
+      select greatest(coalesce(
+          -- The webhook's own delay, up to a tenth longer: what failed together is not due together.
+          (select (array[w.first_retry_seconds, w.second_retry_seconds, w.third_retry_seconds])[m.attempts - m.round_start + 1]
+              * 1000 * (1 + random() / 10) from webhooks w where w.id = m.webhook_id),
+          :retryInitialDelayMs::float8 * power(:retryBackoffCoefficient::float8, m.attempts - m.round_start)
+        ), coalesce(m.retry_after, 0)) as delay_ms offset 0
+    ) d
+    where state = 'retrying'
   ),
   tried as (
     insert into attempts (delivery_id, number, ${ATTEMPT})

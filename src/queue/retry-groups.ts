@@ -1,5 +1,5 @@
 import { count, type Db, plainArray, rows } from "../lib/pg/index.ts";
-import { distinctOf, retriesOf } from "./conditions.ts";
+import { distinctOf, NEXT_TOKEN, retriesOf } from "./conditions.ts";
 
 /**
  * The maximum number of webhooks with a retry group of their own, over all open runs: those with the most retries when a run chooses
@@ -15,7 +15,7 @@ const MIN_GROUPS = 2;
 export const MAX_GROUPS = OWN_GROUPS + HOST_GROUPS + 1;
 /**
  * SQL for the time from which a row of `retries t` can be sent: it is due, and the lease of the worker that has claimed it, if any, has
- * expired.
+ * expired. A webhook with a rate limit also needs a token.
  */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
 /** SQL for the milliseconds until a time; 0 if the time has passed or is null. */
@@ -38,7 +38,7 @@ export interface FailingWebhook {
   host: string;
   /** The number of its retries in the run. */
   deliveries: number;
-  /** The time until the first of them can be sent, in milliseconds; 0 if one can be sent now. */
+  /** The time until the first of them can be sent, in milliseconds; 0 if one can be sent now. A rate limit may delay it. */
   delayMs: number;
   /** Whether the webhook is paused, and the retry that may be sent is the probe of its circuit breaker. */
   isProbe: boolean;
@@ -71,16 +71,17 @@ export const GROUP_WEBHOOKS = `
 
 const adoptable = (ofRun: string) => `
   select t.ctid as place from retries t ${webhookOf("t")}
-  where ${ofRun} and ${MAY_RETRY} and w.deleted is null and t.due < now() + interval '1 minute'
+  where ${ofRun} and ${MAY_RETRY} and w.deleted is null and t.due < now() + interval '1 millisecond' * :aheadMs::float8
   order by t.run_id, t.webhook_id, t.due limit :most::int for update of t skip locked`;
 
 /**
- * Assigns a run the retries that are due within a minute and have no run or a closed one: their run was cancelled, the run's lease
- * expired, or their webhook was paused and is resumed or may send a probe.
+ * Assigns a run the retries that are due soon and have no run or a closed one: their delay was longer than retries stay in a run, their
+ * run was cancelled, the run's lease expired, or their webhook was paused and is resumed or may send a probe.
  *
+ * @param aheadMs the time within which they are due, in milliseconds. Defaults to a minute
  * @returns the number of retries
  */
-export async function adoptRetries(db: Db, runId: number): Promise<number> {
+export async function adoptRetries(db: Db, runId: number, aheadMs = 60_000): Promise<number> {
   return count(
     db,
     `with recursive ${distinctOf("known", "run_id", "retries", { where: "run_id is not null" })},
@@ -102,7 +103,7 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
       ),
       chosen as (select place from orphans union all select place from left_over)
       update retries set run_id = :runId::int where ctid = any(array(select place from chosen))`,
-    { runId, most: MAX_ADOPTED_PER_STEP },
+    { runId, most: MAX_ADOPTED_PER_STEP, aheadMs },
   );
 }
 
@@ -153,7 +154,7 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
     db,
     `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", l."lastError" from (
         select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
-          ${untilDue("o.due")} as "delayMs", w.paused is not null as "isProbe",
+          ${untilDue(`greatest(o.due, ${NEXT_TOKEN})`)} as "delayMs", w.paused is not null as "isProbe",
           row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
         from (
           select webhook_id, count(*)::int as open, min(${DUE}) as due
@@ -230,7 +231,7 @@ export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise
   const found = await rows<GroupStatus & { place: number }>(
     db,
     `with grouped as materialized (
-        select q.place, q.run_id, g.webhook_id, w.paused, w.test_delivery, w.probe_attempts, w.deleted
+        select q.place, q.run_id, g.webhook_id, w.paused, w.test_delivery, w.probe_attempts, w.deleted, ${NEXT_TOKEN} as next_token
         from ${GROUP_WEBHOOKS} ${webhookOf("g")}
       ),
       leaving as (
@@ -243,7 +244,7 @@ export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise
       )
       select w.place::int, count(*)::int as open, ${untilDue("min(t.due)")} as "delayMs"
       from grouped w cross join lateral (
-        select ${DUE} as due from retries t
+        select greatest(${DUE}, w.next_token) as due from retries t
         where t.run_id = w.run_id and t.webhook_id = w.webhook_id and ${MAY_RETRY} offset 0
       ) t
       where w.deleted is null and ${HAS_RETRIES} group by 1`,

@@ -47,15 +47,19 @@ export function eachOf(
   return webhooks.map((webhook) => ({ ...change, target: webhookTarget(webhook) }));
 }
 
-/** The entries about webhooks that were created or deleted. */
+/** The fact that a caller has given the signing secret. @param secret undefined if the service has generated it */
+export const secretFacts = (secret: unknown): Facts => (secret === undefined ? {} : { own_secret: true });
+
+/** The entries about webhooks that were created or deleted. @param more facts about each */
 export function webhookEntries(
   action: "webhook_created" | "webhook_deleted",
   webhooks: readonly WebhookRow[],
+  more: Facts = {},
 ): AuditRecord[] {
   return webhooks.map((webhook) => ({
     action,
     target: webhookTarget(webhook),
-    [action === "webhook_created" ? "after" : "before"]: webhookFacts(webhook),
+    [action === "webhook_created" ? "after" : "before"]: { ...webhookFacts(webhook), ...more },
   }));
 }
 

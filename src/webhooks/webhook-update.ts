@@ -71,22 +71,30 @@ export function updateWebhook(
       trx,
       told.map(({ webhook }) => webhook.process),
     );
-    if (first.endpointId && asked.webhook.rateLimit !== first.rateLimit)
-      await emptyBucket(trx, first.endpointId);
+    const limitOf = ({ rateLimit, ratePeriodSeconds }: WebhookRow) => [rateLimit, ratePeriodSeconds];
+    if (first.endpointId && !isDeepStrictEqual(limitOf(asked.webhook), limitOf(first)))
+      await startBucket(trx, first.endpointId, asked.webhook);
     return { ...asked, others };
   });
 }
 
-/** A changed limit starts without tokens, as a new one. */
-async function emptyBucket(trx: Db, endpointId: string): Promise<void> {
-  const rate_at = trx.fn.now();
-  await run(trx, trx("endpoints").where({ id: endpointId }).update({ rate_tokens: 0, rate_at }));
+/** A changed limit starts without tokens, as a new one; a slow one with one, because the first might otherwise take a day. */
+const firstTokens = ({ rateLimit, ratePeriodSeconds }: Settings) =>
+  rateLimit !== null && rateLimit < (ratePeriodSeconds ?? 1) ? 1 : 0;
+
+async function startBucket(trx: Db, endpointId: string, settings: Settings): Promise<void> {
+  const bucket = { rate_tokens: firstTokens(settings), rate_at: trx.fn.now() };
+  await run(trx, trx("endpoints").where({ id: endpointId }).update(bucket));
 }
 
 interface Changed extends ChangedWebhook {
   /** Whether the workers must learn of it. */
   isTold: boolean;
 }
+
+/** SQL for whether the rate limit of row `w` changes. */
+const NEW_RATE =
+  "(w.rate_limit, w.rate_period_seconds) is distinct from (:rateLimit::int, :ratePeriodSeconds::int)";
 
 /** Changes one webhook, which is locked. */
 async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Promise<Changed> {
@@ -111,14 +119,14 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
         filter_stopped = case when not :newFilter::bool then w.filter_stopped end,
         test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
         probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
-        rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
-        rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
+        rate_tokens = case when ${NEW_RATE} then :firstTokens::float8 else w.rate_tokens end,
+        rate_at = case when ${NEW_RATE} then now() else w.rate_at end,
         modified = now(), revision = w.revision + 1
       where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
         or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null)
           is distinct from (${SETTING_NAMES.map(given).join(", ")}, :url::text, :filter::text, :held::bool))
       returning ${webhookColumns("w")}`,
-    { id, ...after, held, takesOver, newBreaker, newFilter },
+    { id, ...after, held, takesOver, newBreaker, newFilter, firstTokens: firstTokens(after) },
   );
   if (!webhook) return { before, webhook: before, isTold: false };
   if (webhook.url !== before.url) {

@@ -117,3 +117,20 @@ test("a pump that lingers finds what is queued later within the polling interval
   await scenario.run(POLL_MS + 10);
   expect(scenario.started).toHaveLength(2);
 });
+
+test.each([
+  ["sleeps until the next token of a slow rate limit", 30_000, [0, 30_000, 60_000], 75_000],
+  ["leaves a token to the pump of a later run if it comes after its time", 80_000, [0], 0],
+])("a pump %s", async (_what, limitedMs, expected, endsBy) => {
+  const scenario = new Scenario({ one: {} }, { settings: SETTINGS });
+  const claims: number[] = [];
+  const claim = scenario.queue.claim.bind(scenario.queue);
+  scenario.queue.claim = async (...args) => {
+    claims.push(Math.round(scenario.time.now / 1_000) * 1_000);
+    return { ...(await claim(...args)), limitedMs };
+  };
+  const pump = scenario.pump(1, { forMs: 75_000 });
+  expect(await scenario.until(pump, 200_000)).toMatchObject({ sent: 0, end: "done" });
+  expect(claims).toEqual(expected);
+  expect(scenario.time.now).toBeLessThanOrEqual(endsBy + 1_000);
+});

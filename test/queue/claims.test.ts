@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { queueTestEvent } from "../../src/events/test-events.ts";
 import { type Db, rows } from "../../src/lib/pg/database.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/queue/claims.ts";
+import { settleGroups } from "../../src/queue/retry-groups.ts";
 import { ClaimedWebhooks } from "../../src/queue/webhooks.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
 import { observed } from "../delivery/engine-parts.ts";
@@ -260,7 +261,10 @@ describe.each(["webhook", "endpoint"])("a claim of a rate-limited %s", (limited)
     const claimant = await limit();
     await within(0, async (trx) => {
       // What was left before may be spent.
-      expect(await claimPending(trx, claimant, ALL)).toMatchObject({ touched: 3, limited: true });
+      expect(await claimPending(trx, claimant, ALL)).toMatchObject({
+        touched: 3,
+        limitedMs: expect.any(Number),
+      });
       expect(await claimRetries(trx, claimant)).toHaveLength(20);
     });
   });
@@ -271,5 +275,61 @@ describe.each(["webhook", "endpoint"])("a claim of a rate-limited %s", (limited)
     for (const second of [1, 4]) await within(second, takesAll);
     await db("retries").delete();
     await within(0, takesAll);
+  });
+});
+
+describe.each([
+  { what: "webhook", limit: 1, periodS: 3_600, tokenS: 3_600 },
+  { what: "endpoint", limit: 30, periodS: 60, tokenS: 2 },
+])("a slow rate limit of a $what, $limit in $periodS s", ({ what, limit, periodS, tokenS }) => {
+  async function limited(retries = 0): Promise<Claimant> {
+    const id = await queue(db, Math.max(1, retries));
+    const claimant = await freshClaimant(db);
+    if (retries > 0) await failFirst(db, claimant);
+    else await claim(db, claimant);
+    await queueEvents(db, [id], 10);
+    if (what === "endpoint") await makeEndpoint(db, [id], limit);
+    await db("webhooks").update({ rate_limit: limit, rate_period_seconds: periodS });
+    return claimant;
+  }
+  /** Works at a part of the time that a token takes, in one of five such times, with so many tokens since its begin. */
+  const within = (turn: number, part: number, tokens: number, work: (trx: Db) => Promise<unknown>) => {
+    const start = `${5 * tokenS} * ceil(extract(epoch from now()) / ${5 * tokenS}) + ${turn * tokenS}`;
+    return atMoment(db, `to_timestamp(${start} + ${part * tokenS})`, async (trx) => {
+      const bucket = {
+        rate_tokens: tokens,
+        rate_at: trx.raw(`now() - make_interval(secs => ${part * tokenS})`),
+      };
+      for (const table of ["webhooks", "endpoints"] as const) await trx(table).update(bucket);
+      await work(trx);
+    });
+  };
+
+  test("claims a delivery per token, keeps one token at most, and tells when the next one is there", async () => {
+    const claimant = await limited();
+    const next = (trx: Db) => claimPending(trx, claimant, ALL);
+    await within(1, 0.25, 0, async (trx) =>
+      expect(await next(trx)).toMatchObject({ touched: 0, limitedMs: expect.closeTo(750 * tokenS, -1) }),
+    );
+    await within(1, 4, 0.5, async (trx) => {
+      expect(await next(trx)).toMatchObject({ touched: 1, limitedMs: expect.closeTo(1_000 * tokenS, -1) });
+      expect(await next(trx)).toMatchObject({ touched: 0 });
+    });
+  });
+
+  test("leaves one token in five to retries, whose groups wait for it", async () => {
+    const claimant = await limited(3);
+    const groups = [{ runId: claimant.runId, group: 1 }];
+    await within(0, 0.75, 0.5, async (trx) => {
+      // Until the time of the token that is left to retries has passed.
+      const wait = { touched: 0, limitedMs: expect.closeTo(250 * tokenS, -1) };
+      expect(await claimPending(trx, claimant, ALL)).toMatchObject(wait);
+      expect(await settleGroups(trx, groups)).toEqual([{ open: 3, delayMs: 0 }]);
+      const claimed = await claimFirstGroup(trx, claimant);
+      expect([claimed.touched, claimed.limited]).toEqual([1, []]);
+      const [{ delayMs = 0 } = {}] = await settleGroups(trx, groups);
+      expect(delayMs).toBeCloseTo(1_000 * tokenS, -1);
+    });
+    await within(1, 0.75, 0.5, async (trx) => expect(await claim(trx, claimant)).toHaveLength(1));
   });
 });

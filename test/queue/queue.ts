@@ -17,10 +17,10 @@ import { aKey } from "../support/builders.ts";
 import { empty, useDatabase } from "../support/database.ts";
 
 /** Spacing in tests: a minute, then five times more. */
-export const SPACING = { retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 };
+export const SPACING = { retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5, intervalMs: 60_000 };
 
 /** Retries are due at once. */
-export const NO_WAIT = { retryInitialDelayMs: 0, retryBackoffCoefficient: 1 };
+export const NO_WAIT = { retryInitialDelayMs: 0, retryBackoffCoefficient: 1, intervalMs: 60_000 };
 
 /** A claim of whatever is pending. */
 export const ALL = { limit: 1_000, after: 0n, excluded: [] };

@@ -33,9 +33,10 @@ export function buildRequest(
   if (body === null) throw new NotBuiltError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
   const signed = new Date();
-  const signature = sign(webhook.secrets, id, signed, body);
+  const signature = sign(webhook.secrets, id, signed, body, webhook);
   const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
+  if (signature.second) headers.push(...signature.second);
   headers.push(...added);
   return {
     origin,

@@ -1,4 +1,5 @@
 import { createHmac, createSecretKey, type KeyObject, sign as signWith } from "node:crypto";
+import { type SecondSignature, secondSignatureHeaders } from "../../contract/webhooks/second-signature.ts";
 import {
   keyPairContext,
   privateKeyOf,
@@ -11,13 +12,18 @@ import {
 export const SIGNATURE_HEADERS = ["webhook-id", "webhook-timestamp", "webhook-signature"] as const;
 export type SignatureHeaders = Record<(typeof SIGNATURE_HEADERS)[number], string>;
 
-/** Signs bodies with a webhook's sealed secrets and key pairs, except expired ones. Caches opened secrets. */
+/**
+ * Signs bodies with a webhook's sealed secrets and key pairs, except expired ones. Caches opened secrets.
+ *
+ * @param second the webhook's second signature. Its headers are returned as `second`: names and values, alternating. Defaults to none
+ */
 export type Signer = (
   secrets: readonly SealedSecret[],
   id: string,
   at: Date,
   body: string,
-) => SignatureHeaders;
+  second?: SecondSignature,
+) => SignatureHeaders & { second?: string[] };
 
 /**
  * Creates a signer for Standard Webhooks: `v1`, HMAC-SHA256 over id, timestamp and body, and `v1a`, ed25519 over the
@@ -39,7 +45,7 @@ export function createSigner(box: SecretBox): Signer {
         : createSecretKey(box.open(sealed, webhookSecretContext(webhookId))),
     );
 
-  return (secrets, id, at, body) => {
+  return (secrets, id, at, body, second) => {
     const timestamp = String(Math.floor(at.getTime() / 1_000));
     const content = `${id}.${timestamp}.${body}`;
     let signature = "";
@@ -50,6 +56,36 @@ export function createSigner(box: SecretBox): Signer {
         : `v1,${createHmac("sha256", key(secret)).update(content).digest("base64")}`;
       signature += signature === "" ? made : ` ${made}`;
     }
-    return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signature };
+    const first = { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signature };
+    if (!second?.signatureForm) return first;
+    const keys = secrets
+      .filter(({ keyPair, expires }) => !keyPair && (expires === null || expires > at))
+      .map(key);
+    return { ...first, second: secondSignature(second, keys, first, body) };
   };
+}
+
+/**
+ * The headers of a second signature: names and values, alternating.
+ *
+ * @param keys the valid secrets, newest first
+ * @param first the signature of Standard Webhooks of the same attempt
+ */
+function secondSignature(
+  second: SecondSignature,
+  keys: readonly KeyObject[],
+  first: SignatureHeaders,
+  body: string,
+): string[] {
+  const names = secondSignatureHeaders(second);
+  if (second.signatureForm === "svix")
+    return SIGNATURE_HEADERS.flatMap((name, n) => [names[n] as string, first[name]]);
+  const timestamp = first["webhook-timestamp"];
+  const isHex = second.signatureForm === "hex";
+  const signed = isHex ? body : `${timestamp}.${body}`;
+  const hexes = keys.map((secret) => createHmac("sha256", secret).update(signed).digest("hex"));
+  const value = isHex
+    ? `${second.signaturePrefix ?? ""}${hexes[0]}`
+    : [`t=${timestamp}`, ...hexes.map((hex) => `v1=${hex}`)].join();
+  return [names[0] as string, value];
 }

@@ -4,6 +4,7 @@ import { countsInWords } from "../../../workflows/counts-in-words.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../../workflows/dispatch-input.ts";
 import { listHeldBack } from "../../breakers/index.ts";
 import type { DispatchConfig } from "../../config/index.ts";
+import { numberSetting } from "../../contract/webhooks/settings.ts";
 import type { DeliveryEngine } from "../../delivery/index.ts";
 import { untilAnswered } from "../../lib/pg/index.ts";
 import {
@@ -24,6 +25,10 @@ const STOPPED_RETRY_DELAY_MS = 1_000;
 
 /** The time by which a later failure must be due earlier for the workflow to wait, in milliseconds. */
 const MIN_EARLIER_MS = 5_000;
+/** The shortest delay of a retry that a webhook may have, in milliseconds. */
+const MIN_OWN_RETRY_MS = 1_000 * numberSetting("firstRetrySeconds").min;
+/** The time from which a group always waits in its workflow, in milliseconds: rare, and too long to be late by. */
+const LONG_WAIT_MS = 1_800_000;
 /** The age of a run up to which its workflow waits, in milliseconds. Each time adds some events to the history. */
 const MAX_WAKING_MS = 600_000;
 
@@ -32,6 +37,8 @@ const MAX_WAKING_MS = 600_000;
  * Retries may become adoptable in other processes, by a circuit breaker that lets a probe through, or by time.
  */
 const ADOPT_MS = { min: 1_000, max: 15_000 };
+/** The minimum time before they are due from which retries without a run are adopted, in milliseconds. Defaults to the interval of runs. */
+const MIN_AHEAD_MS = 60_000;
 /** The time of the last adoption with which the next request adopts. */
 const ADOPT_NEXT = Number.NEGATIVE_INFINITY;
 
@@ -53,7 +60,8 @@ export function createActivities(
    * it, because an activity that waits for its next attempt cannot be woken.
    */
   function mayBeWoken({ started }: RunWork["run"], delayMs: number): boolean {
-    if (!config.onPublish || delayMs < retryInitialDelayMs + MIN_EARLIER_MS) return false;
+    if (delayMs > LONG_WAIT_MS) return true;
+    if (delayMs < Math.min(retryInitialDelayMs, MIN_OWN_RETRY_MS) + MIN_EARLIER_MS) return false;
     return performance.now() - started < Math.min(config.intervalMs, MAX_WAKING_MS);
   }
 
@@ -68,7 +76,9 @@ export function createActivities(
     const waitMs = revision === adopted.revision ? adoptMs : ADOPT_MS.min;
     if (runId <= adopted.runId && at < adopted.at + waitMs) return;
     adopted = { runId: Math.max(runId, adopted.runId), at, revision };
-    const retries = await untilAnswered(() => adoptRetries(db, runId));
+    const retries = await untilAnswered(() =>
+      adoptRetries(db, runId, Math.max(MIN_AHEAD_MS, config.intervalMs)),
+    );
     if (retries >= MAX_ADOPTED_PER_STEP) adopted.at = ADOPT_NEXT;
   }
 

@@ -20,10 +20,16 @@ import {
   getEndpoint,
   updateEndpoint,
 } from "../endpoints.ts";
-import { eachOf, endpointEntry, webhookEntries } from "../webhook-changes.ts";
+import { eachOf, endpointEntry, secretFacts, webhookEntries } from "../webhook-changes.ts";
 import type { WebhookServiceParts } from "./service-parts.ts";
 import { webhookMessage } from "./webhook-message.ts";
-import { assertMaySubscribe, checkedAddress, checkedName, checkedProcesses } from "./webhook-values.ts";
+import {
+  assertMaySubscribe,
+  checkedAddress,
+  checkedName,
+  checkedProcesses,
+  checkedSecret,
+} from "./webhook-values.ts";
 
 /** Manages endpoints: URLs for several event types. */
 export function endpointService({
@@ -46,12 +52,13 @@ export function endpointService({
       const address = checkedAddress(targets, request.url);
       for (const process of processes) assertMaySubscribe(caller, process);
       const warnings = warningsOf(address.targetUrl);
-      const wanted = { processes, name, apiKeyId: caller.id, ...address };
+      const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
+      const wanted = { processes, name, apiKeyId: caller.id, ...address, secret };
       const endpoint = await auditedCall(db, handler, async (trx, record) => {
         const created = await createEndpoint(trx, secrets, scope, wanted, limits.maxWebhooks);
         await record(
           endpointEntry("endpoint_created", created.id, [], created.webhooks),
-          ...webhookEntries("webhook_created", created.webhooks),
+          ...webhookEntries("webhook_created", created.webhooks, secretFacts(secret)),
         );
         return created;
       });

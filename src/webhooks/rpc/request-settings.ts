@@ -26,6 +26,7 @@ import {
   type OAuth2Client,
   type TargetRules,
 } from "../../contract/target-rules.ts";
+import { type SecondSignature, secondSignatureHeaders } from "../../contract/webhooks/second-signature.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import {
   type Authentication,
@@ -84,7 +85,7 @@ export function requestSettingsMethods({
           return { settings: masked(NO_REQUEST_SETTINGS) };
         }
         const before = await readRequestSettings(trx, secrets, webhookId);
-        const after = merged(settings, before, targets);
+        const after = merged(settings, before, targets, webhook);
         if (!isDeepStrictEqual(before, after)) {
           await writeRequestSettings(trx, secrets, idsOf(shared), after);
           await record(...eachOf(shared, { action: "webhook_updated", ...changedFacts(before, after) }));
@@ -107,7 +108,7 @@ export function requestSettingsMethods({
       }
       // Read after the revision: if the settings or the URL change until the request starts, it is refused.
       const stored = await readRequestSettings(db, secrets, webhookId);
-      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets);
+      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets, webhook);
       const { authentication } = tried;
       const outcome = await queue.run(callerOf(handler).id, handler.signal, async () => {
         await auditedCall(db, handler, (_trx, record) =>
@@ -157,6 +158,36 @@ export async function keepCredentialsOnHost(
   );
 }
 
+/**
+ * Checks a change of a webhook's second signature.
+ *
+ * @throws DomainError INVALID_ARGUMENT if it has a header of the webhook's stored settings
+ */
+export async function assertOwnHeaders(
+  trx: Db,
+  secrets: SecretBox,
+  { before, webhook }: ChangedWebhook,
+): Promise<void> {
+  const names = secondSignatureHeaders(webhook);
+  if (isDeepStrictEqual(names, secondSignatureHeaders(before)) || names.length === 0) return;
+  const clash = signatureClash(webhook, await readRequestSettings(trx, secrets, webhook.id));
+  if (clash) throw invalidFields([{ field: "signature_header", description: clash }]);
+}
+
+/** What is wrong if a header of a second signature is also one of the settings; otherwise undefined. */
+function signatureClash(
+  signing: SecondSignature,
+  { headers, authentication }: RequestSettings,
+): string | undefined {
+  const names = [...headers.map(({ name }) => name), ...(authentication ? ["Authorization"] : [])];
+  const taken = new Set(names.map((name) => name.toLowerCase()));
+  const clash = secondSignatureHeaders(signing).find((name) => taken.has(name.toLowerCase()));
+  return (
+    clash &&
+    `must not have ${clash} twice: as a custom header or for authentication, and for the second signature`
+  );
+}
+
 /** Whether a webhook's URL has another origin than before. */
 function isMoved({ before, webhook }: ChangedWebhook): boolean {
   return new URL(before.targetUrl).origin !== new URL(webhook.targetUrl).origin;
@@ -179,7 +210,7 @@ export async function replaceSettings(
   const shared = [updated, ...updated.others].map(({ webhook }) => webhook);
   const before = await readRequestSettings(trx, secrets, updated.webhook.id);
   const kept = isMoved(updated) ? { ...NO_REQUEST_SETTINGS, tls: before.tls } : before;
-  const after = merged(asked, kept, targets, "request_settings");
+  const after = merged(asked, kept, targets, updated.webhook, "request_settings");
   if (isDeepStrictEqual(before, after)) return undefined;
   await writeRequestSettings(trx, secrets, idsOf(shared), after);
   return changedFacts(before, after);
@@ -188,6 +219,7 @@ export async function replaceSettings(
 /**
  * The settings of a request, with stored values where it leaves them out.
  *
+ * @param signing the webhook, whose second signature has headers of its own
  * @param fieldName the name of the request's field
  * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
  */
@@ -195,6 +227,7 @@ function merged(
   { headers, authentication, tls }: SettingsMessage,
   stored: RequestSettings,
   targets: TargetRules,
+  signing: SecondSignature,
   fieldName = "settings",
 ): RequestSettings {
   const wrong: FieldViolation[] = [];
@@ -226,6 +259,7 @@ function merged(
     authentication: authenticationOf(authentication, stored, targets, check),
     tls: checkedTls(tls, stored.tls, check),
   };
+  check("headers", signatureClash(signing, result));
   if (wrong.length > 0) throw invalidFields(wrong);
   return result;
 }

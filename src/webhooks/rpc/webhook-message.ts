@@ -10,7 +10,12 @@ import {
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { invalidFields } from "../../calls/errors/index.ts";
 import { reachesWebhook, type Scope } from "../../calls/index.ts";
-import { SETTING_NAMES, type SettingName, type Settings } from "../../contract/webhooks/settings.ts";
+import {
+  choicesOf,
+  SETTING_NAMES,
+  type SettingFields,
+  type SettingName,
+} from "../../contract/webhooks/settings.ts";
 import type { Breaker, BreakerState } from "../breakers.ts";
 import type { Health, Trouble, WebhookRow } from "../webhooks.ts";
 
@@ -60,9 +65,13 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
   };
 }
 
-function settingFields(row: WebhookRow): { [Name in SettingName]?: NonNullable<Settings[Name]> } {
+function settingFields(row: WebhookRow): SettingFields {
   const set = SETTING_NAMES.filter((name) => row[name] !== null);
-  return Object.fromEntries(set.map((name) => [name, row[name]]));
+  const fieldOf = (name: SettingName) => {
+    const choices = choicesOf(name);
+    return choices ? choices.indexOf(row[name] as string) + 1 : row[name];
+  };
+  return Object.fromEntries(set.map((name) => [name, fieldOf(name)]));
 }
 
 const BREAKER_STATES: Record<BreakerState, CircuitBreakerState> = {

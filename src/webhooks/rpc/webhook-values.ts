@@ -8,16 +8,22 @@ import type { TargetRules } from "../../contract/target-rules.ts";
 import { BREAKER_BOUNDS } from "../../contract/webhooks/circuit-breaker.ts";
 import {
   boundsOf,
-  NUMBER_NAMES,
+  choicesOf,
   type NumberName,
   numberSetting,
+  SETTING_NAMES,
+  SETTINGS,
+  type SettingFields,
   type SettingName,
   type Settings,
+  textError,
 } from "../../contract/webhooks/settings.ts";
 import type { BreakerSettings } from "../breakers.ts";
 
 /** The maximum length of a webhook's name, in characters. */
 const MAX_NAME_CHARACTERS = 100;
+/** The size of a secret of one's own, in bytes (Standard Webhooks). */
+const OWN_SECRET_BYTES = { min: 24, max: 64 };
 /** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
 const MAX_TEST_PAYLOAD_BYTES = 32_768;
 
@@ -38,6 +44,26 @@ export function checkedName(name: string): string | null {
     throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
   }
   return name.trim() || null;
+}
+
+/**
+ * A secret of one's own as its bytes, as Standard Webhooks allows it.
+ *
+ * @throws DomainError INVALID_ARGUMENT, which repeats nothing of it
+ */
+export function checkedSecret(secret: string): Buffer {
+  const refuse = (description: string) => invalidFields([{ field: "secret", description }]);
+  const { min, max } = OWN_SECRET_BYTES;
+  const [, base64] = /^whsec_([\w+/-]+={0,2})$/.exec(secret) ?? [];
+  const bytes = Buffer.from(base64 ?? "", "base64");
+  // Node ignores what is not base64, and reads base64url too.
+  if (base64 === undefined || bytes.toString("base64").replace(/=+$/, "") !== base64.replace(/=+$/, "")) {
+    throw refuse(`must be whsec_ and the base64 of ${min} to ${max} bytes, as Standard Webhooks has it`);
+  }
+  if (bytes.length >= min && bytes.length <= max) return bytes;
+  throw refuse(
+    `is whsec_ and the base64 of ${bytes.length} bytes; it must be that of ${min} to ${max} bytes`,
+  );
 }
 
 /** The body of a test event. @throws DomainError INVALID_ARGUMENT unless it is a JSON object of an allowed size */
@@ -67,15 +93,29 @@ export function checkedPayload(payload: string): string {
  * @throws DomainError INVALID_ARGUMENT
  */
 export function checkedSettings(
-  { name, ...numbers }: { [Name in SettingName]?: NonNullable<Settings[Name]> | undefined },
+  { name, ...others }: { [Name in SettingName]?: SettingFields[Name] | undefined },
   deliveryTimeoutMs: number,
 ): Partial<Settings> {
-  const given = NUMBER_NAMES.flatMap((each) => {
-    const value = numbers[each];
-    if (value === undefined) return [];
-    return [[each, value === 0 ? null : checkedNumber(each, value, deliveryTimeoutMs)]];
+  const given = SETTING_NAMES.flatMap((each) => {
+    const value = each === "name" ? undefined : others[each];
+    return value === undefined ? [] : [[each, checkedSetting(each, value, deliveryTimeoutMs)]];
   });
   return { ...(name === undefined ? {} : { name: checkedName(name) }), ...Object.fromEntries(given) };
+}
+
+function checkedSetting(name: SettingName, value: number | string, deliveryTimeoutMs: number) {
+  if (value === 0 || value === "") return null;
+  const choices = choicesOf(name);
+  if (typeof value === "number" && !choices)
+    return checkedNumber(name as NumberName, value, deliveryTimeoutMs);
+  const chosen = choices && (choices[Number(value) - 1] ?? null);
+  const numbers = choices?.map((choice, index) => `${index + 1} (${choice.toUpperCase()})`).join(", ");
+  const description =
+    chosen === null
+      ? `${value} is not allowed; send any of: ${numbers}, or 0 for none`
+      : textError(name, String(value));
+  if (description !== undefined) throw invalidFields([{ field: SETTINGS[name].column, description }]);
+  return chosen ?? value;
 }
 
 /** @throws DomainError INVALID_ARGUMENT */

@@ -23,7 +23,7 @@ import {
 } from "../../calls/index.ts";
 import { withPartitions } from "../../schema/index.ts";
 import { lockShared, readShared } from "../shared-webhooks.ts";
-import { eachOf, webhookFacts, webhookTarget } from "../webhook-changes.ts";
+import { eachOf, secretFacts, webhookEntries, webhookFacts, webhookTarget } from "../webhook-changes.ts";
 import { deleteWebhook } from "../webhook-deletion.ts";
 import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../webhook-secrets.ts";
 import { updateWebhook, type WebhookChanges } from "../webhook-update.ts";
@@ -31,7 +31,12 @@ import { createWebhook, getWebhook, idsOf, listWebhooks, type WebhookRow } from 
 import { describeEventTypes } from "./event-types.ts";
 import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
-import { keepCredentialsOnHost, replaceSettings, requestSettingsMethods } from "./request-settings.ts";
+import {
+  assertOwnHeaders,
+  keepCredentialsOnHost,
+  replaceSettings,
+  requestSettingsMethods,
+} from "./request-settings.ts";
 import type { WebhookServiceParts } from "./service-parts.ts";
 import { healthNames, webhookMessage } from "./webhook-message.ts";
 import {
@@ -40,6 +45,7 @@ import {
   checkedBreaker,
   checkedNumber,
   checkedPayload,
+  checkedSecret,
   checkedSettings,
 } from "./webhook-values.ts";
 
@@ -70,6 +76,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       if (!updated) throw noWebhook(webhookId);
       if (changes.address && !settings) await keepCredentialsOnHost(trx, secrets, updated);
       const replaced = settings && (await replaceSettings(trx, secrets, targets, updated, settings));
+      if (!settings) await assertOwnHeaders(trx, secrets, updated);
       for (const { before, webhook } of [updated, ...updated.others]) {
         const was = { ...webhookFacts(before), ...replaced?.before };
         const is = { ...webhookFacts(webhook), ...replaced?.after };
@@ -121,6 +128,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
 
     async createWebhook(request, handler) {
       const { process, url } = request;
+      const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
       if (!isProcess(process)) {
         throw invalidFields([{ field: "process", description: unknownProcess(process) }]);
       }
@@ -128,16 +136,12 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       assertMaySubscribe(caller, process);
       const address = checkedAddress(targets, url);
       const ofHost = warningsOf(address.targetUrl);
-      const registration = { process, ...address, apiKeyId: caller.id };
+      const registration = { process, ...address, apiKeyId: caller.id, secret };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
         const { webhook, created } = result;
         if (created) {
-          await record({
-            action: "webhook_created",
-            target: webhookTarget(webhook),
-            after: webhookFacts(webhook),
-          });
+          await record(...webhookEntries("webhook_created", [webhook], secretFacts(secret)));
         }
         return result;
       });
@@ -148,6 +152,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         warnings: [
           ...(made.webhook.apiKeyId === caller.id ? [] : [ownedByAnother(made.webhook, scope)]),
           ...(await ofHost),
+          ...(made.created || secret === undefined ? [] : [SECRET_NOT_STORED]),
         ],
       };
     },
@@ -262,18 +267,23 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
 
     async rotateWebhookSecret(request, handler) {
       const { webhookId, revokeOldSecrets } = request;
+      const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
       const scope = callerScope(handler);
       return auditedCall(db, handler, async (trx, record) => {
         const shared = await lockShared(trx, scope, webhookId);
         if (shared.length === 0) throw noWebhook(webhookId);
-        await rotateWebhookSecret(trx, secrets, idsOf(shared), revokeOldSecrets);
-        const after = { old_secrets_revoked: revokeOldSecrets };
+        await rotateWebhookSecret(trx, secrets, idsOf(shared), revokeOldSecrets, secret);
+        const after = { old_secrets_revoked: revokeOldSecrets, ...secretFacts(secret) };
         await record(...eachOf(shared, { action: "webhook_secret_rotated", after }));
         return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
       });
     },
   };
 }
+
+/** The note about a webhook that already existed, to a caller that gave a signing secret. */
+const SECRET_NOT_STORED =
+  "the webhook existed, and its signing secret is unchanged: the given one was not stored; RotateWebhookSecret replaces it";
 
 /** All valid secrets, newest first, and the newest one separately. */
 function secretsMessage(

@@ -1,17 +1,30 @@
-import { createPublicKey, generateKeyPairSync, randomBytes, randomUUID, verify } from "node:crypto";
+import {
+  createHmac,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  randomUUID,
+  verify,
+} from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
+import type { SignatureForm } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { type SecondSignature, SIGNATURE_FORMS } from "../../../src/contract/webhooks/second-signature.ts";
 import { createSigner } from "../../../src/delivery/request/signature.ts";
 import { createSecretBox, keyPairContext, webhookSecretContext } from "../../../src/webhooks/secret-box.ts";
+import { secondSignatureCode } from "../../../web/src/pages/webhooks/second-signature-code.ts";
 
 const box = createSecretBox(randomBytes(32));
 const sign = createSigner(box);
 const BODY = '{"OrderId":9007199254740993,"Note":"Größe ≤ 1"}';
 
 /** A secret as the claim gives it, and as its receiver has it. */
-function secret(expires: Date | null = null) {
-  const bytes = randomBytes(32);
+function secret(expires: Date | null = null, bytes = randomBytes(32)) {
   return {
+    bytes,
     webhookId: 1n,
     sealed: box.seal(bytes, webhookSecretContext(1n)),
     expires,
@@ -72,3 +85,89 @@ test("a signature is also made with every valid key pair, after those of the sec
   }
   expect(ended.accepts(headers, BODY)).toBe(false);
 });
+
+/** Signs a body for a webhook with a second signature; answers all headers by name. */
+function headersOf(
+  second: SecondSignature,
+  secrets: Parameters<typeof sign>[0],
+  body: string,
+  at = new Date(),
+) {
+  const { second: more = [], ...first } = sign(secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body, second);
+  const names = more.filter((_, n) => n % 2 === 0);
+  return { ...first, ...Object.fromEntries(names.map((name, n) => [name, more[2 * n + 1]])) };
+}
+
+test.each([
+  {
+    of: "Standard Webhooks and Svix",
+    key: Buffer.from("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "base64"),
+    at: 1_614_265_330,
+    body: '{"test": 2432232314}',
+    second: { signatureForm: "svix" },
+    expected: {
+      "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+      "svix-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+      "svix-timestamp": "1614265330",
+      "svix-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    },
+  },
+  {
+    of: "GitHub",
+    key: Buffer.from("It's a Secret to Everybody"),
+    at: 1,
+    body: "Hello, World!",
+    second: { signatureForm: "hex", signaturePrefix: "sha256=" },
+    expected: {
+      "X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+    },
+  },
+] as const)(
+  "the published example of $of has its published signature",
+  ({ key, at, body, second, expected }) => {
+    expect(headersOf(second, [secret(null, key)], body, new Date(1_000 * at))).toMatchObject(expected);
+  },
+);
+
+test("in Stripe's form, each valid secret signs the time and the body, and in the form of the body alone, the newest", () => {
+  const at = new Date(1_700_000_000_999);
+  const [newest, old, ended] = [secret(), secret(new Date(at.getTime() + 1)), secret(at)];
+  const all = [newest, old, ended, keyPair()];
+  const hex = ({ bytes }: { bytes: Buffer }, content: string) =>
+    createHmac("sha256", bytes).update(content).digest("hex");
+  const signed = [newest, old].map((each) => `v1=${hex(each, `1700000000.${BODY}`)}`);
+  const header = { signatureHeader: "X-Signature" };
+  expect(headersOf({ signatureForm: "stripe", ...header }, all, BODY, at)).toMatchObject({
+    "X-Signature": `t=1700000000,${signed.join()}`,
+  });
+  expect(headersOf({ signatureForm: "hex", ...header }, all, BODY, at)).toMatchObject({
+    "X-Signature": hex(newest, BODY),
+  });
+  expect(sign(all, "id", at, BODY, { signatureForm: null, ...header })).not.toHaveProperty("second");
+});
+
+test.each(["stripe", "hex"] as const)(
+  "the code that the page shows verifies the form %s, and nothing else",
+  async (form) => {
+    const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-verify-"));
+    try {
+      const [one, other] = [secret(), secret()];
+      const second = { signatureForm: form, signatureHeader: "X-Signature", signaturePrefix: 'a"b=' };
+      const number = (SIGNATURE_FORMS.indexOf(form) + 1) as SignatureForm;
+      const code = secondSignatureCode({ ...second, signatureForm: number }, "X-Signature") as string;
+      const file = path.join(folder, `${form}.ts`);
+      const given = `whsec_${one.bytes.toString("base64")}`;
+      await writeFile(file, code.replace('process.env.WEBHOOK_SECRET ?? ""', JSON.stringify(given)));
+      const { isVerified: verified } = await import(file);
+      const headerOf = (by: typeof one, at = new Date()) =>
+        (headersOf(second, [by], BODY, at) as Record<string, unknown>)["X-Signature"];
+      expect(verified(BODY, headerOf(one))).toBe(true);
+      expect([verified(`${BODY} `, headerOf(one)), verified(BODY, headerOf(other))]).toEqual([false, false]);
+      for (const odd of ["", "t=,v1=", "v1=00", "nonsense"]) expect(verified(BODY, odd)).toBe(false);
+      const old = headerOf(one, new Date(Date.now() - 360_000));
+      if (form === "stripe") expect(verified(BODY, old)).toBe(false);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+);

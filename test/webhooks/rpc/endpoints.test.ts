@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
 import type { Endpoint } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import { SignatureForm } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { CONTRACT_FIELDS, freshUrl, startTestApi, useApi } from "../../support/test-api.ts";
 
@@ -90,12 +91,23 @@ describe("an endpoint", () => {
 });
 
 describe("the event types of an endpoint", () => {
+  const OWN = {
+    rateLimit: 5,
+    ratePeriodSeconds: 60,
+    timeoutMs: 2_000,
+    firstRetrySeconds: 1,
+    secondRetrySeconds: 2,
+    thirdRetrySeconds: 3,
+    signatureForm: SignatureForm.HEX,
+    signatureHeader: "X-Signature",
+    signaturePrefix: "sha256=",
+  };
+
   test("are added and removed; what is added shares secret and settings", async () => {
     const [{ id, webhooks: made }, [first, second]] = await created([1, 2]);
     await webhooks.updateWebhook({
       webhookId: first as bigint,
-      rateLimit: 5,
-      timeoutMs: 2_000,
+      ...OWN,
       paused: true,
     });
     const change: Types = { addProcesses: [3, 1], removeProcesses: [2, 10001] };
@@ -104,8 +116,7 @@ describe("the event types of an endpoint", () => {
     const added = endpoint?.webhooks[1];
     expect(added).toMatchObject({
       endpointId: id,
-      rateLimit: 5,
-      timeoutMs: 2_000,
+      ...OWN,
       name: "Shop",
       url: made[0]?.url,
     });
@@ -183,12 +194,14 @@ describe("a call about one webhook of an endpoint", () => {
   async function shared(webhookId: bigint | undefined) {
     const of = { webhookId: webhookId as bigint };
     const { webhook } = await webhooks.getWebhook(of);
-    const { name, url, rateLimit, timeoutMs, paused, circuitBreaker } = webhook ?? {};
+    const { name, url, rateLimit, timeoutMs, thirdRetrySeconds, signatureForm, paused, circuitBreaker } =
+      webhook ?? {};
+    const numbers = { rateLimit, timeoutMs, thirdRetrySeconds, signatureForm };
     const { keyPairs } = await webhooks.getWebhookKeyPairs(of);
     const { settings } = await webhooks.getWebhookRequestSettings(of);
     const { secrets } = await webhooks.getWebhookSecret(of);
     const breaker = circuitBreaker?.settings;
-    return { name, url, rateLimit, timeoutMs, paused, breaker, keyPairs, settings, secrets };
+    return { name, url, ...numbers, paused, breaker, keyPairs, settings, secrets };
   }
   type Change = (of: { webhookId: bigint }) => Promise<unknown>;
   const circuitBreaker = { enabled: true, failures: 7 };
@@ -201,6 +214,8 @@ describe("a call about one webhook of an endpoint", () => {
     ["request settings, by an update", (of) => webhooks.updateWebhook({ ...of, requestSettings: settings })],
     ["request settings", (of) => webhooks.setWebhookRequestSettings({ ...of, settings })],
     ["timeout", (of) => webhooks.updateWebhook({ ...of, timeoutMs: 1_000 })],
+    ["retry delay", (of) => webhooks.updateWebhook({ ...of, thirdRetrySeconds: 9 })],
+    ["second signature", (of) => webhooks.updateWebhook({ ...of, signatureForm: SignatureForm.SVIX })],
     ["rate limit", (of) => webhooks.setWebhookRateLimit({ ...of, rateLimit: 9 })],
     ["pause", webhooks.pauseWebhook],
     ["key pairs", webhooks.rotateWebhookKeyPair],

@@ -1,9 +1,12 @@
 import { createPrivateKey, createPublicKey, randomBytes } from "node:crypto";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
-import { Code } from "@connectrpc/connect";
+import { Code, createClient } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
+import { AuditService } from "../../../gen/webhook/v1/audit_pb.ts";
+import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { createSecretBox, keyPairContext, webhookSecretContext } from "../../../src/webhooks/secret-box.ts";
 import { forgetExpiredSecrets, newSealedSecret } from "../../../src/webhooks/webhook-secrets.ts";
+import { connect } from "../../support/clients.ts";
 import { expectWithin, timed } from "../../support/database-time.ts";
 import { failure } from "../../support/failure.ts";
 import { expectRefused } from "../../support/refusals.ts";
@@ -13,6 +16,8 @@ const DAY = 24 * 3_600_000;
 const api = await useApi();
 const { db } = api.context;
 const { webhooks } = api;
+const audit = createClient(AuditService, connect(api));
+const endpoints = createClient(EndpointService, connect(api));
 
 const rowOf = (id: bigint) => db("webhooks").where({ id }).first();
 const readPairs = async (webhookId: bigint) => (await webhooks.getWebhookKeyPairs({ webhookId })).keyPairs;
@@ -152,4 +157,96 @@ test("a webhook has no key pair until one is made, and none after they are delet
   await deletePairs(webhookId);
   expect(await readPairs(webhookId)).toEqual([]);
   expect(await rowOf(webhookId)).toMatchObject({ key_pairs: [], key_pairs_expire: [] });
+});
+
+describe("a secret of one's own", () => {
+  const base64 = (bytes: number) => Buffer.alloc(bytes, 251).toString("base64");
+  const own = (bytes: number) => `whsec_${base64(bytes)}`;
+  const entriesOf = async (webhookId: bigint) =>
+    (await audit.listAuditEntries({ targetId: String(webhookId) })).entries;
+
+  test("signs from the creation of a webhook or an endpoint on, or from a rotation, and is audited without its value", async () => {
+    const url = (name: string) => `https://receiver.example/own-${name}`;
+    const { webhook, created } = await webhooks.createWebhook({
+      process: 1,
+      url: url("one"),
+      secret: own(24),
+    });
+    const webhookId = webhook?.id as bigint;
+    expect([created, await secrets.read(webhookId)]).toEqual([true, [{ text: own(24) }]]);
+    const { endpoint } = await endpoints.createEndpoint({
+      processes: [1, 2],
+      url: url("two"),
+      secret: own(64),
+    });
+    for (const { id } of endpoint?.webhooks ?? [])
+      expect(await secrets.read(id)).toEqual([{ text: own(64) }]);
+    const { secret } = await webhooks.rotateWebhookSecret({ webhookId, secret: own(40) });
+    expect(secret).toBe(own(40));
+    expect((await secrets.read(webhookId)).map(({ text }) => text)).toEqual([own(40), own(24)]);
+    // A valid one that is given again signs once.
+    await webhooks.rotateWebhookSecret({ webhookId, secret: own(24) });
+    expect((await secrets.read(webhookId)).map(({ text }) => text)).toEqual([own(24), own(40)]);
+    const entries = await entriesOf(webhookId);
+    const facts = entries.flatMap(({ changes }) => changes.filter(({ field }) => field === "own_secret"));
+    expect(facts).toHaveLength(3);
+    const text = JSON.stringify(entries, (_name, value) =>
+      typeof value === "bigint" ? String(value) : value,
+    );
+    for (const bytes of [24, 40, 64]) expect(text).not.toContain(base64(bytes).slice(0, 16));
+  });
+
+  test("does not replace that of a webhook that exists already, which a warning says", async () => {
+    const url = "https://receiver.example/own-existing";
+    const { webhook } = await webhooks.createWebhook({ process: 1, url });
+    const webhookId = webhook?.id as bigint;
+    const before = await secrets.read(webhookId);
+    const again = await webhooks.createWebhook({ process: 1, url, secret: own(32) });
+    expect(again).toMatchObject({
+      created: false,
+      warnings: [expect.stringContaining("RotateWebhookSecret")],
+    });
+    expect(await secrets.read(webhookId)).toEqual(before);
+  });
+
+  test.each([
+    ["", /must be whsec_… and the base64 of 24 to 64 bytes/],
+    [base64(32), /must be whsec_/],
+    ["whsec_", /must be whsec_/],
+    [own(23), /is whsec_… and the base64 of 23 bytes; it must be that of 24 to 64 bytes/],
+    [own(65), /is whsec_… and the base64 of 65 bytes/],
+    [`${own(32)} `, /must be whsec_/],
+    [`whsec_${Buffer.alloc(32, 251).toString("base64url")}`, /must be whsec_/],
+    [`whsec_${"é".repeat(40)}`, /must be whsec_/],
+    [`WHSEC_${base64(32)}`, /must be whsec_/],
+  ])("of %j is refused, and the error does not repeat it", async (secret, message) => {
+    const webhookId = await api.register();
+    const before = await secrets.read(webhookId);
+    const url = "https://receiver.example/own-refused";
+    for (const call of [
+      () => webhooks.rotateWebhookSecret({ webhookId, secret }),
+      () => webhooks.createWebhook({ process: 1, url, secret }),
+      () => endpoints.createEndpoint({ processes: [1], url, secret }),
+    ]) {
+      await expectRefused(call(), Code.InvalidArgument, message, "FIELDS_INVALID");
+      const error = await failure(call());
+      if (secret.length > 10) expect(error?.message).not.toContain(secret.slice(6, 30));
+    }
+    expect(await secrets.read(webhookId)).toEqual(before);
+  });
+
+  test("may leave the padding out", async () => {
+    const webhookId = await api.register();
+    const { secret } = await webhooks.rotateWebhookSecret({ webhookId, secret: own(32).replace("=", "") });
+    expect(secret).toBe(own(32));
+  });
+
+  test("§4.2: is no parameter of REST", async () => {
+    const url = "https://receiver.example/own-rest";
+    const { envelope } = await api.rest("POST", "/api/webhook", {
+      json: { process: 1, url, secret: own(32) },
+    });
+    const [{ text } = { text: "" }] = await secrets.read(BigInt(envelope.Data.Id));
+    expect(text).not.toBe(own(32));
+  });
 });

@@ -1,7 +1,13 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, createClient } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
-import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  SignatureForm,
+  type UpdateWebhookRequestSchema,
+  type Webhook,
+  WebhookService,
+} from "../../../gen/webhook/v1/webhook_pb.ts";
 import { connect } from "../../support/clients.ts";
 import { expectWithin, timed } from "../../support/database-time.ts";
 import { DESCRIBED_TIMEOUT_MS } from "../../support/described-answers.ts";
@@ -21,15 +27,27 @@ test("only the fields that are given change, and the id, the event type and the 
   const url = "https://Moved.example:443/orders?shop=1";
   const { webhook } = await webhooks.updateWebhook({ webhookId, url });
   expect(webhook).toEqual({ ...before, url, modified: webhook?.modified, revision: 2n });
-  const numbers = { rateLimit: 20, timeoutMs: DESCRIBED_TIMEOUT_MS };
+  const numbers = {
+    rateLimit: 20,
+    ratePeriodSeconds: 60,
+    timeoutMs: DESCRIBED_TIMEOUT_MS,
+    firstRetrySeconds: 1,
+    secondRetrySeconds: 600,
+    thirdRetrySeconds: 86_400,
+    signatureForm: SignatureForm.HEX,
+    signatureHeader: "X-Signature",
+    signaturePrefix: "sha256=",
+  };
   const all = { webhookId, name: " Shop orders", ...numbers, paused: true };
   const changed = (await webhooks.updateWebhook(all)).webhook;
   expect(changed).toMatchObject({ name: "Shop orders", ...numbers, url, paused: expect.anything() });
   expect(await get(webhookId)).toEqual(changed);
-  const none = { webhookId, name: "", rateLimit: 0, timeoutMs: 0, paused: false };
-  const cleared = (await webhooks.updateWebhook(none)).webhook;
-  const { name, rateLimit, timeoutMs, paused } = cleared ?? {};
-  expect([name, rateLimit, timeoutMs, paused]).toEqual(Array(4).fill(undefined));
+  const none = Object.entries(numbers).map(([name, value]) => [name, typeof value === "number" ? 0 : ""]);
+  const cleared = (
+    await webhooks.updateWebhook({ webhookId, name: "", ...Object.fromEntries(none), paused: false })
+  ).webhook as Webhook;
+  const left = ["name", "paused", ...Object.keys(numbers)].filter((name) => cleared[name as keyof Webhook]);
+  expect(left).toEqual([]);
   expect((await webhooks.getWebhookSecret({ webhookId })).secret).toBe(secret);
   // As the list says, over Connect too.
   const { webhooks: listed } = await createClient(WebhookService, connect(api)).listWebhooks({});
@@ -110,13 +128,42 @@ test("of registrations and changes that take one address at the same time, one g
   expect(listed.filter((webhook) => webhook.url === url && webhook.webhookProcess === 1)).toHaveLength(1);
 });
 
-test.each([
+test.each<[Partial<MessageInitShape<typeof UpdateWebhookRequestSchema>>, string, RegExp]>([
   [{ url: "http://receiver.example/" }, "URL_NOT_ALLOWED", /only https/],
   [{ url: "https://127.0.0.1/" }, "URL_NOT_ALLOWED", /127\.0\.0\.1/],
   [{ url: "" }, "URL_NOT_ALLOWED", /absolute URL/],
   [{ url: "https://receiver.example/\n" }, "FIELDS_INVALID", /control characters/],
   [{ name: "a\u202Eb" }, "FIELDS_INVALID", /must not hold/],
-  [{ rateLimit: 10_001 }, "FIELDS_INVALID", /rate_limit must be 1 to 10000 deliveries a second, or unset/],
+  [{ rateLimit: 10_001 }, "FIELDS_INVALID", /rate_limit must be 1 to 10000 deliveries per period, or unset/],
+  [{ ratePeriodSeconds: -1 }, "FIELDS_INVALID", /rate_period_seconds must be 1 to 86400 seconds, or unset/],
+  [
+    { firstRetrySeconds: 86_401 },
+    "FIELDS_INVALID",
+    /first_retry_seconds must be 1 to 86400 seconds, or unset/,
+  ],
+  [{ thirdRetrySeconds: -1 }, "FIELDS_INVALID", /third_retry_seconds must be 1 to 86400 seconds, or unset/],
+  [
+    { signatureForm: 9 as SignatureForm },
+    "FIELDS_INVALID",
+    /signature_form 9 is not allowed; send any of: 1 \(SVIX\)/,
+  ],
+  [
+    { signatureHeader: "Webhook-Signature" },
+    "FIELDS_INVALID",
+    /signature_header is Webhook-Signature, which HTTP or/,
+  ],
+  [
+    { signatureHeader: "X-Service-UserId" },
+    "FIELDS_INVALID",
+    /signature_header is X-Service-UserId, which HTTP or/,
+  ],
+  [{ signatureHeader: "a b" }, "FIELDS_INVALID", /signature_header must be a header name/],
+  [
+    { signaturePrefix: "a\nb" },
+    "FIELDS_INVALID",
+    /signature_prefix must have 1 to 50 visible ASCII characters/,
+  ],
+  [{ signaturePrefix: "x".repeat(51) }, "FIELDS_INVALID", /signature_prefix must have 1 to 50/],
   [{ timeoutMs: 999 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or unset/],
   [{ timeoutMs: 7_501 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or unset/],
 ])("an update to %j is refused with what is allowed", async (change, reason, message) => {
@@ -125,6 +172,34 @@ test.each([
   await expectRefused(call, Code.InvalidArgument, message, reason);
   expect((await get(webhookId))?.revision).toBe(1n);
 });
+
+test.each([
+  [{ signatureForm: SignatureForm.SVIX }, { headers: [{ name: "Svix-Id", value: "1" }] }],
+  [{ signatureForm: SignatureForm.STRIPE }, { headers: [{ name: "stripe-signature", value: "1" }] }],
+  [
+    { signatureForm: SignatureForm.HEX, signatureHeader: "X-Signature" },
+    { headers: [{ name: "x-signature", value: "1" }] },
+  ],
+  [
+    { signatureForm: SignatureForm.HEX, signatureHeader: "Authorization" },
+    { authentication: { case: "bearer" as const, value: { token: "abc" } } },
+  ],
+])(
+  "of a second signature %j and settings of requests with the same header, the later one is refused",
+  async (second, requestSettings) => {
+    const twice = (call: Promise<unknown>) =>
+      expectRefused(call, Code.InvalidArgument, /must not have \S+ twice/, "FIELDS_INVALID");
+    const [settingsFirst, signatureFirst] = [await api.register(), await api.register()];
+    await webhooks.setWebhookRequestSettings({ webhookId: settingsFirst, settings: requestSettings });
+    await twice(webhooks.updateWebhook({ webhookId: settingsFirst, ...second }));
+    await webhooks.updateWebhook({ webhookId: signatureFirst, ...second });
+    await twice(webhooks.setWebhookRequestSettings({ webhookId: signatureFirst, settings: requestSettings }));
+    await twice(webhooks.updateWebhook({ webhookId: signatureFirst, requestSettings }));
+    // Other changes, and the header of another form, are allowed.
+    await webhooks.updateWebhook({ webhookId: settingsFirst, name: "Shop" });
+    await webhooks.updateWebhook({ webhookId: signatureFirst, signatureForm: 0, requestSettings });
+  },
+);
 
 test("§2.1: REST answers a webhook with six fields and no more, whatever was set over gRPC, and has no filter", async () => {
   const webhookId = await api.register();

@@ -5,6 +5,7 @@ import {
   type Webhook,
   WebhookHealth,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { rateInWords } from "../../../src/contract/webhooks/settings.ts";
 import { countOf } from "./text/words.ts";
 import { Time, useNow } from "./time.tsx";
 
@@ -26,7 +27,7 @@ export function waitingFor(webhook: Webhook): string {
   }
   if (webhook.health === WebhookHealth.DEGRADED) return `waiting for ${host}, where some attempts fail`;
   if (webhook.rateLimit !== undefined) {
-    return `the rate limit allows ${countOf(webhook.rateLimit, "delivery", "deliveries")} a second`;
+    return `the rate limit allows ${rateInWords(webhook.rateLimit, webhook)}`;
   }
   return `waiting for ${host}`;
 }

@@ -6,6 +6,7 @@ import {
   CircuitBreakerState,
   type Webhook,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { periodInWords } from "../../../../src/contract/time-in-words.ts";
 import { BREAKER_BOUNDS, MAX_PROBE_INTERVAL_S } from "../../../../src/contract/webhooks/circuit-breaker.ts";
 import { useMay } from "../../api/session.tsx";
 import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
@@ -17,20 +18,6 @@ import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { SharedNote } from "./endpoint.tsx";
 import { useWebhookUpdate } from "./webhook-form.tsx";
-
-const UNITS = [
-  [86_400, "day"],
-  [3_600, "hour"],
-  [60, "minute"],
-  [1, "second"],
-] as const;
-
-/** A whole number of the largest unit that is exact: `5 days`, `30 minutes`, `90 seconds`. */
-function periodInWords(seconds: number): string {
-  const [length, unit] = UNITS.find(([each]) => seconds >= each && seconds % each === 0) ?? UNITS[3];
-  const n = seconds / length;
-  return `${n.toLocaleString()} ${unit}${n === 1 ? "" : "s"}`;
-}
 
 /** The circuit breaker of a webhook: its settings and its state. */
 export function BreakerSection({ webhook }: { webhook: Webhook }) {

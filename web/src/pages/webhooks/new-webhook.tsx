@@ -14,6 +14,7 @@ import { notifyDone, notifyWarnings, useSave } from "../../parts/save.ts";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
 import { EventTypesSelect, useEventTypes } from "./event-types-select.tsx";
+import { NO_OWN_SECRET, OwnSecret, ownSecret } from "./own-secret.tsx";
 import { UrlField } from "./webhook-form.tsx";
 
 /** Registers a URL for one or several event types, and goes to the page of the first webhook. */
@@ -38,7 +39,7 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
   const readAnew = useReadAnew();
   const navigate = useNavigate();
   const form = useForm({
-    initialValues: { processes: [] as string[], url: "", circuitBreaker: false },
+    initialValues: { processes: [] as string[], url: "", secret: NO_OWN_SECRET, circuitBreaker: false },
     // What else an address must be is for the service to say, which knows.
     validate: {
       processes: (processes) => (processes.length === 0 ? "Choose at least one event type." : null),
@@ -51,21 +52,22 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
   );
 
   /** One event type needs no endpoint, and is returned if it is registered. */
-  async function register(processes: WebhookProcess[], url: string) {
+  async function register(processes: WebhookProcess[], url: string, secret: { secret?: string }) {
     const [process = 0, ...others] = processes;
-    if (others.length === 0) return callUnaryMethod(transport, createWebhook, { process, url });
+    if (others.length === 0) return callUnaryMethod(transport, createWebhook, { process, url, ...secret });
     const { endpoint, warnings } = await callUnaryMethod(transport, EndpointService.method.createEndpoint, {
       processes,
       url,
+      ...secret,
     });
     const webhook = endpoint?.webhooks.find((each) => each.webhookProcess === process);
     return { webhook, created: true, warnings };
   }
 
-  const submit = form.onSubmit(({ processes, url, circuitBreaker }) =>
+  const submit = form.onSubmit(({ processes, url, secret, circuitBreaker }) =>
     saving.save(async () => {
       const numbers = processes.map((process) => Number(process) as WebhookProcess);
-      const { webhook, created, warnings } = await register(numbers, url.trim());
+      const { webhook, created, warnings } = await register(numbers, url.trim(), ownSecret(secret));
       if (created) {
         const what = numbers.length === 1 ? "Webhook" : "Endpoint";
         notifyDone("Send a test event to verify delivery.", `${what} registered`);
@@ -99,6 +101,11 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
       <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
       <UrlField {...form.getInputProps("url")} />
       <Samples of={chosen} />
+      <OwnSecret
+        value={form.values.secret}
+        onChange={(secret) => form.setFieldValue("secret", secret)}
+        error={form.errors.secret}
+      />
       <Switch
         label="Use a circuit breaker"
         description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."

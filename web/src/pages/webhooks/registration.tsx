@@ -71,9 +71,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
-          ...NUMBER_NAMES.map(
-            (name): Fact => [numberSetting(name).field.label, inWords(name, webhook[name])],
-          ),
+          ...NUMBER_NAMES.map((name) => numberFact(name, webhook)),
           ["Created", <Time key="created" value={webhook.created} />],
           ["Changed", <Time key="modified" value={webhook.modified} />],
         ]}
@@ -105,10 +103,13 @@ function ApiKeyName({ id }: { id: string }) {
   return <PageLink to={listPage(PAGE_PATHS.keys, { search: key.prefix })}>{key.name}</PageLink>;
 }
 
-function inWords(name: NumberName, value: number | undefined): string {
+/** A setting that is a number, as people read it; false where it says nothing. */
+function numberFact(name: NumberName, webhook: Webhook): Fact | false {
   const { field } = numberSetting(name);
-  if (value === undefined) return capitalized(field.none);
-  return field.inWords(value / field.factor);
+  const value = webhook[name];
+  if (value === undefined) return !field.isRare && [field.label, capitalized(field.none)];
+  const words = field.inWords(value / field.factor, webhook);
+  return words !== undefined && [field.label, words];
 }
 
 const valuesOf = (webhook: Webhook) => ({

@@ -2,7 +2,7 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Button, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { type Webhook, type WebhookSecret, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
@@ -20,6 +20,7 @@ import { notifyDone, useAct } from "../../parts/save.ts";
 import { Secret } from "../../parts/text/copy.tsx";
 import { Time } from "../../parts/time.tsx";
 import { useEndpoint, WebhookInWords } from "./endpoint.tsx";
+import { NO_OWN_SECRET, OwnSecret, ownSecret } from "./own-secret.tsx";
 
 const { method } = WebhookService;
 
@@ -28,6 +29,7 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
   const [shown, show] = useDisclosure();
   const { isKnown } = useEndpoint(webhook);
   const rotate = useChange(method.rotateWebhookSecret, WebhookService, method.getWebhookSecret);
+  const [own, setOwn] = useState(NO_OWN_SECRET);
   return (
     <Section
       title="Signing secret"
@@ -43,6 +45,7 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
           </Button>
           <DialogButton
             leftSection={<IconRefresh size={16} />}
+            onOpen={() => setOwn(NO_OWN_SECRET)}
             dialog={(dialog) => (
               <Rotate
                 {...dialog}
@@ -53,13 +56,15 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
                 // Not before all event types that the secret signs are named.
                 ready={isKnown}
                 rotate={async (revokeOldSecrets) => {
-                  await rotate({ webhookId: webhook.id, revokeOldSecrets });
+                  await rotate({ webhookId: webhook.id, revokeOldSecrets, ...ownSecret(own) });
+                  setOwn(NO_OWN_SECRET);
                   show.open();
                 }}
                 configure="it"
                 keep="Both secrets sign for 24 hours, so that the endpoint accepts deliveries until it has the new one."
                 revoke="All old secrets stop signing now. Use this if the secret leaked. The endpoint refuses deliveries until it has the new secret; they are retried."
               >
+                <OwnSecret value={own} onChange={setOwn} />
                 <Text size="sm">
                   If the secret leaked, change the endpoint at once: until it rejects the old secret, anyone
                   who has that secret can forge deliveries.

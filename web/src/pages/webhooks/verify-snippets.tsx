@@ -1,9 +1,11 @@
 import { Code, Tabs, Text } from "@mantine/core";
-import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { SignatureForm, type Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { secondsInWords } from "../../../../src/contract/time-in-words.ts";
 import { useDeliveryTimeoutMs } from "../../api/session.tsx";
 import { Section } from "../../parts/page.tsx";
 import { CodeBlock } from "../../parts/text/copy.tsx";
+import { signatureHeader } from "./second-signature.tsx";
+import { secondSignatureCode } from "./second-signature-code.ts";
 
 /** A receiver's way to tell true deliveries from made-up ones, in one language. */
 interface Snippet {
@@ -45,6 +47,9 @@ def verified(body, headers):
 export function VerifySnippets({ webhook }: { webhook: Webhook }) {
   const serviceMs = useDeliveryTimeoutMs();
   const timeoutMs = serviceMs && Math.min(webhook.timeoutMs ?? serviceMs, serviceMs);
+  const second = secondSignatureCode(webhook, signatureHeader(webhook));
+  const install = webhook.signatureForm === SignatureForm.SVIX ? "npm install svix" : "Node.js";
+  const snippets = second ? [...SNIPPETS, { language: "Second signature", install, code: second }] : SNIPPETS;
   const within = timeoutMs === undefined ? "" : ` within ${secondsInWords(timeoutMs)}`;
   return (
     <Section
@@ -53,16 +58,16 @@ export function VerifySnippets({ webhook }: { webhook: Webhook }) {
     >
       <Tabs defaultValue="TypeScript" keepMounted={false}>
         <Tabs.List mb="sm">
-          {SNIPPETS.map(({ language }) => (
+          {snippets.map(({ language }) => (
             <Tabs.Tab key={language} value={language}>
               {language}
             </Tabs.Tab>
           ))}
         </Tabs.List>
-        {SNIPPETS.map(({ language, install, code }) => (
+        {snippets.map(({ language, install: needed, code }) => (
           <Tabs.Panel key={language} value={language}>
             <Text size="sm" mb="xs">
-              <Code>{install}</Code>, and the secret in <Code>WEBHOOK_SECRET</Code>:
+              <Code>{needed}</Code>, and the secret in <Code>WEBHOOK_SECRET</Code>:
             </Text>
             <CodeBlock of={`Verifying in ${language}`}>{code}</CodeBlock>
           </Tabs.Panel>

@@ -23,6 +23,7 @@ import { LastDeliveries } from "./last-deliveries.tsx";
 import { BreakerNotice, PausedNotice, TroubleNotice, usePause, useResume } from "./notices.tsx";
 import { Registration } from "./registration.tsx";
 import { RequestSection } from "./request/request-section.tsx";
+import { SecondSignatureSection } from "./second-signature.tsx";
 import { KeyPairs, SigningSecret } from "./signing.tsx";
 import { Statistics } from "./statistics.tsx";
 import { TestEvent } from "./test-event.tsx";
@@ -121,6 +122,7 @@ function WebhookDetails(props: { webhook: Webhook; overdue: OverdueRetries | und
           <BreakerSection webhook={webhook} />
           {mayWrite && <SigningSecret webhook={webhook} />}
           <KeyPairs webhook={webhook} />
+          <SecondSignatureSection webhook={webhook} />
         </Stack>
         <VerifySnippets webhook={webhook} />
       </Stack>
