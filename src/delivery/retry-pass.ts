@@ -73,8 +73,8 @@ export class RetryPasses {
   /**
    * Sends each delivery of the group that is due within the horizon once.
    *
-   * @param options.horizonMs the time until which the pass waits for deliveries to become due, in milliseconds. Must be shorter than the
-   *   retry delay, so that no delivery is due twice
+   * @param options.horizonMs the time until which the pass waits for deliveries to become due, in milliseconds. A delivery that
+   *   fails and is due again within it is sent again
    * @param options.forMs the time after which the pass stops claiming, in milliseconds
    * @param stop ends the pass early: requests in flight are completed and recorded, queued deliveries are released
    * @param counts updated in place

@@ -350,7 +350,7 @@ const SPEND_ALLOWANCES = `
   ),
   spent_shared as (
     update endpoints e set rate_at = ${refilledAt("e")}, rate_tokens = s.tokens, served = coalesce(s.served, e.served)
-    from spending s where e.id = s.endpoint_id
+    from spending s where e.id = any(array(select endpoint_id from spending)) and e.id = s.endpoint_id
   )`;
 
 /** A row of a claim statement. If nothing was claimed, there is one row, in which these columns are null. */

@@ -57,7 +57,7 @@ export function plainJsonMessage(message: string, request: DescMessage | undefin
     case "enum":
       return `${shortName(name)} has no value ${reason}; allowed: ${choicesOf(types?.getEnum(name))}`;
     case "message":
-      return aboutMessage(name, reason, types?.getMessage(name));
+      return aboutMessage(name, reason, types?.getMessage(name), name === request?.typeName);
     case "field": {
       const type = types?.getMessage(name.slice(0, name.lastIndexOf(".")));
       const field = type?.fields.find((each) => name.endsWith(`.${each.name}`));
@@ -82,7 +82,13 @@ function typesOf(file: DescFile): Registry {
   return types;
 }
 
-function aboutMessage(name: string, reason: string, desc: DescMessage | undefined): string {
+/** @param isRequest of a request itself, keys are names of fields; messages in it may get a secret in place of one */
+function aboutMessage(
+  name: string,
+  reason: string,
+  desc: DescMessage | undefined,
+  isRequest: boolean,
+): string {
   if (/JSON/.test(reason)) return `the message is not valid JSON: ${withoutExcerpt(reason)}`;
   const wanted = WELL_KNOWN[name];
   if (wanted) return `${shortName(name)} must be ${wanted}`;
@@ -91,7 +97,7 @@ function aboutMessage(name: string, reason: string, desc: DescMessage | undefine
   const [, unknown] = /^key "(.*)" is unknown$/s.exec(reason) ?? [];
   if (unknown === undefined) return `${shortName(name)} must be an object`;
   const allowed = desc?.fields.map(({ jsonName }) => jsonName).join(", ") || "none";
-  const holdsSecret = !desc || desc.fields.some(({ proto }) => proto.options?.debugRedact);
+  const holdsSecret = !desc || (!isRequest && desc.fields.some(({ proto }) => proto.options?.debugRedact));
   const field = holdsSecret ? "of this name" : `"${unknown}"`;
   const why = NOTICE_KEYS.has(unknown) ? "; only the service publishes notices" : "";
   return `${shortName(name)} has no field ${field}${why}; allowed: ${allowed}`;

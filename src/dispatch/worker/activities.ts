@@ -51,8 +51,8 @@ export function createActivities(
   const { db } = engine;
   const { retryInitialDelayMs } = config;
   const pumpMs = pumpMsOf(config);
-  // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt
-  // per delivery.
+  // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt per delivery,
+  // except for webhooks with a shorter delay of their own.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
   /**

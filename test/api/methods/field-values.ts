@@ -19,6 +19,8 @@ export interface FieldValue {
 const OTHER_LIMITS: Record<string, number> = {
   "UpdateWebhookRequest.url": 2_048,
   "CreateEndpointRequest.url": 2_048,
+  "CreateEndpointRequest.secret": 94,
+  "RotateWebhookSecretRequest.secret": 94,
   "OAuth2Authentication.token_url": 2_048,
   "TryWebhookFilterRequest.filter": 1_000,
   "SendAgainManyRequest.search": 300,
@@ -36,13 +38,14 @@ const OTHER_LIMITS: Record<string, number> = {
 const NO_IDS = ["user_id", "client_id", "target_id"];
 /** Of all others one member is required. */
 const OPTIONAL_ONEOFS = ["authentication"];
-/** What a right value is made longer with; `x` unless given, null for PEM, which is read up to its end. */
+/** What a right value is made longer with; `x` unless given, null for PEM, which is read up to its end, and for secrets. */
 const PADDING: Record<string, string | null> = {
   filter: " ",
   payload: " ",
   certificate: null,
   certificates: null,
   key: null,
+  secret: null,
 };
 /** What they must be is in the tests of the catalogue. */
 const PAYLOADS: readonly DescMessage[] = catalogue.map(({ payload }) => payload);

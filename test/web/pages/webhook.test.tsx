@@ -4,6 +4,7 @@ import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import {
   CircuitBreakerState,
+  SignatureForm,
   WebhookHealth,
   type WebhookSchema,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
@@ -177,6 +178,61 @@ test("a secret is recorded as revealed once, hidden again, and revoked by a rota
   await click("Rotate secret");
   expect(calls.rotateWebhookSecret).toMatchObject([{ webhookId: 7n, revokeOldSecrets: true }]);
   sees("until then the endpoint refuses deliveries");
+});
+
+test("a rate limit with a period and the delays of retries are shown as set, and changed in seconds", async () => {
+  const set = { rateLimit: 30, ratePeriodSeconds: 3_600, thirdRetrySeconds: 86_400 };
+  const { calls } = await openWebhook(set);
+  const section = region("Registration");
+  for (const part of ["30 deliveries an hour", "Third retry", "after 1 day"]) sees(part, section);
+  for (const part of ["Rate period", "First retry"]) seesNot(part, section);
+  await click("Edit");
+  expect([value("Rate period"), value("Third retry")]).toEqual(["3,600", "86,400"]);
+  await fill("Rate period", "");
+  await fill("First retry", "5");
+  await click("Save changes");
+  expect(calls.updateWebhook).toMatchObject([
+    {
+      rateLimit: 30,
+      ratePeriodSeconds: 0,
+      firstRetrySeconds: 5,
+      secondRetrySeconds: 0,
+      thirdRetrySeconds: 86_400,
+    },
+  ]);
+});
+
+test("a second signature is chosen with its header and prefix, shown, and verified by code of the page", async () => {
+  const { calls, answers } = await openWebhook({ signatureForm: SignatureForm.HEX });
+  const section = region("Second signature");
+  sees("X-Hub-Signature-256", section);
+  await click("Second signature", "tab");
+  sees("the value of X-Hub-Signature-256");
+  answers.updateWebhook = invalid("signature_header", "must not have X-Own twice");
+  await click("Change…", "button", section);
+  await fill("Header", "X-Own");
+  await fill("Prefix", "sha256=");
+  await click("Save");
+  sees("must not have X-Own twice");
+  answers.updateWebhook = {};
+  await choose("Form", /^Stripe/);
+  await click("Save");
+  expect(calls.updateWebhook).toMatchObject([
+    { signatureForm: SignatureForm.HEX, signatureHeader: "X-Own", signaturePrefix: "sha256=" },
+    { signatureForm: SignatureForm.STRIPE, signatureHeader: "X-Own", signaturePrefix: "" },
+  ]);
+});
+
+test("a secret of one's own is rotated in as it is, or as the base64 of its text", async () => {
+  const { calls } = await openWebhook({}, { getWebhookSecret: { secrets: [{ secret: "whsec_one" }] } });
+  for (const isText of [false, true]) {
+    await click("Rotate");
+    await fill("Secret of your own", "It's a Secret to Everybody");
+    if (isText) await click(/^The endpoint uses this text itself/, "checkbox");
+    await click("Rotate secret");
+  }
+  const secret = `whsec_${Buffer.from("It's a Secret to Everybody").toString("base64")}`;
+  expect(calls.rotateWebhookSecret).toMatchObject([{ secret: "It's a Secret to Everybody" }, { secret }]);
 });
 
 test("a change of somebody else in between is not written over, and a rate limit of 0 is not saved as none", async () => {
