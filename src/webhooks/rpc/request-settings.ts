@@ -171,7 +171,8 @@ export async function assertOwnHeaders(
   const names = secondSignatureHeaders(webhook);
   if (isDeepStrictEqual(names, secondSignatureHeaders(before)) || names.length === 0) return;
   const clash = signatureClash(webhook, await readRequestSettings(trx, secrets, webhook.id));
-  if (clash) throw invalidFields([{ field: "signature_header", description: clash }]);
+  const field = webhook.signatureForm === "svix" ? "signature_form" : "signature_header";
+  if (clash) throw invalidFields([{ field, description: clash }]);
 }
 
 /** What is wrong if a header of a second signature is also one of the settings; otherwise undefined. */

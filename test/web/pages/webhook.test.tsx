@@ -213,7 +213,7 @@ test("a second signature is chosen with its header and prefix, shown, and verifi
   await fill("Header", "X-Own");
   await fill("Prefix", "sha256=");
   await click("Save");
-  sees("must not have X-Own twice");
+  sees("Must not have X-Own twice.");
   answers.updateWebhook = {};
   await choose("Form", /^Stripe/);
   await click("Save");
