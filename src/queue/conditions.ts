@@ -62,9 +62,12 @@ export const pendingUpTo = (webhookId: string, limit: string) =>
 export const ratePerSecond = (webhook: string) =>
   `(${webhook}.rate_limit::float8 / coalesce(${webhook}.rate_period_seconds, 1))`;
 
-/** SQL for the time from which a webhook `w` has a token of its rate limit; null without a limit. Reads the bucket by id. */
+/**
+ * SQL for the time from which a webhook `w` has a token of its rate limit; null without a limit of less than one delivery a second. Reads
+ * the bucket by id.
+ */
 export const NEXT_TOKEN = `
-  case when w.rate_limit is not null then (
+  case when ${ratePerSecond("w")} < 1 then (
     -- The clock of the database may have been set back.
     select least(b.rate_at, now()) + interval '1 second' * greatest(0, (1 - b.rate_tokens) / ${ratePerSecond("w")}) from (
       select w.rate_at, w.rate_tokens where w.endpoint_id is null

@@ -80,19 +80,16 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
   test("whose retries have used all activities gets more", async () => {
     const webhook = () => service.db("webhooks").where({ id: limited.webhookId });
     const early = await service.endpoint(failingOnce(WAITING_S));
-    const trx = await service.db.transaction();
-    onTestFinished(() => void trx.rollback());
     const limited = await service.endpoint(async ({ attempt }) => {
       if (attempt > 1) return 200;
-      await webhook().update({ rate_limit: 1 });
-      // Each pass ends after its time without a token, because another claim seems to take them.
-      await trx("webhooks").where({ id: limited.webhookId }).select("id").forNoKeyUpdate();
+      // Each pass ends after its time without a token.
+      await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
       return 503;
     });
     await service.publish();
     const run = await startLongRun(service);
     await untilStep(run, "failed retryDeliveries", ACTIVITIES_PER_ASK);
-    await trx.commit();
+    await webhook().update({ rate_limit: null });
     await limited.until((received) => received.length === 2);
     expect(early.received).toHaveLength(1);
     expect(await replayWaiting(run, "used-activities")).toContain("patch ask-after-activities");
