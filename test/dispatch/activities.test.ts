@@ -73,3 +73,25 @@ test.each(Object.entries(ACTIVITIES))(
     expect(isAway).toBe(false);
   },
 );
+
+test.each([
+  ["a young run", 5_000, "by Temporal"],
+  ["a young run, whose pumps may still fail deliveries that are due earlier", 300_000, "in the workflow"],
+  ["an old run", 300_000, "by Temporal"],
+  ["an old run, for long", 3_600_000, "in the workflow"],
+])("a group of %s that is due in %i ms waits %s", async (age, delayMs, where) => {
+  const result = { sent: 1, delivered: 0, retrying: 1, failed: 0, lastFailure: null, complete: true };
+  const retries = { run: async () => ({ ...result, status: { open: 1, delayMs } }) };
+  const waiting = { ...engine, retries } as unknown as typeof engine;
+  const key = { firstRunId: randomUUID() };
+  /** Works as a process that does not know the run yet. */
+  const retry = () => {
+    const { retryDeliveries } = createActivities(waiting, dispatch, createKeepAlive(engine, 4_000));
+    return new MockActivityEnvironment().run(() => retryDeliveries({ ...key, group: 1 }));
+  };
+  await expect(retry()).rejects.toMatchObject({ nextRetryDelay: delayMs, details: [{ delayMs }] });
+  const started = parts.db.raw("now() - interval '10 minutes'");
+  if (age.startsWith("an old"))
+    await parts.db("runs").where({ first_run_id: key.firstRunId }).update({ started });
+  await expect(retry()).rejects.toMatchObject({ nonRetryable: where === "in the workflow" });
+});
