@@ -3,6 +3,7 @@ import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
 import type { Network, ProxyAddress } from "../lib/egress/index.ts";
 import { basePathOf } from "./base-path.ts";
+import { parseTarget } from "../lib/pg/index.ts";
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -133,16 +134,18 @@ export const apiKeySecret = makeValidator<string>((input) => {
   return text;
 });
 
-/** A PostgreSQL connection URL. Errors never repeat it, because it can contain a password. */
-export const postgresUrl = makeValidator<string>((input) => {
-  const text = String(input);
-  if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
-    throw new Error(
-      "the value is not a PostgreSQL URL; write it like postgres://user:password@host:5432/database",
-    );
-  }
-  return text;
-});
+/** A PostgreSQL connection URL. Errors never repeat it, because it can contain a password. @param writes as in `parseTarget` */
+const connectionUrl = (writes: boolean) =>
+  makeValidator<string>((input) => {
+    const text = String(input);
+    parseTarget(text, writes);
+    return text;
+  });
+
+/** The connection URL of a PostgreSQL that takes writes. */
+export const postgresUrl = connectionUrl(true);
+/** The connection URL of a PostgreSQL that is only read. */
+export const replicaUrl = connectionUrl(false);
 
 /** The URL of a page, for links to it. Errors never repeat it, because it can contain a password. */
 export const pageUrl = makeValidator<string>((input) => {

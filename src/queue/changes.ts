@@ -1,5 +1,4 @@
-import pg from "pg";
-import { type Db, plainArray, rows } from "../lib/pg/index.ts";
+import { connect, type Db, plainArray, rows } from "../lib/pg/index.ts";
 
 /** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";
@@ -14,17 +13,10 @@ export type ChangeFeed = Awaited<ReturnType<typeof openChangeFeed>>;
  * @param queued called whenever deliveries were queued, by any process
  */
 export async function openChangeFeed(url: string, queued: () => void) {
-  const client = new pg.Client({
-    connectionString: url,
-    application_name: "webhook-service-changes",
-    keepAlive: true,
-    connectionTimeoutMillis: 5_000,
-    query_timeout: 5_000,
-  });
-  client.on("error", () => {});
+  const settings = { application_name: "webhook-service-changes", keepAlive: true, query_timeout: 5_000 };
+  const { client } = await connect(url, settings);
   client.on("notification", queued);
   try {
-    await client.connect();
     await client.query(`listen ${CHANNEL}`);
   } catch (error) {
     await client.end().catch(() => {});

@@ -36,7 +36,7 @@ beforeAll(async () => {
   await migrate(postgres.url);
   standby = await startStandby(postgres);
   const superuserUrl = Object.assign(new URL(postgres.superuserUrl), { port: new URL(standby.url).port });
-  replica = openDatabase(superuserUrl.href, { max: 1 });
+  replica = openDatabase(superuserUrl.href, { max: 1, writes: false });
   primary = openDatabase(postgres.url, { max: 2 });
   api = await startTestApi({
     databaseUrl: postgres.url,

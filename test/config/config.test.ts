@@ -207,6 +207,9 @@ describe("the settings", () => {
     ["SMTP_URL", "smtp://user:telling-password@mail/x"],
     ["ADMIN_KEY", "telling key"],
     ["DATABASE_URL", "mysql://user:telling-password@db/x"],
+    ["DATABASE_URL", "postgres://user:telling-password@db/x?target_session_attrs=standby"],
+    ["DATABASE_DIRECT_URL", "postgres://user:telling-password@db/x?target_session_attrs=read-only"],
+    ["DATABASE_READ_URL", "postgres://user:telling-password@db/x?target_session_attrs=replica"],
     ["DELIVERY_PROXY", "ftp://user:telling@proxy"],
     ["DELIVERY_PROXY", "http://user:telling@proxy/path"],
     ["DELIVERY_PROXY", "http://a:telling%@proxy"],
@@ -263,7 +266,7 @@ describe("secrets from files", () => {
   test("are taken without the line break at their end", () => {
     const secrets = {
       DATABASE_URL: DATABASE,
-      DATABASE_READ_URL: `${DATABASE}-replica`,
+      DATABASE_READ_URL: `${DATABASE}-replica?target_session_attrs=prefer-standby`,
       SECRET_KEY: KEY,
       ADMIN_KEY: "k".repeat(40),
       DELIVERY_PROXY: "http://user:password@proxy.example",

@@ -25,11 +25,8 @@ export async function startStandby(primary: EmbeddedPostgres) {
   const at = (url: string) => Object.assign(new URL(url), { port: String(port) }).href;
   return withSuperuser(primary.superuserUrl, async (ask) => {
     const [row] = await ask("show data_directory");
-    const server = await serverIn(
-      await copy(String(row?.data_directory), ask, primary),
-      port,
-      at(primary.superuserUrl),
-    );
+    const data = String(row?.data_directory);
+    const server = await serverIn(await copy(data, ask, primary), port, at(primary.superuserUrl));
     const control = await startServer(async () => server, { progress: () => {} });
     const isAt = async (column: string, state: string) => {
       const [found] = await ask(
@@ -50,6 +47,11 @@ export async function startStandby(primary: EmbeddedPostgres) {
           const [promoted] = await promote("select pg_promote(true, 60) as done");
           if (promoted?.done !== true) throw new Error("the standby was not promoted within 60 s");
         }),
+      /** Starts the former primary again, as a standby of this one. It must have been stopped, not killed, before the promotion. */
+      async follow() {
+        await becomeStandbyOf(at(primary.superuserUrl), data);
+        await primary.restart();
+      },
     });
   });
 }
@@ -75,19 +77,27 @@ async function copy(data: string, ask: Ask, { superuserUrl }: EmbeddedPostgres):
   await promisify(execFile)("cp", ["-a", data, folder]);
   const [stopped] = await ask("select labelfile from pg_backup_stop()");
   for (const name of NOT_COPIED) await rm(path.join(folder, name), { recursive: true, force: true });
-  const { hostname, port, username, password } = new URL(superuserUrl);
+  await becomeStandbyOf(superuserUrl, folder);
+  await appendFile(path.join(folder, "postgresql.auto.conf"), `primary_slot_name = '${NAME}'\n`);
+  await writeFile(path.join(folder, "backup_label"), String(stopped?.labelfile));
+  for (const name of ["pg_wal", "pg_replslot"]) await mkdir(path.join(folder, name), { mode: 0o700 });
+  const { uid, gid } = await stat(data);
+  for (const name of ["backup_label", "pg_wal", "pg_replslot"])
+    await chown(path.join(folder, name), uid, gid);
+  return folder;
+}
+
+/** Lets the server of a folder follow another one from its next start. @param primaryUrl the superuser's URL of the other one */
+async function becomeStandbyOf(primaryUrl: string, folder: string): Promise<void> {
+  const { hostname, port, username, password } = new URL(primaryUrl);
   const from = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`;
   await appendFile(
     path.join(folder, "postgresql.auto.conf"),
-    `primary_conninfo = '${from} application_name=${NAME}'\nprimary_slot_name = '${NAME}'\n`,
+    `primary_conninfo = '${from} application_name=${NAME}'\n`,
   );
-  await writeFile(path.join(folder, "backup_label"), String(stopped?.labelfile));
   await writeFile(path.join(folder, "standby.signal"), "");
-  for (const name of ["pg_wal", "pg_replslot"]) await mkdir(path.join(folder, name), { mode: 0o700 });
-  const { uid, gid } = await stat(data);
-  for (const name of ["backup_label", "standby.signal", "pg_wal", "pg_replslot"])
-    await chown(path.join(folder, name), uid, gid);
-  return folder;
+  const { uid, gid } = await stat(folder);
+  await chown(path.join(folder, "standby.signal"), uid, gid);
 }
 
 async function serverIn(data: string, port: number, superuserUrl: string): Promise<ServerDefinition> {

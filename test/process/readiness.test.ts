@@ -121,7 +121,9 @@ test("a worker that cannot reach its database takes nothing from Temporal until 
   await gateway?.set("refuse");
   await expect
     .poll(async () => (await readinessOf(service.url)).reasons)
-    .toContain("the delivery worker does not poll Temporal, because the database does not respond");
+    .toContain(
+      "the delivery worker does not poll Temporal, because the database does not respond or takes no writes",
+    );
   const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
   const startRun = (taskQueue = action.taskQueue) =>
     service.temporal.workflow.start("dispatchPendingDeliveries", {

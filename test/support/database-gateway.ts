@@ -22,6 +22,8 @@ export interface DatabaseGateway {
   set(mode: GatewayMode): Promise<void>;
   /** Ends every connection and passes the next ones on to the database at another address. */
   leadTo(url: string): Promise<void>;
+  /** Passes new connections on to the database at another address, and keeps the open ones as they are. */
+  leadNewTo(url: string): void;
   /** Accepts connections and keeps the old ones, but forwards nothing in either direction, not even their ends. */
   hang(): void;
   /** Forwards what has arrived since `hang`, and everything from now on. */
@@ -108,6 +110,9 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
     async leadTo(next) {
       target = new URL(next);
       await set("pass");
+    },
+    leadNewTo(next) {
+      target = new URL(next);
     },
     hang() {
       passing = Promise.withResolvers();

@@ -1,4 +1,4 @@
-import { LivenessProbe } from "../../lib/pg/index.ts";
+import { isReadOnlyFault, LivenessProbe, takesWrites } from "../../lib/pg/index.ts";
 import type { ApiContext } from "./context.ts";
 
 /** The reasons why the process is not ready; empty if ready. */
@@ -36,6 +36,13 @@ async function ask(context: ApiContext): Promise<string[]> {
   return reasons.flat();
 }
 
+/** The reasons by what the check finds, besides a database that takes writes. */
+const REASONS = {
+  reads: "the database takes no writes",
+  refuses: "the database does not respond",
+  silent: "the database does not respond",
+};
+
 /** A pool whose connections are all in use is no reason: a load balancer must not remove every process that has much to do. */
 async function databaseReasons({ db, log }: ApiContext): Promise<string[]> {
   const probe = new LivenessProbe(db);
@@ -44,12 +51,12 @@ async function databaseReasons({ db, log }: ApiContext): Promise<string[]> {
     timer = setTimeout(resolve, POOL_TIMEOUT_MS, "late");
   });
   try {
-    const first = await Promise.race([db.raw("select 1"), late]);
-    if (first !== "late" || (await probe.works(PROBE_TIMEOUT_MS))) return [];
-    throw new Error("no answer in time");
+    const first = await Promise.race([takesWrites(db), late]);
+    const found = first === "late" ? await probe.ask(PROBE_TIMEOUT_MS) : first ? "writes" : "reads";
+    return found === "writes" ? [] : [REASONS[found]];
   } catch (err) {
-    log.debug({ err }, "the database does not respond");
-    return ["the database does not respond"];
+    log.debug({ err }, "the check of the database failed");
+    return [REASONS[isReadOnlyFault(err) ? "reads" : "refuses"]];
   } finally {
     clearTimeout(timer);
     probe.close();

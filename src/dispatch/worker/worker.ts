@@ -5,7 +5,7 @@ import type { Activities } from "../../../workflows/activities.ts";
 import { ConfigError, type DispatchConfig } from "../../config/index.ts";
 import { STATUS_CODES } from "../../contract/errors.ts";
 import type { DeliveryEngine } from "../../delivery/index.ts";
-import { LivenessProbe, untilAnswered } from "../../lib/pg/index.ts";
+import { LivenessProbe, takesWrites, untilAnswered } from "../../lib/pg/index.ts";
 import { systemClock } from "../../lib/process/index.ts";
 import { createReplayActivities, startReplays } from "../../replays/index.ts";
 import { createDeleteExpired } from "../../retention/index.ts";
@@ -36,7 +36,8 @@ const READINESS_TIMEOUT_MS = 2_000;
 const STARTING = "the delivery worker is starting";
 const FAILED = "the delivery worker failed; restarting";
 const STOPPING = "the delivery worker is stopping";
-const NO_DATABASE = "the delivery worker does not poll Temporal, because the database does not respond";
+const NO_DATABASE =
+  "the delivery worker does not poll Temporal, because the database does not respond or takes no writes";
 
 /** Dependencies of a delivery worker. */
 export interface WorkerOptions {
@@ -73,7 +74,8 @@ export function startDeliveryWorker(options: WorkerOptions) {
     const { native, client } = await connectTemporal(target, stopping, ending);
     await client.withAbortSignal(stopping, () => prepare(client, options));
     waiting = NO_DATABASE;
-    await untilAnswered(() => engine.db.raw("select 1"), { signal: stopping });
+    while (!(await untilAnswered(() => takesWrites(engine.db), { signal: stopping })))
+      await systemClock.wait(RESTART_DELAY_MS, { signal: stopping });
     await lease.start();
 
     const end = new AbortController();
@@ -108,9 +110,10 @@ export function startDeliveryWorker(options: WorkerOptions) {
     ending.defer(async () => probe.close());
     keepDoing("asking the database", async () => {
       // A lease also expires in a process that was paused or had no processor time.
-      if (lease.isValid() || (await probe.works(DATABASE_TIMEOUT_MS)) || lease.isValid()) return false;
+      if (lease.isValid() || (await probe.ask(DATABASE_TIMEOUT_MS)) === "writes" || lease.isValid())
+        return false;
       if (signal.aborted) return true;
-      log.warn("the database does not respond; polling Temporal stops until it does");
+      log.warn("the database does not respond or takes no writes; polling Temporal stops until it does");
       waiting = NO_DATABASE;
       end.abort();
       return true;

@@ -1,5 +1,6 @@
 import { Socket } from "node:net";
 import pg from "pg";
+import { socketTo } from "./connect.ts";
 
 /** The timeout for the server to act on a request, in milliseconds. */
 const TIMEOUT_MS = 5_000;
@@ -34,13 +35,9 @@ interface PgConnection extends pg.Connection {
  */
 export function requestCancel(client: ConnectedClient): Promise<void> {
   const { host, port, ssl, sslNegotiation, processID, secretKey } = client;
-  const socket = new Socket();
   // A host name may resolve to several servers, and only the one that issued the key knows it.
   const { remoteAddress } = client.connection.stream;
-  if (remoteAddress !== undefined) {
-    const connect = socket.connect.bind(socket);
-    Object.assign(socket, { connect: (to: number) => connect(to, remoteAddress) });
-  }
+  const socket = remoteAddress === undefined ? new Socket() : socketTo(remoteAddress);
   const options = { ssl, sslNegotiation, stream: socket } as unknown as pg.ConnectionConfig;
   const request = new pg.Connection(options) as PgConnection;
   return new Promise<void>((resolve, reject) => {

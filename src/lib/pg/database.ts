@@ -2,7 +2,9 @@ import type { Histogram } from "@opentelemetry/api";
 import knex, { type Knex } from "knex";
 import pg from "pg";
 import { inTurn, untilCallEnds } from "./call-signal.ts";
+import { connect, SESSION_STATE, type SessionState } from "./connect.ts";
 import { databaseErrorClass } from "./faults.ts";
+import { PoolSessions } from "./sessions.ts";
 
 /** A pool or a transaction. Functions that run queries take it as their first parameter. */
 export type Db = Knex;
@@ -11,6 +13,7 @@ export type Db = Knex;
 interface UserParams {
   preparedStatements: boolean;
   operationDuration: Histogram | undefined;
+  sessions?: PoolSessions;
   prepared: {
     /**
      * The suffix of the names of prepared statements: 0 at first, then the time at which a prepared statement was last found
@@ -40,6 +43,17 @@ const types = {
 /** The default timeout of a statement, in milliseconds. Without a timeout, a vanished server blocks its caller forever. */
 const QUERY_TIMEOUT_MS = 60_000;
 
+/**
+ * The age from which a connection is replaced before its next statement, in milliseconds. Connections thus follow an address that
+ * leads to another server, a host that is back, and changed certificates and settings of roles. Opening one takes some 10 ms.
+ */
+const MAX_CONNECTION_AGE_MS = 10 * 60_000;
+/** The maximum of a random time that is added to MAX_CONNECTION_AGE_MS, in milliseconds, so that connections do not end together. */
+const MAX_AGE_SPREAD_MS = 2 * 60_000;
+
+/** The maximum length of the statement in the message of an error, in characters. */
+const MAX_STATEMENT_LENGTH = 80;
+
 /** Turns the server's timeouts off. Skips `transaction_timeout` before PostgreSQL 17, where it does not exist. */
 const NO_TIMEOUTS = `select set_config(name, '0', false) from pg_settings
   where name in ('statement_timeout', 'transaction_timeout')`;
@@ -63,6 +77,8 @@ const NO_TIMEOUTS = `select set_config(name, '0', false) from pg_settings
  * @param options.preparedStatements whether statements with `prepare` are prepared. False for a pooler that does not keep prepared
  *   statements. Defaults to true
  * @param options.operationDuration records the duration of each statement, in seconds. Undefined to record nothing
+ * @param options.writes whether the database is written to. The pool then has no connection to a server in recovery, and replaces its
+ *   connections when one of them answers that it is read-only. Defaults to true
  */
 export function openDatabase(
   url: string,
@@ -75,29 +91,33 @@ export function openDatabase(
     indexesOnly?: boolean;
     preparedStatements?: boolean;
     operationDuration?: Histogram | undefined;
+    writes?: boolean;
   },
 ): Db {
-  const { queryTimeoutMs = QUERY_TIMEOUT_MS, lockTimeoutMs, idleTimeoutMs, indexesOnly = false } = options;
+  const { queryTimeoutMs = QUERY_TIMEOUT_MS, lockTimeoutMs, idleTimeoutMs } = options;
+  const { indexesOnly = false, writes = true } = options;
   const settings = [
     ...(queryTimeoutMs === 0 ? [NO_TIMEOUTS] : []),
     ...(lockTimeoutMs === undefined ? [] : [`set lock_timeout = ${lockTimeoutMs}`]),
     ...(idleTimeoutMs === undefined ? [] : [`set idle_session_timeout = ${idleTimeoutMs}`]),
     ...(indexesOnly ? ["set enable_seqscan = off", "set jit = off"] : []),
   ];
+  const sessions = new PoolSessions();
   const db = knex({
     client: "pg",
     connection: {
       connectionString: url,
       application_name: options.applicationName ?? "webhook-service-instance",
       keepAlive: true,
-      connectionTimeoutMillis: 5_000,
       query_timeout: queryTimeoutMs,
       types,
     } as Knex.PgConnectionConfig,
     pool: {
       min: 0,
       max: options.max,
-      validate: isIdle,
+      maxConnectionLifetimeMillis: MAX_CONNECTION_AGE_MS,
+      maxConnectionLifetimeJitterMillis: MAX_AGE_SPREAD_MS,
+      validate: (client: PooledClient) => isIdle(client) && sessions.isUsable(client),
       // Set by statements, because poolers refuse these settings as connection parameters.
       ...(settings.length === 0 ? {} : { afterCreate: withSettings(settings) }),
     },
@@ -105,13 +125,55 @@ export function openDatabase(
     // Silent, because knex throws the errors that it would print.
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
   });
+  // In place of knex's own, which knows one host.
+  db.client._acquireOnlyConnection = async () => {
+    const at = performance.now();
+    const { client, state } = await connect(url, db.client.connectionSettings, { writes });
+    client.on("error", (error) => {
+      (client as PooledClient).__knex__disposed = error;
+    });
+    client.on("end", () => {
+      (client as PooledClient).__knex__disposed ??= "the connection has ended";
+    });
+    sessions.add(client, writes ? state : { ...state, isReadOnly: false }, at);
+    return client;
+  };
+  db.client.on("query-error", shorten);
   // Knex passes these on to the pool's transactions.
   db.userParams = {
     preparedStatements: options.preparedStatements ?? true,
     operationDuration: options.operationDuration,
+    sessions,
     prepared: { generation: 0 },
   } satisfies UserParams;
   return db;
+}
+
+/** A connection of a pool, including the parts that pg's types omit, and knex's mark for a connection to close. */
+interface PooledClient extends pg.Client {
+  _getActiveQuery(): unknown;
+  __knex__disposed?: unknown;
+}
+
+/** Shortens the message of a statement's error. Knex puts the whole statement in front of the message. */
+function shorten(error: Error, { sql }: { sql: string }): void {
+  const message = error.message.startsWith(`${sql} - `) ? error.message.slice(sql.length + 3) : error.message;
+  const statement = sql.replaceAll(/\s+/g, " ").trim();
+  const isLong = statement.length > MAX_STATEMENT_LENGTH;
+  error.message = `${message} (in: ${isLong ? `${statement.slice(0, MAX_STATEMENT_LENGTH)}…` : statement})`;
+  error.name = "DatabaseError";
+}
+
+/**
+ * Whether a session of the pool can write. Otherwise the pool replaces its sessions.
+ *
+ * @throws the error of the session
+ */
+export async function takesWrites(db: Db): Promise<boolean> {
+  const { rows } = await db.raw<{ rows: SessionState[] }>(SESSION_STATE);
+  const { isReadOnly } = rows[0] as SessionState;
+  if (isReadOnly) userParamsOf(db).sessions?.retire();
+  return !isReadOnly;
 }
 
 const withSettings =
@@ -169,7 +231,7 @@ export function openDatabases(
  * the connection still waits for its result, and later statements would wait behind it: forever if the server has
  * vanished.
  */
-function isIdle(connection: pg.Client & { _getActiveQuery(): unknown }): boolean {
+function isIdle(connection: PooledClient): boolean {
   return !connection._getActiveQuery();
 }
 

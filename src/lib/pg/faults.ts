@@ -1,4 +1,5 @@
 import pRetry from "p-retry";
+import type pg from "pg";
 
 /**
  * Classes of database errors, by the reaction that they require.
@@ -17,13 +18,15 @@ const STATES: readonly [RegExp, DatabaseErrorClass][] = [
   [/^(08...|53...|57P0[1235])$/, "unavailable"],
   // The server has become a standby or is read-only during a switchover.
   [/^25006$/, "unavailable"],
+  // Timeouts of transactions that the role or the database sets.
+  [/^25P0[34]$/, "unavailable"],
   // A statement timeout or cancelled statement; a lock timeout.
   [/^(57014|55P03)$/, "unavailable"],
   [/^(40001|40P01)$/, "conflict"],
   [/^26000$/, "stale statement"],
 ];
-/** The message of a stale plan. Its SQLSTATE, 0A000, has other meanings too. */
-const STALE_PLAN = /cached plan must not change result type/;
+/** The function of PostgreSQL that reports a stale plan. The SQLSTATE of the error, 0A000, has other meanings too. */
+const STALE_PLAN_ROUTINE = "RevalidateCachedQuery";
 /** Error codes of sockets and name resolution. */
 const SOCKET_CODES = new Set([
   "ECONNREFUSED",
@@ -35,7 +38,10 @@ const SOCKET_CODES = new Set([
   "EHOSTUNREACH",
   "ENETUNREACH",
 ]);
-/** Messages of errors without a code from pg, its pool and knex. */
+/**
+ * Messages of errors without a code from pg, its pool and knex. PostgreSQL's own errors, which have a severity, are told apart by
+ * their codes: their messages are in the server's language.
+ */
 const UNAVAILABLE_WORDS =
   /timeout expired|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|Query read timeout|Timeout acquiring a connection|server closed the connection|Unable to acquire a connection/i;
 
@@ -50,8 +56,9 @@ export function databaseErrorClass(error: unknown): DatabaseErrorClass {
   if (SOCKET_CODES.has(code)) return "unavailable";
   const known = STATES.find(([state]) => state.test(code));
   if (known) return known[1];
-  if (code === "0A000" && STALE_PLAN.test(error.message)) return "stale statement";
-  return UNAVAILABLE_WORDS.test(error.message) ? "unavailable" : "fault";
+  if (code === "0A000" && (error as pg.DatabaseError).routine === STALE_PLAN_ROUTINE)
+    return "stale statement";
+  return !("severity" in error) && UNAVAILABLE_WORDS.test(error.message) ? "unavailable" : "fault";
 }
 
 /**
@@ -60,6 +67,12 @@ export function databaseErrorClass(error: unknown): DatabaseErrorClass {
  */
 export function isDamage(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === "XX001";
+}
+
+/** Whether nothing can be written to the server now: it is a standby, or its transactions are read-only. */
+export function isReadOnlyFault(error: unknown): boolean {
+  if (error instanceof AggregateError) return error.errors.some(isReadOnlyFault);
+  return (error as NodeJS.ErrnoException | null)?.code === "25006";
 }
 
 /** Whether retrying may succeed. */

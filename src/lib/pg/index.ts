@@ -8,6 +8,7 @@ export {
   type Turns,
   turnsOfCall,
 } from "./call-signal.ts";
+export { connect } from "./connect.ts";
 export { budgetWarning, readConnectionBudget } from "./connection-budget.ts";
 export {
   type Bindings,
@@ -18,10 +19,12 @@ export {
   openDatabases,
   rows,
   run,
+  takesWrites,
 } from "./database.ts";
 export { transactionWithRetry } from "./deadlock.ts";
-export { isDamage, isTransient, untilAnswered } from "./faults.ts";
+export { isDamage, isReadOnlyFault, isTransient, untilAnswered } from "./faults.ts";
 export { gathering } from "./gathering.ts";
 export { LivenessProbe } from "./liveness.ts";
 export { checkPooler } from "./pooler.ts";
 export { readPrimary, readReplica, type StaleReads } from "./read-replica.ts";
+export { parseTarget } from "./target.ts";

@@ -1,14 +1,20 @@
-import pg from "pg";
+import type pg from "pg";
 import type { ConnectedClient } from "./cancel-request.ts";
+import { connect, SESSION_STATE, type SessionState } from "./connect.ts";
 import type { Db } from "./database.ts";
+import { isReadOnlyFault } from "./faults.ts";
 
 /** The length of the ticks that measure a timeout, in milliseconds. */
 const TICK_MS = 50;
+
+/** What a check of PostgreSQL finds: whether its sessions can write or only read, or it refuses statements, or does not respond. */
+export type Liveness = "writes" | "reads" | "refuses" | "silent";
 
 /** Checks whether PostgreSQL responds. Uses a separate connection, because all connections of the pool may be busy. */
 export class LivenessProbe {
   readonly #db: Db;
   #client: pg.Client | undefined;
+  #connecting: AbortController | undefined;
 
   constructor(db: Db) {
     this.#db = db;
@@ -20,52 +26,58 @@ export class LivenessProbe {
    * quickly without this check. Never rejects.
    */
   async answers(withinMs: number): Promise<boolean> {
-    return (await this.#ask(withinMs)) !== "silent";
+    return (await this.ask(withinMs)) !== "silent";
   }
 
-  /** Like `answers`, but an error counts as false: whether PostgreSQL executes statements. Never rejects. */
-  async works(withinMs: number): Promise<boolean> {
-    return (await this.#ask(withinMs)) === "works";
-  }
-
-  async #ask(withinMs: number): Promise<"works" | "refuses" | "silent"> {
+  /** Checks as `answers` does, and says what was found. Never rejects. */
+  async ask(withinMs: number): Promise<Liveness> {
     try {
       if (
         !(await isDoneWithin(withinMs, this.#connected())) ||
-        !(await isDoneWithin(withinMs, this.#select()))
+        !(await isDoneWithin(withinMs, this.#readState()))
       ) {
         // The socket is destroyed first: an unresponsive server never confirms the end of the connection.
         (this.#client as unknown as ConnectedClient | undefined)?.connection.stream.destroy();
         this.close();
         return "silent";
       }
-      return "works";
-    } catch {
+      return "writes";
+    } catch (error) {
+      // A session that is read-only stays so when the database becomes writable again.
       this.close();
-      return "refuses";
+      return isReadOnlyFault(error) ? "reads" : "refuses";
     }
   }
 
   /** Closes the connection. The next check opens a new one. */
   close(): void {
+    this.#connecting?.abort();
     this.#client?.end().catch(() => {});
     this.#client = undefined;
   }
 
   async #connected(): Promise<void> {
     if (this.#client) return;
-    const client = new pg.Client({
-      ...this.#db.client.connectionSettings,
-      application_name: "webhook-service-liveness",
-    });
+    this.#connecting = new AbortController();
+    const { signal } = this.#connecting;
+    const { connectionSettings } = this.#db.client;
+    const settings = { ...connectionSettings, application_name: "webhook-service-liveness" };
+    const { client } = await connect(connectionSettings.connectionString, settings, { signal });
     client.on("error", () => this.close());
-    this.#client = client;
-    await client.connect();
+    if (signal.aborted) client.end().catch(() => {});
+    else this.#client = client;
   }
 
-  async #select(): Promise<void> {
-    await this.#client?.query("select 1");
+  /** @throws ReadOnlySessionError */
+  async #readState(): Promise<void> {
+    const found = await this.#client?.query<SessionState>(SESSION_STATE);
+    if (found?.rows[0]?.isReadOnly) throw new ReadOnlySessionError("the session is read-only");
   }
+}
+
+class ReadOnlySessionError extends Error {
+  override name = "ReadOnlySessionError";
+  code = "25006";
 }
 
 /**

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import pg from "pg";
+import type pg from "pg";
+import { connect as connectTo } from "./connect.ts";
 import { NO_PREPARED_STATEMENTS } from "./database.ts";
 
 /** The number of comparisons of two connections without a change after which a pooler counts as one in session mode. */
@@ -87,13 +88,6 @@ async function serverOf(client: pg.Client): Promise<number> {
 }
 
 async function connect(url: string): Promise<pg.Client> {
-  const client = new pg.Client({
-    connectionString: url,
-    application_name: "webhook-service-start",
-    connectionTimeoutMillis: 5_000,
-    query_timeout: 5_000,
-  });
-  client.on("error", () => {});
-  await client.connect();
-  return client;
+  const settings = { application_name: "webhook-service-start", query_timeout: 5_000 };
+  return (await connectTo(url, settings)).client;
 }

@@ -62,6 +62,7 @@ export function readReplica(
     max: poolSize,
     preparedStatements,
     applicationName: "webhook-service-reads",
+    writes: false,
   });
   const stopping = new AbortController();
   /** The primary's WAL positions that the replica has not replayed, and when they were read. The oldest is first. */

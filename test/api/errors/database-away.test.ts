@@ -160,4 +160,25 @@ describe("/readyz", () => {
     await expect.poll(() => probe("/readyz")).toEqual(READY);
     await Promise.all(taken.map((connection) => client.releaseConnection(connection)));
   });
+
+  test("answers 503 while the database takes no writes, and calls that write are refused until it does", async () => {
+    const name = new URL(database.url).pathname.slice(1);
+    const setReadOnly = (value: string) =>
+      direct.raw(
+        `begin read write; alter database ${name} set default_transaction_read_only = ${value}; commit`,
+      );
+    onTestFinished(() => void setReadOnly("off"));
+    const register = () =>
+      api.rest("POST", "/api/webhook", { json: { process: 1, url: "https://read-only.example/" } });
+    await setReadOnly("on");
+    await terminate();
+    await expect.poll(() => probe("/readyz")).toEqual(notReady("the database takes no writes"));
+    await expectAnsweredAway(register());
+    expect(causes).toContain("25006");
+    // Reads go on.
+    expect((await list()).status).toBe(200);
+    await setReadOnly("off");
+    await expect.poll(async () => (await register()).status).toBe(200);
+    await expect.poll(() => probe("/readyz")).toEqual(READY);
+  });
 });

@@ -97,6 +97,9 @@ test.each([
   ["42P01", "", "fault", false],
   ["XX001", "", "fault", false],
   ["0A000", "", "fault", false],
+  // Timeouts of transactions.
+  ["25P03", "", "unavailable", true],
+  ["25P04", "", "unavailable", true],
   // PostgreSQL chose the transaction in a deadlock.
   ["40P01", "", "conflict", true],
 ])(
@@ -104,5 +107,25 @@ test.each([
   (code, message, errorClass, transient) => {
     const error = Object.assign(new Error(message), { code });
     expect([databaseErrorClass(error), isTransient(error)]).toEqual([errorClass, transient]);
+  },
+);
+
+test.each([
+  ["57P03", "das Datenbanksystem startet", "ProcessStartupPacket", "unavailable"],
+  [
+    "25006",
+    "„INSERT“ kann nicht in einer Read-Only-Transaktion ausgeführt werden",
+    "PreventCommandIfReadOnly",
+    "unavailable",
+  ],
+  ["0A000", "gecachter Plan darf den Ergebnistyp nicht ändern", "RevalidateCachedQuery", "stale statement"],
+  // The words of pg in a message that repeats a value.
+  ["22P02", "ungültige Eingabesyntax für Typ bigint: „Connection terminated“", "pg_strtoint64", "fault"],
+  ["0A000", "cached plan must not change result type", "another", "fault"],
+])(
+  "an error of PostgreSQL is known by SQLSTATE %s and function, not by its message: %s",
+  (code, message, routine, is) => {
+    const error = Object.assign(new Error(message), { code, routine, severity: "FEHLER" });
+    expect(databaseErrorClass(error)).toBe(is);
   },
 );
