@@ -1,4 +1,4 @@
-import { connect, type Db, plainArray, rows } from "../lib/pg/index.ts";
+import { connect, type Db, plainArray, ReadOnlySessionError, rows } from "../lib/pg/index.ts";
 
 /** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";
@@ -25,13 +25,16 @@ export async function openChangeFeed(url: string, queued: () => void) {
   return {
     /**
      * Reads a number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets another
-     * filter, other secrets, key pairs or request settings. Rejects once the connection has ended.
+     * filter, other secrets, key pairs or request settings. Rejects once the connection has ended or can only read: the server may
+     * then be outdated, and results of requests could not be recorded.
      */
     async revision() {
-      const { rows: found } = await client.query<{ revision: string }>({
+      const { rows: found } = await client.query<{ revision: string; isReadOnly: boolean }>({
         name: "webhook_revision",
-        text: "select coalesce(sum(revision), 0)::text as revision from processes",
+        text: `select coalesce(sum(revision), 0)::text as revision,
+            current_setting('transaction_read_only') = 'on' as "isReadOnly" from processes`,
       });
+      if (found[0]?.isReadOnly) throw new ReadOnlySessionError();
       return BigInt(found[0]?.revision ?? 0);
     },
     close: () => client.end().catch(() => {}),

@@ -37,6 +37,12 @@ describe("a listener for changes", () => {
     for (const { queued } of [one, other]) await expect.poll(() => queued.mock.calls.length).toBe(1);
   });
 
+  test("does not trust a session that can only read", async () => {
+    const feed = await openChangeFeed(`${url}?options=-c%20default_transaction_read_only%3Don`, () => {});
+    onTestFinished(() => feed.close());
+    await expect(feed.revision()).rejects.toMatchObject({ code: "25006" });
+  });
+
   // When webhooks are made, paused, moved and deleted is in the model of the storage.
   test("sees another revision whenever a webhook gets other secrets, key pairs or settings, and at no other time", async () => {
     const { feed } = await listen();

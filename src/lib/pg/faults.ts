@@ -69,6 +69,16 @@ export function isDamage(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === "XX001";
 }
 
+/** Thrown if a session that must write can only read. */
+export class ReadOnlySessionError extends Error {
+  override name = "DatabaseError";
+  code = "25006";
+
+  constructor() {
+    super("the session is read-only");
+  }
+}
+
 /** Whether nothing can be written to the server now: it is a standby, or its transactions are read-only. */
 export function isReadOnlyFault(error: unknown): boolean {
   if (error instanceof AggregateError) return error.errors.some(isReadOnlyFault);

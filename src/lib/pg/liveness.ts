@@ -2,7 +2,7 @@ import type pg from "pg";
 import type { ConnectedClient } from "./cancel-request.ts";
 import { connect, SESSION_STATE, type SessionState } from "./connect.ts";
 import type { Db } from "./database.ts";
-import { isReadOnlyFault } from "./faults.ts";
+import { isReadOnlyFault, ReadOnlySessionError } from "./faults.ts";
 
 /** The length of the ticks that measure a timeout, in milliseconds. */
 const TICK_MS = 50;
@@ -71,13 +71,8 @@ export class LivenessProbe {
   /** @throws ReadOnlySessionError */
   async #readState(): Promise<void> {
     const found = await this.#client?.query<SessionState>(SESSION_STATE);
-    if (found?.rows[0]?.isReadOnly) throw new ReadOnlySessionError("the session is read-only");
+    if (found?.rows[0]?.isReadOnly) throw new ReadOnlySessionError();
   }
-}
-
-class ReadOnlySessionError extends Error {
-  override name = "ReadOnlySessionError";
-  code = "25006";
 }
 
 /**
