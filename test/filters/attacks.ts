@@ -15,6 +15,8 @@ export const SLOW_FILTERS: Record<string, string> = {
 export const [SLOWEST_FILTER = ""] = Object.values(SLOW_FILTERS);
 
 const doubled = (list: string, times = 40) => `[${list}]${".map(a, a + a)".repeat(times)}[0]`;
+/** Of four million characters. */
+const LONG = `[event.order_number]${".map(a, a + a)".repeat(4)}[0]`;
 const EIGHT = Array(8).fill("event.order_number").join(", ");
 
 /**
@@ -40,6 +42,10 @@ export const HUNGRY_FILTERS: Record<string, string> = {
   "a text as a separator of itself": `[${EIGHT}, ${EIGHT}].join(event.order_number) == ""`,
   "the characters of a text": 'event.order_number.split("").size() > 1',
   "a text that is quoted again and again": `["\\"\\""]${".map(a, strings.quote(a))".repeat(30)}[0] == ""`,
+  "a text in a text a hundred times": `cel.bind(a, ${LONG}, "${"%s".repeat(100)}".format([${"a, ".repeat(99)}a]).contains("b"))`,
+  "a text in a list in a text": `cel.bind(a, ${LONG}, "%s".format([lists.range(100).map(x, a)]).matches("b"))`,
+  "long texts in a list": `cel.bind(a, ${LONG}, lists.range(1000).map(x, a.reverse()).size() > 1)`,
+  "long bytes in a list": `cel.bind(a, ${LONG}, lists.range(1000).map(x, bytes(a)).size() > 1)`,
   "a loop with two variables": "lists.range(100000).transformMap(i, v, lists.range(100000)).size() > 1",
   "a sort in a sort": "lists.range(100000).sortBy(a, lists.range(100000).sortBy(b, -b)[0]).size() > 1",
   "distinct lists": "lists.range(100000).map(a, [a]).distinct().size() > 1",

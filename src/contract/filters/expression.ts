@@ -2,6 +2,7 @@ import { type CelEnv, type CelType, celEnv, plan } from "@bufbuild/cel";
 import type { Registry } from "@bufbuild/protobuf";
 import { RE2JS } from "@bufbuild/re2";
 import { filterFunctions } from "./functions/all.ts";
+import { startEvaluation } from "./functions/values.ts";
 import { parseExpression } from "./syntax.ts";
 import { typeOf } from "./type-check.ts";
 
@@ -37,5 +38,12 @@ export function compileExpression(
   });
   const parsed = parseExpression(text);
   const type = typeOf(env, parsed);
-  return { type, evaluate: plan(env, parsed) };
+  const evaluate = plan(env, parsed);
+  return {
+    type,
+    evaluate(variables) {
+      startEvaluation();
+      return evaluate(variables);
+    },
+  };
 }

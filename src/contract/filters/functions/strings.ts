@@ -1,28 +1,32 @@
-import { type CelFunc, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
+import { type CelFunc, CelScalar, celError, celFunc, celMethod, listType } from "@bufbuild/cel";
 import { strings as libraryStrings } from "@bufbuild/cel/ext";
-import { assertElements, assertLength, elementsOf, MAX_ELEMENTS } from "./values.ts";
+import { assertElements, assertLength, countBytes, elementsOf, MAX_ELEMENTS, MAX_LENGTH } from "./values.ts";
 
 const { BYTES, DYN, INT, STRING } = CelScalar;
 const TEXTS = listType(STRING);
+const encoder = new TextEncoder();
 
 /** The library's functions that count in code points or need no counting. */
-const TAKEN = new Set(["strings.quote", "lowerAscii", "upperAscii", "trim"]);
-const format = libraryStrings.find(({ name }) => name === "format");
+const TAKEN = new Set(["strings.quote", "lowerAscii", "upperAscii", "trim", "format"]);
 
 /** CEL's extension for texts, version 4. Positions are in code points; those of the library are in UTF-16 units. */
 export const stringFunctions: CelFunc[] = [
-  ...libraryStrings.filter(({ name }) => TAKEN.has(name)),
-  ...(format ? [format] : []),
+  ...libraryStrings.filter(({ name }) => TAKEN.has(name)).map(limited),
   celFunc("_+_", [STRING, STRING], STRING, (one, other) => {
     assertLength(one.length + other.length);
     return one + other;
   }),
   celFunc("_+_", [BYTES, BYTES], BYTES, (one, other) => {
-    assertLength(one.length + other.length);
+    countBytes(one.length + other.length);
     const joined = new Uint8Array(one.length + other.length);
     joined.set(one);
     joined.set(other, one.length);
     return joined;
+  }),
+  celFunc("bytes", [STRING], BYTES, (text) => {
+    const bytes = encoder.encode(text);
+    countBytes(bytes.length);
+    return bytes;
   }),
   celMethod("charAt", STRING, [INT], STRING, function (index) {
     const points = [...this];
@@ -69,6 +73,19 @@ export const stringFunctions: CelFunc[] = [
     return [...this].reverse().join("");
   }),
 ];
+
+/**
+ * The function, which fails if its result is a text that is too long. Such a text takes memory when it is read: V8 ends the
+ * process if a thread asks for much more than it may have at once.
+ */
+function limited(func: CelFunc): CelFunc {
+  const call: CelFunc["call"] = (id, target, args) => {
+    const result = func.call(id, target, args);
+    const isLong = typeof result === "string" && result.length > MAX_LENGTH;
+    return isLong ? celError(`a text would have more than ${MAX_LENGTH} characters`, id) : result;
+  };
+  return Object.create(func, { call: { value: call } });
+}
 
 /** @throws Error if an index is not from 0 to the length */
 function within(index: bigint, length: number): number {

@@ -4,15 +4,29 @@ import { type Duration, DurationSchema, type Timestamp, TimestampSchema } from "
 
 /** The maximum number of elements of a list that a function makes. */
 export const MAX_ELEMENTS = 100_000;
-/** The maximum length of a text that a function makes, in UTF-16 units, and of bytes. */
+/** The maximum length of a text that a function makes, in UTF-16 units. */
 export const MAX_LENGTH = 4_194_304;
+/** The maximum number of bytes that the functions of an evaluation make: they are outside of the memory that limits a thread. */
+const MAX_BYTES = 16_777_216;
+let bytesMade = 0;
+
+/** To be called before each evaluation. */
+export function startEvaluation(): void {
+  bytesMade = 0;
+}
+
+/** @throws Error if an evaluation makes too many bytes */
+export function countBytes(length: number): void {
+  bytesMade += length;
+  if (bytesMade > MAX_BYTES) throw new Error(`an evaluation would make more than ${MAX_BYTES} bytes`);
+}
 
 /** @throws Error if a list would have too many elements */
 export function assertElements(count: number | bigint): void {
   if (count > MAX_ELEMENTS) throw new Error(`a list would have more than ${MAX_ELEMENTS} elements`);
 }
 
-/** @throws Error if a text or bytes would be too long */
+/** @throws Error if a text would be too long */
 export function assertLength(length: number): void {
   if (length > MAX_LENGTH) throw new Error(`a text would have more than ${MAX_LENGTH} characters`);
 }
