@@ -3,7 +3,7 @@ import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { InvalidTargetError, type TargetRules } from "../../contract/target-rules.ts";
 import { type AddressGuard, AddressRefusedError, bareHost, HTTPS_PORT } from "../../lib/egress/index.ts";
 
-/** The maximum length of a URL, as given and as normalized, in characters. */
+/** The maximum length of a URL, as given and as normalized, in characters. An entry of PostgreSQL's index of URLs has 2,704 bytes. */
 export const MAX_URL_LENGTH = 2_048;
 
 /**
@@ -16,6 +16,7 @@ export function createTargetRules(guard: AddressGuard): TargetRules {
     normalise(given) {
       const most = `at most ${MAX_URL_LENGTH} are allowed`;
       if (given.length > MAX_URL_LENGTH) refuse(`has ${given.length} characters; ${most}`);
+      // The URL is stored and shown as given.
       if (given !== given.trim()) refuse("begins or ends with white space; remove it");
       const invisible = invisibleCharacter(given);
       const control = "an invisible control or formatting character; remove it or percent-encode it";
@@ -23,8 +24,13 @@ export function createTargetRules(guard: AddressGuard): TargetRules {
       const url =
         URL.parse(given) ?? refuse("is not an absolute URL; send one such as https://example.com/hooks");
       if (url.protocol !== "https:") refuse(`begins with ${url.protocol}//; only https:// is allowed`);
+      // URLs are shown in lists, logs and audit entries; credentials of request settings are not.
       const hasUser = url.username !== "" || url.password !== "";
-      if (hasUser) refuse("contains a user name or password, which is not allowed; remove it");
+      if (hasUser)
+        refuse(
+          "contains a user name or password, which is not allowed; remove it, and set it as Basic authentication with SetWebhookRequestSettings",
+        );
+      // HTTP clients do not send it.
       if (given.includes("#")) refuse("contains a fragment (#…), which is not allowed; remove it");
       url.hostname = url.hostname.replace(/\.$/, "");
       const hasHost = url.hostname !== "" && !url.hostname.endsWith(".");

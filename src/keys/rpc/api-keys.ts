@@ -18,7 +18,7 @@ import {
 } from "../../calls/index.ts";
 import type { LimitsConfig } from "../../config/index.ts";
 import { DomainError } from "../../contract/errors.ts";
-import { invisibleCharacter } from "../../contract/invisible-characters.ts";
+import { invisibleCharacter, isBlank } from "../../contract/invisible-characters.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 import { isPermission } from "../../contract/permissions.ts";
 import type { Db } from "../../lib/pg/index.ts";
@@ -217,8 +217,7 @@ function assertSetsQuotas(scope: Scope): void {
 
 function assertName(name: string): void {
   assertText("name", name, MAX_NAME_CHARACTERS);
-  if (name.trim() === "")
-    throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
+  if (isBlank(name)) throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
   const invisible = invisibleCharacter(name);
   if (invisible)
     throw invalidFields([

@@ -3,7 +3,7 @@ import { invalidFields } from "../../calls/errors/index.ts";
 import { type ApiKeyRow, assertText, isProcess, unknownProcess } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../../contract/errors.ts";
-import { invisibleCharacter } from "../../contract/invisible-characters.ts";
+import { invisibleCharacter, isBlank } from "../../contract/invisible-characters.ts";
 import type { TargetRules } from "../../contract/target-rules.ts";
 import { BREAKER_BOUNDS } from "../../contract/webhooks/circuit-breaker.ts";
 import {
@@ -24,8 +24,8 @@ import type { BreakerSettings } from "../breakers.ts";
 const MAX_NAME_CHARACTERS = 100;
 /** The size of a secret of one's own, in bytes (Standard Webhooks). */
 const OWN_SECRET_BYTES = { min: 24, max: 64 };
-/** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
-const MAX_TEST_PAYLOAD_BYTES = 32_768;
+/** The maximum size of a test event's payload, in bytes: as of other events. */
+const MAX_TEST_PAYLOAD_BYTES = 262_144;
 
 /** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
 export function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
@@ -36,14 +36,14 @@ export function checkedAddress(targets: TargetRules, url: string): { url: string
   return { url, targetUrl: targets.normalise(url) };
 }
 
-/** Null for an empty name. @throws DomainError INVALID_ARGUMENT */
+/** Null for a blank name. @throws DomainError INVALID_ARGUMENT */
 export function checkedName(name: string): string | null {
   assertText("name", name, MAX_NAME_CHARACTERS);
   const invisible = invisibleCharacter(name);
   if (invisible) {
     throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
   }
-  return name.trim() || null;
+  return isBlank(name) ? null : name.trim();
 }
 
 /**

@@ -10,6 +10,13 @@ test.each([
   ["https://example.com./a", "https://example.com/a"],
   ["https://example.com/a/../b?x=1", "https://example.com/b?x=1"],
   ["https://bücher.example/", "https://xn--bcher-kva.example/"],
+  [
+    "https://example.com/فروشگاه\u200cها?q=👩\u200d💻",
+    "https://example.com/%D9%81%D8%B1%D9%88%D8%B4%DA%AF%D8%A7%D9%87%E2%80%8C%D9%87%D8%A7?q=%F0%9F%91%A9%E2%80%8D%F0%9F%92%BB",
+  ],
+  ["https://نامه\u200cای.example/", "https://xn--mgba3gch31f060k.example/"],
+  ["https://a_b.example/x_y?z=[1]|{2}", "https://a_b.example/x_y?z=[1]|{2}"],
+  ["https://receiver/", "https://receiver/"],
   ["https://93.184.216.34/x", "https://93.184.216.34/x"],
   ["https://example.com:8443/%E2%80%AE", "https://example.com:8443/%E2%80%AE"],
 ])("a webhook's address %s is requested as %s", (given, target) => {
@@ -19,7 +26,7 @@ test.each([
 test.each([
   ["http://example.com/", /only https:\/\/ is allowed/],
   ["example.com/hooks", /not an absolute URL/],
-  ["https://user:secret@example.com/", /contains a user name or password/],
+  ["https://user:secret@example.com/", /contains a user name or password.*set it as Basic authentication/],
   ["https://example.com/#part", /fragment/],
   ["https://example.com/#", /fragment/],
   [" https://example.com/", /white space/],
@@ -32,6 +39,8 @@ test.each([
   ["https://example.com/\u202Egnp.evil", /U\+202E.*remove it/],
   ["https://exam\u200Bple.com/", /U\+200B/],
   ["https://exam\u00ADple.com/", /U\+00AD/],
+  ["https://exam\u200Dple.com/", /not an absolute URL/],
+  ["https://example.com/\u200E", /U\+200E/],
   ["https://exam\nple.com/", /U\+000A/],
   ["https://example.com/a\u2066b", /U\+2066/],
   [`https://example.com/${"a".repeat(2_048)}`, /has 2068 characters; at most 2048/],

@@ -27,8 +27,21 @@ test("a key can belong to an installed app, and is listed as it was made", async
   expect((await keys.listApiKeys({})).apiKeys).toContainEqual(apiKey);
 });
 
+test.each([
+  "فروشگاه\u200cها",
+  "👩\u200d💻",
+  "🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+  "Bäckerei № 1",
+])("keys, apps and webhooks are named %s", async (name) => {
+  const { apiKey } = await keys.createApiKey({ name, permissions: [1] });
+  const { installedApp } = await keys.createInstalledApp({ name });
+  const { webhook } = await api.webhooks.updateWebhook({ webhookId: await api.register(), name });
+  expect([apiKey?.name, installedApp?.name, webhook?.name]).toEqual([name, name, name]);
+});
+
 test.each<[string, object, string]>([
   ["a name of spaces", { name: " \u00a0\t" }, "name must hold more than white space"],
+  ["a name that nothing shows", { name: "\u200c\u200d" }, "name must hold more than white space"],
   ["a bidi control in its name", { name: "Shop\u202Epohs" }, "name must not hold U+202E"],
   ["a zero-width space in its name", { name: "Sh\u200Bop" }, "name must not hold U+200B"],
   ["an unspecified permission", { permissions: [0] }, "permissions must be one or more of: PERMISSION_READ"],
