@@ -49,7 +49,7 @@ export function showArrival(
   line(`    POST ${request.path}`);
   for (let i = 0; i < request.rawHeaders.length; i += 2) {
     const name = request.rawHeaders[i] as string;
-    if (/^(host|connection|content-length|user-agent|accept-encoding)$/i.test(name)) continue;
+    if (/^(host|connection|content-length|user-agent|accept|accept-encoding)$/i.test(name)) continue;
     line(`    ${styleText("dim", `${name}:`)} ${request.rawHeaders[i + 1]}`);
   }
   line(`    ${request.body}`);

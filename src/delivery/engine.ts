@@ -119,7 +119,7 @@ export function createDeliveryEngine(options: {
     handshakes,
   );
   const filters = new FilterThreads(delivery.filterTimeoutMs, log);
-  const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
+  const tokens = new AccessTokens((oauth2, worked) => fetchToken(client, oauth2, { worked }));
   const lease = new WorkerLease({
     clock,
     log,

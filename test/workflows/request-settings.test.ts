@@ -23,7 +23,8 @@ type Authentication = NonNullable<Settings["authentication"]>;
 const SECRET = "hush-4711";
 const CREDENTIALS = `egress:${SECRET}`;
 const SECRET_KEY = randomBytes(32);
-const INVALID_CLIENT = "answered 401 (invalid_client)";
+const INVALID_CLIENT =
+  "answered 401 (invalid_client); it got the client's id and secret in the header Authorization and in the body (secret_in_body): check both";
 
 let service: TestService;
 let proxy: TestProxy;
@@ -256,23 +257,23 @@ test("while a webhook moves between hosts, each host gets its own credentials on
 
 test("a header name that earlier versions stored is sent and kept, but gets no new value and no other host", async () => {
   const { webhookId, received } = await service.endpoint();
-  const stored = { authentication: null, tls: null, headers: [{ name: "x_tenant.id", value: SECRET }] };
+  const stored = { authentication: null, tls: null, headers: [{ name: "x_service.id", value: SECRET }] };
   const sealed = sealRequestSettings(createSecretBox(SECRET_KEY), webhookId, stored);
   await service
     .db("webhooks")
     .where({ id: webhookId })
     .update({ request_settings: sealed, revision: service.db.raw("revision + 1") });
   expect((await deliver(webhookId)).delivery?.state).toBe(DeliveryState.DELIVERED);
-  const kept = { headers: [{ name: "X_Tenant.id" }, { name: "X-New", value: "1" }] };
-  expect((await set(webhookId, kept)).settings?.headerNames).toEqual(["X_Tenant.id", "X-New"]);
+  const kept = { headers: [{ name: "X_Service.id" }, { name: "X-New", value: "1" }] };
+  expect((await set(webhookId, kept)).settings?.headerNames).toEqual(["X_Service.id", "X-New"]);
   await deliver(webhookId);
-  for (const { headers } of received) expect(headers["x_tenant.id"]).toBe(SECRET);
+  for (const { headers } of received) expect(headers["x_service.id"]).toBe(SECRET);
   expect(received).toHaveLength(2);
-  const changed = { headers: [{ name: "x_tenant.id", value: "another" }] };
-  await expectRefused(set(webhookId, changed), Code.InvalidArgument, "letters, digits and hyphens");
+  const changed = { headers: [{ name: "x_service.id", value: "another" }] };
+  await expectRefused(set(webhookId, changed), Code.InvalidArgument, "which HTTP or this service sets");
   const url = `https://receiver.example/${webhookId}`;
   const moved = service.webhooks.updateWebhook({ webhookId, url, requestSettings: kept });
-  await expectRefused(moved, Code.InvalidArgument, "letters, digits and hyphens");
+  await expectRefused(moved, Code.InvalidArgument, "which HTTP or this service sets");
 });
 
 test("a stored secret is kept for the user, client, token URL and certificate that it was stored with, and no other", async () => {

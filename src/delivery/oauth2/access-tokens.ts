@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
+import type { ClientAuthentication } from "./client-authentication.ts";
 import { type AccessToken, TokenError } from "./token-request.ts";
 
 /** The maximum number of clients whose tokens are cached. */
@@ -24,20 +25,25 @@ interface Cached {
   failed?: { error: unknown; until: number } | undefined;
   /** The time of the last renewal because of a 401. */
   refusedAt: number;
+  /** The way to send the client's id and secret that has worked. */
+  way?: ClientAuthentication | undefined;
 }
+
+/** Fetches a token. @param worked the way to send the client's id and secret that has worked */
+type FetchToken = (client: OAuth2Client, worked: ClientAuthentication | undefined) => Promise<AccessToken>;
 
 /**
  * The access tokens of a process, by client. A token is fetched once for all deliveries that wait for it, and renewed
  * in the background before it ends.
  */
 export class AccessTokens {
-  readonly #fetch: (client: OAuth2Client) => Promise<AccessToken>;
+  readonly #fetch: FetchToken;
   readonly #cached = new LRUCache<string, Cached>({
     max: MAX_CACHED_CLIENTS,
     memoMethod: () => ({ refusedAt: Number.NEGATIVE_INFINITY }),
   });
 
-  constructor(fetch: (client: OAuth2Client) => Promise<AccessToken>) {
+  constructor(fetch: FetchToken) {
     this.#fetch = fetch;
   }
 
@@ -84,7 +90,8 @@ export class AccessTokens {
   async #fetchInto(client: OAuth2Client, cached: Cached): Promise<string> {
     const asked = performance.now();
     try {
-      const { value, lifetimeMs } = await this.#fetch(client);
+      const { value, lifetimeMs, way } = await this.#fetch(client, cached.way);
+      cached.way = way;
       const lifetime = Math.max(MIN_LIFETIME_MS, Math.min(lifetimeMs, MAX_LIFETIME_MS));
       const lead = Math.min(MAX_RENEWAL_LEAD_MS, lifetime / RENEWAL_LEAD_PART);
       cached.token = {

@@ -1,23 +1,15 @@
-import {
-  ClientSecretBasic,
-  ClientSecretPost,
-  clientCredentialsGrantRequest,
-  customFetch,
-  OperationProcessingError,
-  PARSE_ERROR,
-  processClientCredentialsResponse,
-  RESPONSE_IS_NOT_JSON,
-  ResponseBodyError,
-  WWWAuthenticateChallengeError,
-} from "oauth4webapi";
 import { type Dispatcher, errors, request } from "undici";
+import { USER_AGENT } from "../../contract/delivery-headers.ts";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import {
   type Connections,
+  contentCoding,
+  decompressed,
   describeFault,
   MAX_RESPONSE_BYTES,
   ProxyUnavailableError,
 } from "../../lib/egress/index.ts";
+import { authorizationOf, type ClientAuthentication, waysFor } from "./client-authentication.ts";
 
 /** The timeout of a token request in milliseconds: DNS lookup, connection, response. */
 export const TOKEN_TIMEOUT_MS = 5_000;
@@ -25,17 +17,21 @@ export const TOKEN_TIMEOUT_MS = 5_000;
 const MAX_TOKEN = 16_384;
 /** Visible ASCII: what a header can hold. */
 const TOKEN = /^[\x21-\x7e]+$/;
+/** Other types need more than the token, such as a proof of DPoP (RFC 6749, 7.1). Apigee calls it `BearerToken`. */
+const BEARER = /^(bearer|bearertoken)?$/i;
 /** Error codes of RFC 6749, 5.2, and its extensions. Other texts are not shown, because they could repeat secrets of the request. */
 const ERROR_CODE = /^[a-z_]{1,40}$/;
-/** The lifetime of a token whose response has no `expires_in`, in milliseconds. */
+/** The codes of servers that do not find the client's id and secret, or do not accept them. */
+const UNKNOWN_CLIENT = new Set(["invalid_client", "invalid_request"]);
+/** The lifetime of a token whose response has no `expires_in` above 0, in milliseconds. */
 const DEFAULT_LIFETIME_MS = 300_000;
-/** The codes of oauth4webapi's errors for a response that is not JSON. */
-const NOT_JSON = new Set<string>([PARSE_ERROR, RESPONSE_IS_NOT_JSON]);
 
 /** An access token and its lifetime since the request, in milliseconds. */
 export interface AccessToken {
   value: string;
   lifetimeMs: number;
+  /** The way to send the client's id and secret that the server accepted. */
+  way?: ClientAuthentication;
 }
 
 /** Thrown if no access token could be fetched. The message names the token endpoint's host and no secret. */
@@ -43,78 +39,140 @@ export class TokenError extends Error {
   override name = "TokenError";
 }
 
+/** Thrown if the server does not accept the client's id and secret in the way in which they were sent. */
+class ClientRefusedError extends TokenError {}
+
 /**
  * Fetches an access token by the client credentials grant (RFC 6749, 4.4). The rules for connections are those of deliveries: the
- * guard checks every address and port, and redirects are not followed.
+ * guard checks every address and port, and redirects are not followed. A server that does not accept the id and secret gets them once in
+ * each other way.
  *
+ * @param worked the way that has worked before
+ * @param timeoutMs the timeout of each request
  * @throws TokenError, ProxyUnavailableError
  */
 export async function fetchToken(
   connections: Pick<Connections, "dispatch">,
   client: OAuth2Client,
-  timeoutMs = TOKEN_TIMEOUT_MS,
+  {
+    worked,
+    timeoutMs = TOKEN_TIMEOUT_MS,
+  }: { worked?: ClientAuthentication | undefined; timeoutMs?: number } = {},
 ): Promise<AccessToken> {
-  const { tokenUrl, clientId, clientSecret, scope, audience, secretInBody } = client;
+  let refused: ClientRefusedError | undefined;
+  for (const way of waysFor(client, worked)) {
+    try {
+      return { ...(await ask(connections, client, way, timeoutMs)), way };
+    } catch (error) {
+      if (!(error instanceof ClientRefusedError)) throw error;
+      refused ??= error;
+    }
+  }
+  throw new TokenError(
+    `${refused?.message}; it got the client's id and secret in the header Authorization and in the body (secret_in_body): check both`,
+  );
+}
+
+async function ask(
+  connections: Pick<Connections, "dispatch">,
+  client: OAuth2Client,
+  way: ClientAuthentication,
+  timeoutMs: number,
+): Promise<AccessToken> {
+  const { tokenUrl, clientId, clientSecret, scope, audience } = client;
   const endpoint = `token endpoint ${new URL(tokenUrl).host}`;
-  const server = { issuer: tokenUrl, token_endpoint: tokenUrl };
-  const oauthClient = { client_id: clientId };
-  const parameters = new URLSearchParams();
+  const parameters = new URLSearchParams({ grant_type: "client_credentials" });
   if (scope !== null) parameters.set("scope", scope);
   if (audience !== null) parameters.set("audience", audience);
-  let status: number | undefined;
+  const authorization = authorizationOf(client, way);
+  if (authorization === null) {
+    parameters.set("client_id", clientId);
+    parameters.set("client_secret", clientSecret);
+  }
+  let answer: Answer;
   try {
-    const response = await clientCredentialsGrantRequest(
-      server,
-      oauthClient,
-      secretInBody ? ClientSecretPost(clientSecret) : ClientSecretBasic(clientSecret),
-      parameters,
-      {
-        [customFetch]: async (url, { body, headers, method }) => {
-          const answer = await request(url, {
-            dispatcher: connections as unknown as Dispatcher,
-            method: method as Dispatcher.HttpMethod,
-            headers: { "accept-encoding": "identity", ...headers },
-            body: String(body),
-            signal: AbortSignal.timeout(timeoutMs),
-          });
-          const content = await answer.body.text();
-          status = answer.statusCode;
-          return new Response(content, { status, headers: answer.headers as Record<string, string> });
-        },
+    const response = await request(tokenUrl, {
+      dispatcher: connections as unknown as Dispatcher,
+      method: "POST",
+      headers: {
+        accept: "application/json",
+        "accept-encoding": "identity",
+        "content-type": "application/x-www-form-urlencoded;charset=UTF-8",
+        "user-agent": USER_AGENT,
+        ...(authorization === null ? {} : { authorization }),
       },
+      body: parameters.toString(),
+      signal: AbortSignal.timeout(timeoutMs),
+    });
+    answer = readAnswer(
+      response.statusCode,
+      response.headers,
+      Buffer.from(await response.body.arrayBuffer()),
     );
-    const answer = await processClientCredentialsResponse(server, oauthClient, response);
-    const { access_token: value, token_type: type, expires_in: seconds } = answer;
-    if (type !== "bearer") throw new TokenError("the token's type is not Bearer");
-    if (value.length > MAX_TOKEN || !TOKEN.test(value)) {
-      throw new TokenError(`the token is not 1 to ${MAX_TOKEN} visible ASCII characters`);
-    }
-    return { value, lifetimeMs: seconds === undefined ? DEFAULT_LIFETIME_MS : seconds * 1_000 };
   } catch (error) {
     // Not an error of the token endpoint: no connection was opened to it.
     if (error instanceof ProxyUnavailableError) throw error;
-    if ((error as Error).name === "TimeoutError")
-      throw new TokenError(`${endpoint} did not answer within ${timeoutMs / 1_000} s`);
-    throw new TokenError(`${endpoint} ${inWords(error as Error, status)}`);
+    throw new TokenError(`${endpoint} ${faultInWords(error as Error, timeoutMs)}`);
+  }
+  const { status, code } = answer;
+  const told = typeof code === "string" && ERROR_CODE.test(code) ? ` (${code})` : "";
+  if (status >= 200 && status <= 299 && told === "") return tokenOf(answer, endpoint);
+  const isUnknown = (status === 401 && told === "") || (typeof code === "string" && UNKNOWN_CLIENT.has(code));
+  const redirects = status >= 300 && status <= 399;
+  throw new (isUnknown && !redirects ? ClientRefusedError : TokenError)(
+    `${endpoint} answered ${status}${redirects ? "; redirects are not followed" : told}`,
+  );
+}
+
+/** The response of a token endpoint. */
+interface Answer {
+  status: number;
+  /** Undefined if the body is neither JSON nor a form. */
+  fields: Record<string, unknown> | undefined;
+  /** The error code. */
+  code: unknown;
+}
+
+/** Whatever the Content-Type: servers send JSON as text, and some a form. */
+function readAnswer(
+  status: number,
+  headers: Record<string, string | string[] | undefined>,
+  body: Buffer,
+): Answer {
+  const coding = contentCoding(headers["content-encoding"]?.toString());
+  const text = new TextDecoder().decode(decompressed(coding, body, MAX_RESPONSE_BYTES));
+  const fields = fieldsIn(text);
+  const challenge = /\berror="?([a-z_]+)/.exec(headers["www-authenticate"]?.toString() ?? "")?.[1];
+  return { status, fields, code: fields?.error ?? challenge };
+}
+
+function fieldsIn(text: string): Answer["fields"] {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return /^[\w.]+=/.test(text) ? Object.fromEntries(new URLSearchParams(text)) : undefined;
   }
 }
 
-/** Describes an error, to follow the endpoint's name. Contains no text that the endpoint can choose freely. */
-function inWords(error: Error, status: number | undefined): string {
-  if (error instanceof errors.ResponseExceededMaxSizeError)
-    return `answered with more than ${MAX_RESPONSE_BYTES} bytes`;
-  if (status === undefined) return `cannot be reached: ${describeFault(error)}`;
-  if (status >= 300 && status <= 399) return `answered ${status}; redirects are not followed`;
-  const code = errorCode(error);
-  if (code !== undefined && ERROR_CODE.test(code)) return `answered ${status} (${code})`;
-  if (status !== 200) return `answered ${status}`;
-  if (error instanceof TokenError) return `answered 200, but ${error.message}`;
-  const isJson = !(error instanceof OperationProcessingError && NOT_JSON.has(error.code ?? ""));
-  return `answered 200, but ${isJson ? "without a bearer token, its type and a valid lifetime" : "not with JSON"}`;
+/** @throws TokenError */
+function tokenOf({ status, fields }: Answer, endpoint: string): AccessToken {
+  const refuse = (problem: string) => new TokenError(`${endpoint} answered ${status}, but ${problem}`);
+  if (!fields) throw refuse("not with JSON");
+  // RFC 6749, 5.1, requires the type, but some servers leave it out, and send the lifetime as text.
+  const { access_token: value, token_type: type = "", expires_in: seconds } = fields;
+  if (typeof value !== "string") throw refuse("without a bearer token");
+  if (!BEARER.test(String(type ?? ""))) throw refuse("the token's type is not Bearer");
+  if (value.length > MAX_TOKEN || !TOKEN.test(value))
+    throw refuse(`the token is not 1 to ${MAX_TOKEN} visible ASCII characters`);
+  const lifetimeMs = Number(seconds) * 1_000;
+  return { value, lifetimeMs: lifetimeMs > 0 ? lifetimeMs : DEFAULT_LIFETIME_MS };
 }
 
-function errorCode(error: Error): string | undefined {
-  if (error instanceof ResponseBodyError) return error.error;
-  if (error instanceof WWWAuthenticateChallengeError) return error.cause[0]?.parameters.error;
-  return undefined;
+/** Describes an error without a response, to follow the endpoint's name. */
+function faultInWords(error: Error, timeoutMs: number): string {
+  if (error instanceof errors.ResponseExceededMaxSizeError)
+    return `answered with more than ${MAX_RESPONSE_BYTES} bytes`;
+  if (error.name === "TimeoutError") return `did not answer within ${timeoutMs / 1_000} s`;
+  return `cannot be reached: ${describeFault(error)}`;
 }

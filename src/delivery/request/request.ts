@@ -34,7 +34,8 @@ export function buildRequest(
   const { origin, path } = webhook.target;
   const signed = new Date();
   const signature = sign(webhook.secrets, id, signed, body, webhook);
-  const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
+  const facts = { id, process, installedAppId: webhook.installedAppId, userId, test };
+  const headers = deliveryHeaders(facts, added);
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
   if (signature.second) headers.push(...signature.second);
   headers.push(...added);

@@ -8,6 +8,7 @@ export {
   type Network,
 } from "./address-guard.ts";
 export type { Connections } from "./connections.ts";
+export { contentCoding, decompressed } from "./content-coding.ts";
 export { describeFault, faultCode, isTlsFault } from "./faults.ts";
 export { createHttpClient, HANDSHAKES, MAX_RESPONSE_BYTES } from "./http-client.ts";
 export { NameResolver, type Resolver } from "./name-resolver.ts";

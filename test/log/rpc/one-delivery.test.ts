@@ -21,6 +21,7 @@ test("a delivery tells the headers and the body that it sends, before it is sent
   expect(request?.headers.map(({ name, value }) => `${name}: ${value}`)).toEqual([
     "Content-Type: application/json; charset=utf-8",
     "User-Agent: Webhook-Service/1",
+    "Accept: */*",
     "Accept-Encoding: identity",
     `X-Service-Webhook-Id: ${deliveryId}`,
     "X-Service-Webhook-Process: OrderDispatched",
