@@ -1,3 +1,4 @@
+import { headerBytes } from "../contract/delivery-headers.ts";
 import { DomainError } from "../contract/errors.ts";
 import type { OAuth2Client, TlsSettings } from "../contract/target-rules.ts";
 import { type Db, run } from "../lib/pg/index.ts";
@@ -45,16 +46,16 @@ export function openRequestSettings(box: SecretBox, webhookId: bigint, sealed: B
 }
 
 /**
- * Custom headers and the header of Basic or bearer authentication: names and values in turn. The header of an OAuth 2.0 access
- * token is not among them.
+ * Custom headers and the header of Basic or bearer authentication: names and values in turn, each character of a value a byte of its
+ * UTF-8. The header of an OAuth 2.0 access token is not among them.
  */
 export function headersOfSettings({ headers, authentication }: RequestSettings): string[] {
-  const parts = headers.flatMap(({ name, value }) => [name, value]);
+  const parts = headers.flatMap(({ name, value }) => [name, headerBytes(value)]);
   if (authentication?.kind === "basic") {
     const { username, password } = authentication;
     parts.push("Authorization", `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`);
   } else if (authentication?.kind === "bearer") {
-    parts.push("Authorization", `Bearer ${authentication.token}`);
+    parts.push("Authorization", `Bearer ${headerBytes(authentication.token)}`);
   }
   return parts;
 }

@@ -77,17 +77,27 @@ const MIN_HIDDEN = 8;
  * The secrets in headers, longest first: header values, credentials without their scheme, and the decoded user and password of Basic
  * authentication; each also as JSON escapes it. Omits secrets shorter than MIN_HIDDEN.
  *
- * @param headers names and values, alternating
+ * @param headers names and values, alternating; each character of a value is a byte
  */
 export function secretsIn(headers: readonly string[]): string[] {
   const values = headers.filter((_, index) => index % 2 === 1).flatMap(partsOf);
-  const spellings = values.flatMap((value) => {
+  const spellings = values.flatMap(readings).flatMap((value) => {
     const escaped = JSON.stringify(value).slice(1, -1);
+    const inAscii = escaped.replaceAll(
+      /[^ -~]/g,
+      (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    );
     // Some servers escape slashes, too.
-    return [value, escaped, escaped.replaceAll("/", "\\/")];
+    return [value, escaped, escaped.replaceAll("/", "\\/"), inAscii, inAscii.replaceAll("/", "\\/")];
   });
   const long = spellings.filter(({ length }) => length >= MIN_HIDDEN);
   return [...new Set(long)].sort(longestFirst);
+}
+
+/** A value as bytes, as the text of these, and as the bytes of a server that took them for Latin-1. */
+function readings(value: string): string[] {
+  const text = Buffer.from(value, "latin1").toString();
+  return text === value ? [value] : [value, text, Buffer.from(value).toString("latin1")];
 }
 
 /** Longer secrets are replaced first: a longer secret may contain a shorter one. */
@@ -95,7 +105,7 @@ const longestFirst = (a: string, b: string) => b.length - a.length;
 
 /** A header's value, and the secrets in it if it is of the scheme Basic or Bearer. */
 function partsOf(value: string): string[] {
-  const [, scheme = "", credentials] = /^(basic|bearer) +(\S+)$/i.exec(value) ?? [];
+  const [, scheme = "", credentials] = /^(basic|bearer) +(.+)$/i.exec(value) ?? [];
   if (credentials === undefined) return [value];
   if (scheme.toLowerCase() === "bearer") return [value, credentials];
   const user = Buffer.from(credentials, "base64").toString("latin1");

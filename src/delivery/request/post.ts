@@ -9,12 +9,7 @@ import {
   parseRetryAfter,
 } from "./outcome.ts";
 import type { SignedRequest } from "./request.ts";
-
-/** The maximum size of the response excerpt stored with the attempt, in bytes. */
-const RESPONSE_EXCERPT_BYTES = 1_024;
-
-/** The text that replaces a secret in a recorded response. */
-const HIDDEN = "[hidden]";
+import { excerptBytes, headerText, responseText } from "./response-text.ts";
 
 /** The maximum size of the response headers stored with a failed attempt, names and values, in bytes. */
 const MAX_HEADERS_BYTES = 2_048;
@@ -58,8 +53,7 @@ export function post(
 ): void {
   const { origin, path, headers, body, signed, hidden = [], tls } = request;
   const timeoutMs = Math.min(request.timeoutMs ?? maxTimeoutMs, maxTimeoutMs);
-  // A secret that begins in the excerpt is read to its end, so that it is recognized.
-  const excerptBytes = RESPONSE_EXCERPT_BYTES + (hidden[0]?.length ?? 0);
+  const mostKept = excerptBytes(hidden);
   const startedAt = performance.now();
   let isSettled = false;
   let wasSent = false;
@@ -67,6 +61,8 @@ export function post(
   const response: Pick<Outcome, keyof typeof NO_RESPONSE> = { ...NO_RESPONSE };
   let received = 0;
   const excerpt: Buffer[] = [];
+  let contentEncoding: string | undefined;
+  let contentType: string | undefined;
 
   /** Ends the attempt. Returns whether it had not ended. */
   function end(): boolean {
@@ -81,7 +77,10 @@ export function post(
     const durationMs = Math.round(performance.now() - startedAt);
     // While the process was suspended, no connection could be established: the timeout is not the host's fault.
     const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
-    if (received > 0) response.responseStart = text(excerpt, hidden);
+    if (received > 0) {
+      const bytes = Buffer.concat(excerpt);
+      response.responseStart = responseText({ bytes, received, contentEncoding, contentType }, hidden);
+    }
     outcome({ ...response, started: signed, durationMs, error, failure: isOurs ? "ours" : failure });
   }
 
@@ -124,6 +123,8 @@ export function post(
         response.status = code;
         response.delivered = isDelivered(code);
         if (!response.delivered) response.responseHeaders = headersText(fields, hidden);
+        contentEncoding = fields["content-encoding"]?.toString();
+        contentType = fields["content-type"]?.toString();
         const retryAfter = fields["retry-after"];
         response.retryAfterMs = parseRetryAfter(
           Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
@@ -131,7 +132,7 @@ export function post(
         );
       },
       onResponseData(_controller, chunk) {
-        if (received < excerptBytes) excerpt.push(Buffer.from(chunk.subarray(0, excerptBytes - received)));
+        if (received < mostKept) excerpt.push(Buffer.from(chunk.subarray(0, mostKept - received)));
         received += chunk.length;
       },
       onResponseEnd: endBody,
@@ -152,26 +153,6 @@ export function post(
   );
 }
 
-/**
- * Returns the start of a response as text. U+FFFD replaces invalid UTF-8, and NUL, which PostgreSQL cannot store.
- *
- * @param hidden the secrets that a receiver may repeat, longest first
- */
-function text(parts: Buffer[], hidden: readonly string[]): string {
-  let start = Buffer.concat(parts);
-  if (hidden.length > 0) {
-    // In latin1, each byte is a character, so that no byte is lost and `slice` counts bytes.
-    const kept = withoutSecrets(start.toString("latin1"), hidden);
-    start = Buffer.from(kept.slice(0, RESPONSE_EXCERPT_BYTES), "latin1");
-  }
-  return start.toString("utf8").replaceAll("\0", "\uFFFD");
-}
-
-/** Replaces all secrets in a text that a receiver sent. */
-function withoutSecrets(received: string, hidden: readonly string[]): string {
-  return hidden.reduce((left, secret) => left.replaceAll(secret, HIDDEN), received);
-}
-
 /** Returns the headers that fit into MAX_HEADERS_BYTES as JSON, except cookies, which are credentials; null if none. */
 function headersText(
   headers: Record<string, string | string[] | undefined>,
@@ -182,11 +163,11 @@ function headersText(
   for (const [name, values] of Object.entries(headers)) {
     if (name === "set-cookie") continue;
     for (const each of [values ?? []].flat()) {
-      const value = withoutSecrets(each, hidden);
+      const value = headerText(each, hidden);
       const bytes = name.length + value.length;
       if (bytes > left) continue;
       left -= bytes;
-      kept.push(name, value.replaceAll("\0", "\uFFFD"));
+      kept.push(name, value);
     }
   }
   return kept.length > 0 ? JSON.stringify(kept) : null;
