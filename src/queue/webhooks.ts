@@ -45,6 +45,8 @@ export interface ClaimedWebhook extends Partial<ClaimedSettings> {
 
 /** The default maximum number of webhooks in a `ClaimedWebhooks` cache. */
 const MAX_CACHED_WEBHOOKS = 10_000;
+/** The maximum total size of their request settings, in bytes: those of one webhook may have 2 MB of certificates. */
+const MAX_CACHED_SETTINGS = 64 * 1_024 * 1_024;
 
 /**
  * A cache of the webhooks of claimed deliveries, shared by all claims of a process. Every claim needs about a hundred webhooks and few
@@ -56,7 +58,11 @@ export class ClaimedWebhooks {
 
   /** @param max the maximum number of cached webhooks */
   constructor(max = MAX_CACHED_WEBHOOKS) {
-    this.#known = new LRUCache({ max });
+    this.#known = new LRUCache({
+      max,
+      maxSize: MAX_CACHED_SETTINGS,
+      sizeCalculation: ({ webhook }) => 1 + (webhook.requestSettings?.length ?? 0),
+    });
   }
 
   /** Returns the current state of webhooks by id: the same object as an earlier call while the row is unchanged and cached. */

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/request_settings.proto.
  */
 export const file_webhook_v1_request_settings: GenFile = /*@__PURE__*/
-  fileDesc("CiF3ZWJob29rL3YxL3JlcXVlc3Rfc2V0dGluZ3MucHJvdG8SCndlYmhvb2sudjEiRgoNUmVxdWVzdEhlYWRlchISCgRuYW1lGAEgASgJQgSItRgBEhcKBXZhbHVlGAIgASgJQgOAAQFIAIgBAUIICgZfdmFsdWUiVgoTQmFzaWNBdXRoZW50aWNhdGlvbhIWCgh1c2VybmFtZRgBIAEoCUIEiLUYARIaCghwYXNzd29yZBgCIAEoCUIDgAEBSACIAQFCCwoJX3Bhc3N3b3JkIjkKFEJlYXJlckF1dGhlbnRpY2F0aW9uEhcKBXRva2VuGAEgASgJQgOAAQFIAIgBAUIICgZfdG9rZW4itAEKFE9BdXRoMkF1dGhlbnRpY2F0aW9uEhcKCXRva2VuX3VybBgBIAEoCUIEiLUYARIXCgljbGllbnRfaWQYAiABKAlCBIi1GAESHwoNY2xpZW50X3NlY3JldBgDIAEoCUIDgAEBSACIAQESDQoFc2NvcGUYBCABKAkSEAoIYXVkaWVuY2UYBSABKAkSFgoOc2VjcmV0X2luX2JvZHkYBiABKAhCEAoOX2NsaWVudF9zZWNyZXQiXAoRQ2xpZW50Q2VydGlmaWNhdGUSGAoLY2VydGlmaWNhdGUYASABKAlIAIgBARIVCgNrZXkYAiABKAlCA4ABAUgBiAEBQg4KDF9jZXJ0aWZpY2F0ZUIGCgRfa2V5IkQKFkNlcnRpZmljYXRlQXV0aG9yaXRpZXMSGQoMY2VydGlmaWNhdGVzGAEgASgJSACIAQFCDwoNX2NlcnRpZmljYXRlcyKBAQoLVGxzU2V0dGluZ3MSOQoSY2xpZW50X2NlcnRpZmljYXRlGAEgASgLMh0ud2ViaG9vay52MS5DbGllbnRDZXJ0aWZpY2F0ZRI3CgthdXRob3JpdGllcxgCIAEoCzIiLndlYmhvb2sudjEuQ2VydGlmaWNhdGVBdXRob3JpdGllcyKPAgoPUmVxdWVzdFNldHRpbmdzEioKB2hlYWRlcnMYASADKAsyGS53ZWJob29rLnYxLlJlcXVlc3RIZWFkZXISMAoFYmFzaWMYAiABKAsyHy53ZWJob29rLnYxLkJhc2ljQXV0aGVudGljYXRpb25IABIyCgZiZWFyZXIYAyABKAsyIC53ZWJob29rLnYxLkJlYXJlckF1dGhlbnRpY2F0aW9uSAASMgoGb2F1dGgyGAQgASgLMiAud2ViaG9vay52MS5PQXV0aDJBdXRoZW50aWNhdGlvbkgAEiQKA3RscxgFIAEoCzIXLndlYmhvb2sudjEuVGxzU2V0dGluZ3NCEAoOYXV0aGVudGljYXRpb24iewoaTWFza2VkT0F1dGgyQXV0aGVudGljYXRpb24SEQoJdG9rZW5fdXJsGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRINCgVzY29wZRgDIAEoCRIQCghhdWRpZW5jZRgEIAEoCRIWCg5zZWNyZXRfaW5fYm9keRgFIAEoCCJ8ChBDZXJ0aWZpY2F0ZUZhY3RzEg8KB3N1YmplY3QYASABKAkSDgoGaXNzdWVyGAIgASgJEisKB2V4cGlyZXMYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmZpbmdlcnByaW50X3NoYTI1NhgEIAEoCSKcAgoVTWFza2VkUmVxdWVzdFNldHRpbmdzEhQKDGhlYWRlcl9uYW1lcxgBIAMoCRIbCg5iYXNpY191c2VybmFtZRgCIAEoCUgAiAEBEhgKEGhhc19iZWFyZXJfdG9rZW4YAyABKAgSNgoGb2F1dGgyGAQgASgLMiYud2ViaG9vay52MS5NYXNrZWRPQXV0aDJBdXRoZW50aWNhdGlvbhI4ChJjbGllbnRfY2VydGlmaWNhdGUYBSABKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHMSMQoLYXV0aG9yaXRpZXMYBiADKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHNCEQoPX2Jhc2ljX3VzZXJuYW1lIjwKIEdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiagohR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlEjMKCHNldHRpbmdzGAEgASgLMiEud2ViaG9vay52MS5NYXNrZWRSZXF1ZXN0U2V0dGluZ3MSEAoIcmV2aXNpb24YAiABKAMijwEKIFNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESLQoIc2V0dGluZ3MYAiABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIVCghyZXZpc2lvbhgDIAEoA0gAiAEBQgsKCV9yZXZpc2lvbiJYCiFTZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2USMwoIc2V0dGluZ3MYASABKAsyIS53ZWJob29rLnYxLk1hc2tlZFJlcXVlc3RTZXR0aW5ncyJjChhUcnlXZWJob29rUmVxdWVzdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARItCghzZXR0aW5ncxgCIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzIrABChlUcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEhMKBnN0YXR1cxgCIAEoBUgAiAEBEhIKBWVycm9yGAMgASgJSAGIAQESGwoOcmVzcG9uc2Vfc3RhcnQYBCABKAlIAogBARITCgtkdXJhdGlvbl9tcxgFIAEoBUIJCgdfc3RhdHVzQggKBl9lcnJvckIRCg9fcmVzcG9uc2Vfc3RhcnRiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("CiF3ZWJob29rL3YxL3JlcXVlc3Rfc2V0dGluZ3MucHJvdG8SCndlYmhvb2sudjEiRgoNUmVxdWVzdEhlYWRlchISCgRuYW1lGAEgASgJQgSItRgBEhcKBXZhbHVlGAIgASgJQgOAAQFIAIgBAUIICgZfdmFsdWUiUAoTQmFzaWNBdXRoZW50aWNhdGlvbhIQCgh1c2VybmFtZRgBIAEoCRIaCghwYXNzd29yZBgCIAEoCUIDgAEBSACIAQFCCwoJX3Bhc3N3b3JkIjkKFEJlYXJlckF1dGhlbnRpY2F0aW9uEhcKBXRva2VuGAEgASgJQgOAAQFIAIgBAUIICgZfdG9rZW4itAEKFE9BdXRoMkF1dGhlbnRpY2F0aW9uEhcKCXRva2VuX3VybBgBIAEoCUIEiLUYARIXCgljbGllbnRfaWQYAiABKAlCBIi1GAESHwoNY2xpZW50X3NlY3JldBgDIAEoCUIDgAEBSACIAQESDQoFc2NvcGUYBCABKAkSEAoIYXVkaWVuY2UYBSABKAkSFgoOc2VjcmV0X2luX2JvZHkYBiABKAhCEAoOX2NsaWVudF9zZWNyZXQiXAoRQ2xpZW50Q2VydGlmaWNhdGUSGAoLY2VydGlmaWNhdGUYASABKAlIAIgBARIVCgNrZXkYAiABKAlCA4ABAUgBiAEBQg4KDF9jZXJ0aWZpY2F0ZUIGCgRfa2V5IkQKFkNlcnRpZmljYXRlQXV0aG9yaXRpZXMSGQoMY2VydGlmaWNhdGVzGAEgASgJSACIAQFCDwoNX2NlcnRpZmljYXRlcyKBAQoLVGxzU2V0dGluZ3MSOQoSY2xpZW50X2NlcnRpZmljYXRlGAEgASgLMh0ud2ViaG9vay52MS5DbGllbnRDZXJ0aWZpY2F0ZRI3CgthdXRob3JpdGllcxgCIAEoCzIiLndlYmhvb2sudjEuQ2VydGlmaWNhdGVBdXRob3JpdGllcyKPAgoPUmVxdWVzdFNldHRpbmdzEioKB2hlYWRlcnMYASADKAsyGS53ZWJob29rLnYxLlJlcXVlc3RIZWFkZXISMAoFYmFzaWMYAiABKAsyHy53ZWJob29rLnYxLkJhc2ljQXV0aGVudGljYXRpb25IABIyCgZiZWFyZXIYAyABKAsyIC53ZWJob29rLnYxLkJlYXJlckF1dGhlbnRpY2F0aW9uSAASMgoGb2F1dGgyGAQgASgLMiAud2ViaG9vay52MS5PQXV0aDJBdXRoZW50aWNhdGlvbkgAEiQKA3RscxgFIAEoCzIXLndlYmhvb2sudjEuVGxzU2V0dGluZ3NCEAoOYXV0aGVudGljYXRpb24iewoaTWFza2VkT0F1dGgyQXV0aGVudGljYXRpb24SEQoJdG9rZW5fdXJsGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRINCgVzY29wZRgDIAEoCRIQCghhdWRpZW5jZRgEIAEoCRIWCg5zZWNyZXRfaW5fYm9keRgFIAEoCCJ8ChBDZXJ0aWZpY2F0ZUZhY3RzEg8KB3N1YmplY3QYASABKAkSDgoGaXNzdWVyGAIgASgJEisKB2V4cGlyZXMYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmZpbmdlcnByaW50X3NoYTI1NhgEIAEoCSKcAgoVTWFza2VkUmVxdWVzdFNldHRpbmdzEhQKDGhlYWRlcl9uYW1lcxgBIAMoCRIbCg5iYXNpY191c2VybmFtZRgCIAEoCUgAiAEBEhgKEGhhc19iZWFyZXJfdG9rZW4YAyABKAgSNgoGb2F1dGgyGAQgASgLMiYud2ViaG9vay52MS5NYXNrZWRPQXV0aDJBdXRoZW50aWNhdGlvbhI4ChJjbGllbnRfY2VydGlmaWNhdGUYBSABKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHMSMQoLYXV0aG9yaXRpZXMYBiADKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHNCEQoPX2Jhc2ljX3VzZXJuYW1lIjwKIEdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiagohR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlEjMKCHNldHRpbmdzGAEgASgLMiEud2ViaG9vay52MS5NYXNrZWRSZXF1ZXN0U2V0dGluZ3MSEAoIcmV2aXNpb24YAiABKAMijwEKIFNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESLQoIc2V0dGluZ3MYAiABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIVCghyZXZpc2lvbhgDIAEoA0gAiAEBQgsKCV9yZXZpc2lvbiJqCiFTZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2USMwoIc2V0dGluZ3MYASABKAsyIS53ZWJob29rLnYxLk1hc2tlZFJlcXVlc3RTZXR0aW5ncxIQCgh3YXJuaW5ncxgCIAMoCSJjChhUcnlXZWJob29rUmVxdWVzdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARItCghzZXR0aW5ncxgCIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzIsIBChlUcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEhMKBnN0YXR1cxgCIAEoBUgAiAEBEhIKBWVycm9yGAMgASgJSAGIAQESGwoOcmVzcG9uc2Vfc3RhcnQYBCABKAlIAogBARITCgtkdXJhdGlvbl9tcxgFIAEoBRIQCgh3YXJuaW5ncxgGIAMoCUIJCgdfc3RhdHVzQggKBl9lcnJvckIRCg9fcmVzcG9uc2Vfc3RhcnRiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * A header that the requests to a webhook carry.
@@ -22,14 +22,17 @@ export const file_webhook_v1_request_settings: GenFile = /*@__PURE__*/
  */
 export type RequestHeader = Message<"webhook.v1.RequestHeader"> & {
   /**
-   * 1 to 100 letters, digits and hyphens. Not a name that HTTP, the contract or Standard Webhooks uses: errors list them.
+   * 1 to 100 characters of a token (RFC 9110, 5.6.2): letters, digits, hyphens, underscores and others. Not a name that HTTP, the
+   * contract or Standard Webhooks uses, also not with other characters instead of its hyphens: errors list them. `Accept` replaces
+   * the default.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * 1 to 4,096 visible ASCII characters. Unset keeps the value that is stored for this name.
+   * At most 16,384 bytes of UTF-8, without control characters except tabs. White space around it is removed. Unset keeps the value
+   * that is stored for this name.
    *
    * @generated from field: optional string value = 2;
    */
@@ -44,20 +47,21 @@ export const RequestHeaderSchema: GenMessage<RequestHeader> = /*@__PURE__*/
   messageDesc(file_webhook_v1_request_settings, 0);
 
 /**
- * Basic authentication (RFC 7617).
+ * Basic authentication (RFC 7617), in UTF-8.
  *
  * @generated from message webhook.v1.BasicAuthentication
  */
 export type BasicAuthentication = Message<"webhook.v1.BasicAuthentication"> & {
   /**
-   * 1 to 4,096 visible ASCII characters without a colon.
+   * At most 16,384 bytes of UTF-8 without a colon and control characters. May be empty.
    *
    * @generated from field: string username = 1;
    */
   username: string;
 
   /**
-   * 1 to 4,096 visible ASCII characters. Unset keeps the stored password, if the user name is the same.
+   * At most 16,384 bytes of UTF-8 without control characters. May be empty. Unset keeps the stored password, if the user name is the
+   * same.
    *
    * @generated from field: optional string password = 2;
    */
@@ -78,7 +82,7 @@ export const BasicAuthenticationSchema: GenMessage<BasicAuthentication> = /*@__P
  */
 export type BearerAuthentication = Message<"webhook.v1.BearerAuthentication"> & {
   /**
-   * Unset keeps the stored token.
+   * At most 16,384 bytes of UTF-8 without control characters. Unset keeps the stored token.
    *
    * @generated from field: optional string token = 1;
    */
@@ -107,14 +111,14 @@ export type OAuth2Authentication = Message<"webhook.v1.OAuth2Authentication"> & 
   tokenUrl: string;
 
   /**
-   * 1 to 4,096 visible ASCII characters.
+   * At most 16,384 bytes of UTF-8 without control characters, like the other values.
    *
    * @generated from field: string client_id = 2;
    */
   clientId: string;
 
   /**
-   * 1 to 4,096 visible ASCII characters. Unset keeps the stored secret, if the token URL and the client id are the same.
+   * May be empty. Unset keeps the stored secret, if the token URL and the client id are the same.
    *
    * @generated from field: optional string client_secret = 3;
    */
@@ -136,7 +140,8 @@ export type OAuth2Authentication = Message<"webhook.v1.OAuth2Authentication"> & 
 
   /**
    * Whether to send the client's id and secret in the body (client_secret_post). The default is the header Authorization
-   * (client_secret_basic).
+   * (client_secret_basic). If the server refuses them, they are sent in the other ways: in the body, and in the header without the
+   * percent-encoding of RFC 6749. Later requests use the way that works.
    *
    * @generated from field: bool secret_in_body = 6;
    */
@@ -157,8 +162,8 @@ export const OAuth2AuthenticationSchema: GenMessage<OAuth2Authentication> = /*@_
  */
 export type ClientCertificate = Message<"webhook.v1.ClientCertificate"> & {
   /**
-   * PEM: the certificate, then intermediate certificates. At most 16,384 characters and 10 certificates, none expired.
-   * Unset keeps the stored certificate.
+   * PEM: the certificate, then intermediate certificates. At most 524,288 characters and 300 certificates. The first must not have
+   * expired; expired intermediate ones are left out, with a warning. Unset keeps the stored certificate.
    *
    * @generated from field: optional string certificate = 1;
    */
@@ -187,7 +192,8 @@ export const ClientCertificateSchema: GenMessage<ClientCertificate> = /*@__PURE_
  */
 export type CertificateAuthorities = Message<"webhook.v1.CertificateAuthorities"> & {
   /**
-   * PEM. At most 16,384 characters and 10 certificates, none expired. Unset keeps the stored certificates.
+   * PEM. At most 524,288 characters and 300 certificates, such as the bundle of a system. Expired ones are left out, with a warning.
+   * Unset keeps the stored certificates.
    *
    * @generated from field: optional string certificates = 1;
    */
@@ -494,6 +500,13 @@ export type SetWebhookRequestSettingsResponse = Message<"webhook.v1.SetWebhookRe
    * @generated from field: webhook.v1.MaskedRequestSettings settings = 1;
    */
   settings?: MaskedRequestSettings | undefined;
+
+  /**
+   * Notes about the result, for example that expired certificates were left out.
+   *
+   * @generated from field: repeated string warnings = 2;
+   */
+  warnings: string[];
 };
 
 /**
@@ -553,7 +566,7 @@ export type TryWebhookRequestResponse = Message<"webhook.v1.TryWebhookRequestRes
   error?: string | undefined;
 
   /**
-   * The first 1 KiB of the response body.
+   * The first 1 KiB of the response body, decompressed. `gzip, 812 bytes` if it cannot be decompressed.
    *
    * @generated from field: optional string response_start = 4;
    */
@@ -563,6 +576,13 @@ export type TryWebhookRequestResponse = Message<"webhook.v1.TryWebhookRequestRes
    * @generated from field: int32 duration_ms = 5;
    */
   durationMs: number;
+
+  /**
+   * Notes about the settings, as in SetWebhookRequestSettingsResponse.
+   *
+   * @generated from field: repeated string warnings = 6;
+   */
+  warnings: string[];
 };
 
 /**

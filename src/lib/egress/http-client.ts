@@ -27,8 +27,9 @@ const KEEP_ALIVE_MS = 4_000;
 export const MAX_RESPONSE_BYTES = 64 * 1024;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
-/** The maximum number of TLS identities whose contexts are cached. */
+/** The maximum number of TLS identities whose contexts are cached, and the size of their certificates, in characters of PEM. */
 const MAX_CACHED_IDENTITIES = 500;
+const MAX_CACHED_PEM = 8 * 1_024 * 1_024;
 
 /**
  * Creates the HTTP client of a process, with keep-alive. HTTP/1.1 only, because HTTP/2 sends header names in lower case. The
@@ -48,6 +49,8 @@ export function createHttpClient(
   const sessions = createTlsSessions();
   const contexts = new LRUCache<string, TlsContext, TlsIdentity | undefined>({
     max: MAX_CACHED_IDENTITIES,
+    maxSize: MAX_CACHED_PEM,
+    sizeCalculation: ({ size }) => size,
     memoMethod: (_id, _stale, { context: tls }) => new TlsContext(tls, sessions),
   });
 

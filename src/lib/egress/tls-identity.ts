@@ -45,6 +45,8 @@ export function createTlsSessions() {
 
 /** The certificates and resumable sessions that the TLS connections of one identity share. HTTP/1.1 only. */
 export class TlsContext {
+  /** The size of the settings, in characters of PEM; at least 1. */
+  readonly size: number;
   /** Shared by all connections, because creating it parses the certificates of all authorities. */
   readonly #secureContext: SecureContext;
   readonly #id: string;
@@ -58,6 +60,7 @@ export class TlsContext {
   constructor(identity?: TlsIdentity, sessions = createTlsSessions()) {
     const { client, authorities } = identity?.settings ?? { client: null, authorities: null };
     this.#id = identity?.id ?? "";
+    this.size = 1 + (client?.certificate.length ?? 0) + (authorities?.length ?? 0);
     this.#sessions = sessions;
     this.#secureContext = createSecureContext({
       ...(client ? { cert: client.certificate, key: client.key } : {}),

@@ -13,10 +13,11 @@ import { invalidFields, stateNotFit } from "../../calls/errors/index.ts";
 import { callerOf, callerScope, FairQueue, noWebhook } from "../../calls/index.ts";
 import {
   bearerTokenError,
+  clientIdError,
   headerNameError,
+  headerValue,
   headerValueError,
   MAX_HEADERS,
-  scopeError,
   userNameError,
 } from "../../contract/delivery-headers.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
@@ -43,7 +44,7 @@ import { type ChangedWebhook, expectRevision } from "../webhook-update.ts";
 import { getWebhook, idsOf } from "../webhooks.ts";
 import { describeEventTypes } from "./event-types.ts";
 import type { WebhookServiceParts } from "./service-parts.ts";
-import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
+import { type Check, checkedTls, type Findings, maskedTls, tlsFacts } from "./tls-settings.ts";
 
 /** The maximum number of test requests of a key in flight per process, so that hanging endpoints delay no other key's. */
 const MAX_TRIALS_PER_KEY = 2;
@@ -85,12 +86,12 @@ export function requestSettingsMethods({
           return { settings: masked(NO_REQUEST_SETTINGS) };
         }
         const before = await readRequestSettings(trx, secrets, webhookId);
-        const after = merged(settings, before, targets, webhook);
+        const { settings: after, warnings } = merged(settings, before, targets, webhook);
         if (!isDeepStrictEqual(before, after)) {
           await writeRequestSettings(trx, secrets, idsOf(shared), after);
           await record(...eachOf(shared, { action: "webhook_updated", ...changedFacts(before, after) }));
         }
-        return { settings: masked(after) };
+        return { settings: masked(after), warnings };
       });
     },
 
@@ -108,7 +109,10 @@ export function requestSettingsMethods({
       }
       // Read after the revision: if the settings or the URL change until the request starts, it is refused.
       const stored = await readRequestSettings(db, secrets, webhookId);
-      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets, webhook);
+      const { settings: tried, warnings } =
+        settings === undefined
+          ? { settings: NO_REQUEST_SETTINGS, warnings: [] }
+          : merged(settings, stored, targets, webhook);
       const { authentication } = tried;
       const outcome = await queue.run(callerOf(handler).id, handler.signal, async () => {
         await auditedCall(db, handler, (_trx, record) =>
@@ -132,6 +136,7 @@ export function requestSettingsMethods({
       return {
         accepted,
         durationMs,
+        warnings,
         ...(status === null ? {} : { status }),
         ...(error === null ? {} : { error }),
         ...(responseStart === null ? {} : { responseStart }),
@@ -198,7 +203,7 @@ function isMoved({ before, webhook }: ChangedWebhook): boolean {
  * Replaces the settings of a webhook, and of the others of its endpoint, as part of an update. Of headers and credentials, another
  * host gets no stored values.
  *
- * @returns what changed, for the audit log; undefined if nothing did
+ * @returns what changed, for the audit log, if anything did, and notes for the caller
  * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
  */
 export async function replaceSettings(
@@ -207,18 +212,18 @@ export async function replaceSettings(
   targets: TargetRules,
   updated: ChangedWebhook & { others: ChangedWebhook[] },
   asked: SettingsMessage,
-): Promise<{ before: Facts; after: Facts } | undefined> {
+): Promise<{ changed?: { before: Facts; after: Facts }; warnings: string[] }> {
   const shared = [updated, ...updated.others].map(({ webhook }) => webhook);
   const before = await readRequestSettings(trx, secrets, updated.webhook.id);
   const kept = isMoved(updated) ? { ...NO_REQUEST_SETTINGS, tls: before.tls } : before;
-  const after = merged(asked, kept, targets, updated.webhook, "request_settings");
-  if (isDeepStrictEqual(before, after)) return undefined;
+  const { settings: after, warnings } = merged(asked, kept, targets, updated.webhook, "request_settings");
+  if (isDeepStrictEqual(before, after)) return { warnings };
   await writeRequestSettings(trx, secrets, idsOf(shared), after);
-  return changedFacts(before, after);
+  return { changed: changedFacts(before, after), warnings };
 }
 
 /**
- * The settings of a request, with stored values where it leaves them out.
+ * The settings of a request, with stored values where it leaves them out, and notes about them.
  *
  * @param signing the webhook, whose second signature has headers of its own
  * @param fieldName the name of the request's field
@@ -230,11 +235,13 @@ function merged(
   targets: TargetRules,
   signing: SecondSignature,
   fieldName = "settings",
-): RequestSettings {
+): { settings: RequestSettings; warnings: string[] } {
   const wrong: FieldViolation[] = [];
+  const warnings: string[] = [];
   const check: Check = (field, description) => {
     if (description !== undefined) wrong.push({ field: `${fieldName}.${field}`, description });
   };
+  const warn: Findings["warn"] = (field, note) => void warnings.push(`${fieldName}.${field}: ${note}`);
   if (headers.length > MAX_HEADERS) check("headers", `must be at most ${MAX_HEADERS}`);
   const seen = new Set<string>();
   const made = headers.map(({ name, value }, index) => {
@@ -250,7 +257,7 @@ function merged(
       check(`${field}.value`, "is required: no value is stored for this name");
     }
     if (value !== undefined) check(`${field}.value`, headerValueError(value));
-    return { name, value: value ?? kept ?? "" };
+    return { name, value: value === undefined ? (kept ?? "") : headerValue(value) };
   });
   if (seen.has("authorization") && authentication.case !== undefined) {
     check("headers", "must not contain Authorization, which the authentication sets; remove one of them");
@@ -258,11 +265,11 @@ function merged(
   const result = {
     headers: made,
     authentication: authenticationOf(authentication, stored, targets, check),
-    tls: checkedTls(tls, stored.tls, check),
+    tls: checkedTls(tls, stored.tls, { check, warn }),
   };
   check("headers", signatureClash(signing, result));
   if (wrong.length > 0) throw invalidFields(wrong);
-  return result;
+  return { settings: result, warnings };
 }
 
 function authenticationOf(
@@ -284,7 +291,7 @@ function authenticationOf(
     const kept = stored?.kind === "bearer" ? stored.token : undefined;
     if (token !== undefined) check("bearer.token", bearerTokenError(token));
     else if (kept === undefined) check("bearer.token", "is required: none is stored");
-    return { kind: "bearer", token: token ?? kept ?? "" };
+    return { kind: "bearer", token: token === undefined ? (kept ?? "") : headerValue(token) };
   }
   if (asked.case === "oauth2") {
     const was = stored?.kind === "oauth2" ? stored.client : null;
@@ -306,9 +313,10 @@ function oauth2Client(
     if (!(error instanceof InvalidTargetError)) throw error;
     check("oauth2.token_url", error.message.replace(/^url:? /, ""));
   }
-  check("oauth2.client_id", headerValueError(clientId));
-  if (scope !== "") check("oauth2.scope", scopeError(scope));
-  if (audience !== "") check("oauth2.audience", headerValueError(audience));
+  // The body of the token request encodes these, so that a server decides what they may hold (RFC 6749, appendix A, allows less).
+  check("oauth2.client_id", clientIdError(clientId));
+  check("oauth2.scope", headerValueError(scope));
+  check("oauth2.audience", headerValueError(audience));
   // A secret goes only where it was meant for.
   const isSame = stored?.tokenUrl === tokenUrl && stored.clientId === clientId;
   const kept = isSame ? stored.clientSecret : undefined;

@@ -1,4 +1,4 @@
-import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
+import { createPrivateKey, hash, type KeyObject, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -11,16 +11,30 @@ import type { Facts } from "../../audit/index.ts";
 import type { ClientCertificate, TlsSettings } from "../../contract/target-rules.ts";
 import { readPrivateKey } from "./private-keys.ts";
 
-/** The maximum size of certificates, or of a key, in characters of PEM. */
-const MAX_PEM = 16_384;
-/** The maximum number of certificates in one field. */
-const MAX_CERTIFICATES = 10;
+/** The maximum size of a key, in characters of PEM. */
+const MAX_KEY_PEM = 16_384;
+/**
+ * The maximum size of the certificates in one field, in characters of PEM, and their number: twice those of the public authorities, which
+ * systems such as Debian have as one bundle. A process reads 300 certificates in 9 ms when it connects with them for the first time.
+ */
+const MAX_PEM = 524_288;
+const MAX_CERTIFICATES = 300;
+/** The number of authorities in an entry of the audit log, and of expired certificates in a warning. */
+const MAX_NAMED = 10;
 /** The maximum length of a subject or issuer as it is shown and kept in the audit log, in characters. */
 const MAX_SHOWN_NAME = 300;
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+/** `X509 CERTIFICATE` is an old label (RFC 7468, 5.1). */
+const CERTIFICATE = /-----BEGIN (?:X509 )?CERTIFICATE-----[\s\S]+?-----END (?:X509 )?CERTIFICATE-----/g;
 
 /** Collects what is wrong with a field. */
 export type Check = (field: string, description: string | undefined) => void;
+
+/** Collects what is wrong with fields, and notes about those that are not. */
+export interface Findings {
+  check: Check;
+  /** @param note to read after the field's name */
+  warn: (field: string, note: string) => void;
+}
 
 /**
  * The TLS settings of a request, with stored values where it leaves them out. Calls `check` for each field that is
@@ -31,15 +45,15 @@ export type Check = (field: string, description: string | undefined) => void;
 export function checkedTls(
   asked: TlsMessage | undefined,
   stored: TlsSettings | null,
-  check: Check,
+  findings: Findings,
 ): TlsSettings | null {
   if (!asked?.clientCertificate && !asked?.authorities) return null;
   return {
     client: asked.clientCertificate
-      ? clientCertificate(asked.clientCertificate, stored?.client ?? null, check)
+      ? clientCertificate(asked.clientCertificate, stored?.client ?? null, findings)
       : null,
     authorities: asked.authorities
-      ? authorities(asked.authorities.certificates, stored?.authorities ?? null, check)
+      ? authorities(asked.authorities.certificates, stored?.authorities ?? null, findings)
       : null,
   };
 }
@@ -47,10 +61,11 @@ export function checkedTls(
 function clientCertificate(
   { certificate: pem, key: keyPem }: NonNullable<TlsMessage["clientCertificate"]>,
   stored: ClientCertificate | null,
-  check: Check,
+  findings: Findings,
 ): ClientCertificate | null {
+  const { check } = findings;
   const certificate =
-    pem === undefined ? stored?.certificate : checkedCertificates(pem, "certificate", check);
+    pem === undefined ? stored?.certificate : checkedCertificates(pem, "certificate", findings);
   if (certificate === undefined) {
     if (pem === undefined) check("tls.client_certificate.certificate", "is required: none is stored");
     return null;
@@ -80,8 +95,8 @@ function clientCertificate(
 /** Undefined if the field is wrong. */
 function checkedKey(pem: string, check: Check): KeyObject | undefined {
   const field = "tls.client_certificate.key";
-  if (pem.length > MAX_PEM) {
-    check(field, `has ${pem.length} characters; at most ${MAX_PEM} are allowed`);
+  if (pem.length > MAX_KEY_PEM) {
+    check(field, `has ${pem.length} characters; at most ${MAX_KEY_PEM} are allowed`);
     return undefined;
   }
   const key = readPrivateKey(pem);
@@ -90,17 +105,20 @@ function checkedKey(pem: string, check: Check): KeyObject | undefined {
   return undefined;
 }
 
-function authorities(pem: string | undefined, stored: string | null, check: Check): string | null {
-  if (pem !== undefined) return checkedCertificates(pem, "authorities", check) ?? null;
-  if (stored === null) check("tls.authorities.certificates", "is required: none are stored");
+function authorities(pem: string | undefined, stored: string | null, findings: Findings): string | null {
+  if (pem !== undefined) return checkedCertificates(pem, "authorities", findings) ?? null;
+  if (stored === null) findings.check("tls.authorities.certificates", "is required: none are stored");
   return stored;
 }
 
-/** The certificates of a text, without other text between them. Undefined if the field is invalid. */
+/**
+ * The certificates of a text that have not expired, without other text between them. Undefined if the field is invalid. Connections ignore
+ * expired authorities, and bundles of systems have some.
+ */
 function checkedCertificates(
   pem: string,
   name: "certificate" | "authorities",
-  check: Check,
+  { check, warn }: Findings,
 ): string | undefined {
   const field =
     name === "certificate" ? "tls.client_certificate.certificate" : "tls.authorities.certificates";
@@ -108,7 +126,9 @@ function checkedCertificates(
     check(field, `has ${pem.length} characters; at most ${MAX_PEM} are allowed`);
     return undefined;
   }
-  const blocks = pem.match(CERTIFICATE) ?? [];
+  const blocks = (pem.match(CERTIFICATE) ?? []).map((block) =>
+    block.replaceAll("X509 CERTIFICATE", "CERTIFICATE"),
+  );
   if (blocks.length === 0 || blocks.length > MAX_CERTIFICATES) {
     check(
       field,
@@ -116,18 +136,32 @@ function checkedCertificates(
     );
     return undefined;
   }
+  const now = new Date();
+  const expired: string[] = [];
+  const valid: string[] = [];
   for (const [index, block] of blocks.entries()) {
-    const expired = expiryOf(block);
-    if (expired === undefined) {
+    const expires = expiryOf(block);
+    if (expires === undefined) {
       check(field, `certificate ${index + 1} cannot be read; send it as PEM`);
       return undefined;
     }
-    if (expired <= new Date()) {
-      check(field, `certificate ${index + 1} expired at ${expired.toISOString()}; send a valid one`);
-      return undefined;
-    }
+    if (expires > now) valid.push(block);
+    else expired.push(`certificate ${index + 1} expired at ${expires.toISOString()}`);
+    // No server accepts an expired client certificate.
+    if (name === "certificate" && valid.length === 0) break;
   }
-  return `${blocks.join("\n")}\n`;
+  if (valid.length === 0) {
+    check(field, `${expired[0]}; send a valid one`);
+    return undefined;
+  }
+  if (expired.length > 0) warn(field, `${firstOf(expired)}; left out`);
+  return `${valid.join("\n")}\n`;
+}
+
+/** The first texts of a list, and the number of the others. */
+function firstOf(texts: readonly string[]): string {
+  const more = texts.length - MAX_NAMED;
+  return [...texts.slice(0, MAX_NAMED), ...(more > 0 ? [`and ${more} more`] : [])].join(", ");
 }
 
 /** Undefined if the certificate cannot be read, or its end is no time. */
@@ -172,9 +206,15 @@ function shown(name: string | undefined): string {
 export function tlsFacts(tls: TlsSettings | null): Facts {
   if (tls === null) return {};
   const { clientCertificate, authorities: trusted = [] } = maskedTls(tls);
+  const named = trusted.slice(0, MAX_NAMED).map(inWords);
+  // A change of the others must be seen, too.
+  if (trusted.length > MAX_NAMED)
+    named.push(
+      `and ${trusted.length - MAX_NAMED} more (SHA-256 of all ${hash("sha256", tls.authorities ?? "")})`,
+    );
   return {
     client_certificate: clientCertificate ? inWords(clientCertificate) : null,
-    authorities: trusted.map(inWords),
+    authorities: named,
   };
 }
 

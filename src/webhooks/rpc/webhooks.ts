@@ -69,13 +69,15 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
   ) {
     const scope = callerScope(handler);
     // Looked up while the database works.
-    const warnings = changes.address ? warningsOf(changes.address.targetUrl) : [];
+    const ofHost = changes.address ? warningsOf(changes.address.targetUrl) : [];
     const options = { isShared: settings !== undefined, ...(revision === undefined ? {} : { revision }) };
-    const changed = await auditedCall(db, handler, async (trx, record) => {
+    const { webhook: changed, warnings } = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
       if (changes.address && !settings) await keepCredentialsOnHost(trx, secrets, updated);
-      const replaced = settings && (await replaceSettings(trx, secrets, targets, updated, settings));
+      const { changed: replaced, warnings = [] } = settings
+        ? await replaceSettings(trx, secrets, targets, updated, settings)
+        : {};
       if (!settings) await assertOwnHeaders(trx, secrets, updated);
       for (const { before, webhook } of [updated, ...updated.others]) {
         const was = { ...webhookFacts(before), ...replaced?.before };
@@ -84,11 +86,12 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
       }
       // Settings have raised the revision once more.
-      return (replaced && (await getWebhook(trx, scope, webhookId))) ?? updated.webhook;
+      const webhook = (replaced && (await getWebhook(trx, scope, webhookId))) ?? updated.webhook;
+      return { webhook, warnings };
     });
     // Its pending deliveries can be sent now.
     if (changes.paused === false || changes.breaker === null) onQueued();
-    return { webhook: webhookMessage(changed, scope), warnings: await warnings };
+    return { webhook: webhookMessage(changed, scope), warnings: [...(await ofHost), ...warnings] };
   }
 
   /** The event type of a webhook, which never changes. @throws DomainError NOT_FOUND */

@@ -30,9 +30,9 @@ const OTHER_LIMITS: Record<string, number> = {
   "ErasePayloadsRequest.user_id": 128,
   "ListAuditEntriesRequest.target_id": 100,
   "RequestHeader.name": 100,
-  "BearerAuthentication.token": 4_096,
-  "OAuth2Authentication.scope": 4_096,
-  "OAuth2Authentication.audience": 4_096,
+  "OAuth2Authentication.client_secret": 16_384,
+  "OAuth2Authentication.scope": 16_384,
+  "OAuth2Authentication.audience": 16_384,
 };
 /** Texts that are ids of no thing of this service. */
 const NO_IDS = ["user_id", "client_id", "target_id"];
@@ -56,7 +56,8 @@ const nameOf = (field: DescField) => `${field.parent.name}.${field.name}`;
 /** The maximum length of a text, in characters. */
 function limitOf(field: DescField): number {
   const comment = commentOf(field) ?? "";
-  const [, characters] = /(?:at most|to) ([\d,]+) (?:visible ASCII )?characters/i.exec(comment) ?? [];
+  const [, characters] =
+    /(?:at most|to) ([\d,]+) (?:visible ASCII characters|characters|bytes of)/i.exec(comment) ?? [];
   if (characters !== undefined) return number(characters);
   const [, kibibytes] = /at most ([\d,]+) KiB/.exec(comment) ?? [];
   if (kibibytes !== undefined) return number(kibibytes) * 1_024;

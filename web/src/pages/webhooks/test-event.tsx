@@ -96,7 +96,7 @@ export function TestEvent({ webhook }: { webhook: Webhook }) {
           </Group>
           <Textarea
             label="Payload"
-            description="A JSON object of at most 32 KiB, sent as it stands here. It is not checked against the schema."
+            description="A JSON object of at most 256 KiB, sent as it stands here. It is not checked against the schema."
             value={draft.payload}
             onChange={(event) => setDraft({ ...draft, payload: event.currentTarget.value })}
             error={wrong.payload}

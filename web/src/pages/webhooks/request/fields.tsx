@@ -39,12 +39,13 @@ export interface AuthenticationValues {
   oauth2: OAuth2Values;
 }
 
-/** The authentication to send. */
+/** The authentication to send. @param isKept whether the stored secret is kept if the field is empty: a password may be empty */
 export function authenticationMessage(
   kind: Kind,
   { username, secret, oauth2 }: AuthenticationValues,
+  isKept = false,
 ): Pick<MessageInitShape<typeof RequestSettingsSchema>, "authentication"> {
-  const given = <Name extends string>(name: Name) => (secret === "" ? {} : { [name]: secret });
+  const given = <Name extends string>(name: Name) => (secret === "" && isKept ? {} : { [name]: secret });
   switch (kind) {
     case "none":
       return {};
@@ -243,16 +244,24 @@ function Pem(props: Pick<TextareaProps, "label" | "description" | "value" | "onC
   );
 }
 
+/** The maximum number of certificates shown: the bundle of a system has 150. */
+const MAX_SHOWN = 10;
+
 /** The subject, issuer, expiry and fingerprint of certificates. */
 export function CertificateTexts({ of }: { of: readonly CertificateFacts[] }) {
-  return of.map(({ subject, issuer, expires, fingerprintSha256 }) => (
-    <Box key={fingerprintSha256} style={{ overflowWrap: "anywhere" }}>
-      <Text size="sm">
-        {subject}, issued by {issuer}, valid until <Time value={expires} />
-      </Text>
-      <Dimmed size="xs" ff="monospace">
-        SHA-256 {fingerprintSha256}
-      </Dimmed>
-    </Box>
-  ));
+  return (
+    <>
+      {of.slice(0, MAX_SHOWN).map(({ subject, issuer, expires, fingerprintSha256 }) => (
+        <Box key={fingerprintSha256} style={{ overflowWrap: "anywhere" }}>
+          <Text size="sm">
+            {subject}, issued by {issuer}, valid until <Time value={expires} />
+          </Text>
+          <Dimmed size="xs" ff="monospace">
+            SHA-256 {fingerprintSha256}
+          </Dimmed>
+        </Box>
+      ))}
+      {of.length > MAX_SHOWN && <Dimmed>and {of.length - MAX_SHOWN} more</Dimmed>}
+    </>
+  );
 }

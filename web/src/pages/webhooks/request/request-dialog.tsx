@@ -12,6 +12,7 @@ import {
   Text,
   TextInput,
 } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
 import { IconPlus, IconTrash } from "@tabler/icons-react";
 import { type FormEvent, useRef, useState } from "react";
 import { flushSync } from "react-dom";
@@ -147,7 +148,7 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
     return {
       headers,
       tls: tlsMessage(tls),
-      ...authenticationMessage(kind, { username, secret, oauth2 }),
+      ...authenticationMessage(kind, { username, secret, oauth2 }, isKept),
     };
   }
 
@@ -156,7 +157,17 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
 
   async function submit(event: FormEvent) {
     event.preventDefault();
-    if (await save(() => set({ webhookId: webhook.id, settings: asked(), revision }))) onClose();
+    const isSaved = await save(async () => {
+      const { warnings } = await set({ webhookId: webhook.id, settings: asked(), revision });
+      if (warnings.length > 0)
+        notifications.show({
+          color: "yellow",
+          title: "Saved",
+          message: warnings.join(" "),
+          autoClose: 10_000,
+        });
+    });
+    if (isSaved) onClose();
   }
 
   return (
@@ -270,7 +281,7 @@ function withEmptyRow(rows: readonly Row[], isAdded = false): Row[] {
 
 /** The endpoint's response to a test request. */
 function Outcome({ outcome }: { outcome: TryWebhookRequestResponse }) {
-  const { accepted, status, error, responseStart, durationMs } = outcome;
+  const { accepted, status, error, responseStart, durationMs, warnings } = outcome;
   return (
     <Alert
       color={accepted ? "green" : "red"}
@@ -287,6 +298,11 @@ function Outcome({ outcome }: { outcome: TryWebhookRequestResponse }) {
       ) : (
         status !== undefined && "The response has no body."
       )}
+      {warnings.map((warning) => (
+        <Text key={warning} size="sm">
+          {warning}
+        </Text>
+      ))}
     </Alert>
   );
 }
