@@ -75,6 +75,12 @@ export const FAILURES: Record<string, FailureKind> = {
         "no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all",
     },
   },
+  413: {
+    name: "TooLarge",
+    description: "The body has more than 65,536 bytes.",
+    examples: { body: "the body is too large; send at most 65536 bytes" },
+    headers: rateLimitHeaders,
+  },
   429: {
     name: "TooManyRequests",
     description:

@@ -8,6 +8,7 @@ type Decompress = (bytes: Uint8Array, options: { maxOutputLength: number }) => P
 const DECOMPRESS: Readonly<Record<string, Decompress>> = {
   gzip: promisify<Uint8Array, zlib.ZlibOptions, Buffer>(zlib.gunzip),
   br: promisify<Uint8Array, zlib.BrotliOptions, Buffer>(zlib.brotliDecompress),
+  deflate: promisify<Uint8Array, zlib.ZlibOptions, Buffer>(zlib.inflate),
 };
 
 /** The supported encodings of request messages. */

@@ -4,13 +4,19 @@ import { parse as parseForm } from "fast-querystring";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { withoutExcerpt } from "../../calls/errors/index.ts";
 import { parseExactJson, repeatedName } from "../../contract/json/exact-json.ts";
+import { contentCoding } from "../../lib/egress/index.ts";
+import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
 
 /** The maximum size of a REST body, in bytes. */
 export const MAX_BODY_BYTES = 65_536;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
+/** The names of JSON, and those that some clients still send. The framework matches the complete header, including parameters. */
+const JSON_TYPE = /^(?:application\/(?:[\w.-]+\+|x-)?json|text\/(?:x-)?json)\s*(?:;|$)/i;
 const FORM = /^application\/x-www-form-urlencoded\b/i;
+/** PHP's curl sends parameters so. */
+const MULTIPART = /^multipart\/form-data\b/i;
 /** The maximum length of a content type repeated in an error, in characters. */
 const MAX_SHOWN_TYPE = 50;
 
@@ -27,7 +33,7 @@ export function unsupportedType(type: string | undefined): string {
 
 /** Whether the request declares its body as a form. */
 export function isForm(type: string | undefined): boolean {
-  return FORM.test(type ?? "");
+  return FORM.test(type ?? "") || MULTIPART.test(type ?? "");
 }
 
 /** Adds parsers for JSON, which keep all digits of numbers, and for forms. An empty body counts as none. */
@@ -35,19 +41,20 @@ export function addBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addHook("preParsing", async (request) => refuseEncodings(request));
   const options = { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES } as const;
-  app.addContentTypeParser<Buffer>(
-    "application/x-www-form-urlencoded",
-    options,
-    async (_request: FastifyRequest, body: Buffer) => parseForm(decode(body, "the form")),
-  );
-  app.addContentTypeParser<Buffer>(
-    // The framework matches the complete header, including parameters.
-    /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i,
-    options,
-    async (_request: FastifyRequest, body: Buffer) => (body.length === 0 ? undefined : readJson(body)),
-  );
-  app.addContentTypeParser<Buffer>("*", options, async ({ headers }: FastifyRequest, body: Buffer) => {
-    if (body.length > 0) throw invalid(unsupportedType(headers["content-type"]));
+  const parse = (types: string | RegExp, read: (body: Buffer, type: string) => unknown) =>
+    app.addContentTypeParser<Buffer>(types, options, async ({ headers }: FastifyRequest, body: Buffer) => {
+      if (body.length === 0) return undefined;
+      const coding = contentCoding(headers["content-encoding"]);
+      const plain = coding === "" ? body : await decompress(coding, body, MAX_BODY_BYTES);
+      return read(plain as Buffer, headers["content-type"] ?? "");
+    });
+  parse(FORM, (body, type) => parseForm(decode(body, type, "the form")));
+  parse(MULTIPART, readMultipart);
+  parse(JSON_TYPE, readJson);
+  parse("*", (body, type) => {
+    // Without a type, the body tells it (RFC 9110, 8.3).
+    if (type === "" && /^\s*\{/.test(body.toString("latin1", 0, 100))) return readJson(body, type);
+    throw invalid(unsupportedType(type || undefined));
   });
 }
 
@@ -73,16 +80,17 @@ export function limitHttp2Bodies(app: FastifyInstance, timeoutMs: number): void 
   });
 }
 
-/** Rejects compressed bodies, which would otherwise be parsed as text. */
+/** Rejects bodies in unknown encodings, which would otherwise be parsed as text. */
 function refuseEncodings({ headers, method }: FastifyRequest): void {
-  const encoding = headers["content-encoding"];
-  if (encoding === undefined || /^(identity)?$/i.test(encoding) || method === "GET" || method === "HEAD")
-    return;
-  throw invalid("Content-Encoding is not supported; send the body as it is, without that header");
+  const coding = contentCoding(headers["content-encoding"]);
+  if (coding === "" || REQUEST_ENCODINGS.includes(coding) || method === "GET" || method === "HEAD") return;
+  throw invalid(
+    `Content-Encoding is not supported; send the body as it is, without that header, or as ${REQUEST_ENCODINGS.join(", ")}`,
+  );
 }
 
-function readJson(body: Buffer): unknown {
-  const text = decode(body, "JSON");
+function readJson(body: Buffer, type: string): unknown {
+  const text = decode(body, type, "JSON");
   const value = parse(text);
   const repeated = typeof value === "object" && value !== null ? repeatedName(text) : undefined;
   if (repeated !== undefined)
@@ -90,12 +98,32 @@ function readJson(body: Buffer): unknown {
   return value;
 }
 
-/** @param what what the error asks for */
-function decode(body: Buffer, what: string): string {
+/** The parameters of a form in parts, as of other forms. */
+async function readMultipart(body: Buffer, type: string): Promise<Record<string, unknown>> {
   try {
-    return utf8.decode(body);
+    const form = await new Response(new Uint8Array(body), { headers: { "content-type": type } }).formData();
+    return Object.fromEntries([...new Set(form.keys())].map((name) => [name, form.getAll(name)]));
+  } catch {
+    throw invalid("the body is not valid multipart/form-data; send JSON with Content-Type: application/json");
+  }
+}
+
+/** @param what what the error asks for */
+function decode(body: Buffer, type: string, what: string): string {
+  const [, charset = "utf-8"] = /;\s*charset="?([^\s;"]+)/i.exec(type) ?? [];
+  try {
+    return decoderOf(charset).decode(body);
   } catch {
     throw invalid(`the body is not UTF-8; send ${what} as UTF-8`);
+  }
+}
+
+/** The decoder of a character encoding; UTF-8 for an unknown one. */
+function decoderOf(charset: string): TextDecoder {
+  try {
+    return new TextDecoder(charset, { fatal: true });
+  } catch {
+    return utf8;
   }
 }
 

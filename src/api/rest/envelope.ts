@@ -1,4 +1,5 @@
-import { Code } from "@connectrpc/connect";
+import { Code, type ConnectError } from "@connectrpc/connect";
+import { isTooLarge } from "../../calls/errors/index.ts";
 
 /** The content type of all REST responses. */
 export const JSON_CONTENT_TYPE = "application/json; charset=utf-8";
@@ -45,7 +46,9 @@ const INTERNAL_ERROR_CODES: readonly Code[] = [
 ];
 
 /** The HTTP status of a failure: 400 unless keys, limits, the database or an internal error are the cause. */
-export function statusOf(code: Code): number {
+export function statusOf(error: ConnectError): number {
+  const { code } = error;
+  if (isTooLarge(error)) return 413;
   if (code === Code.Unauthenticated) return 401;
   if (code === Code.PermissionDenied) return 403;
   if (code === Code.ResourceExhausted) return 429;

@@ -1,14 +1,17 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { reasonOf, toConnectError, withReason } from "../../calls/errors/index.ts";
+import { reasonOf, refusal, toConnectError, withReason } from "../../calls/errors/index.ts";
+import { DomainError } from "../../contract/errors.ts";
 import type { ApiContext } from "../context/context.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../rpc/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 
+/** The framework's error for a body above the limit. */
+const TOO_LARGE = "FST_ERR_CTP_BODY_TOO_LARGE";
 /** Messages for errors of the framework. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
+  [TOO_LARGE]: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
   FST_ERR_BAD_URL: "the path is not validly percent-encoded",
 };
@@ -78,7 +81,7 @@ export function mountFailures(
     context.instruments.refusals.add(1, { reason: reasonOf(told) });
     const retryAfter = told.metadata.get("Retry-After");
     if (retryAfter !== null) reply.header("Retry-After", retryAfter);
-    return sendFailure(reply, statusOf(told.code), told.rawMessage);
+    return sendFailure(reply, statusOf(told), told.rawMessage);
   });
 }
 
@@ -94,5 +97,9 @@ function fromFramework(error: FastifyError, { headers }: FastifyRequest): Connec
     error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE"
       ? unsupportedType(headers["content-type"])
       : FRAMEWORK_MESSAGES[error.code];
+  if (error.code === TOO_LARGE)
+    return refusal(
+      new DomainError("RESOURCE_EXHAUSTED", message ?? error.message, { reason: "MESSAGE_TOO_LARGE" }),
+    );
   return withReason(new ConnectError(message ?? error.message, Code.InvalidArgument));
 }

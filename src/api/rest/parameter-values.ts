@@ -48,7 +48,10 @@ export function convertParameter(field: DescField, given: unknown): Converted {
   return given.isWellFormed() ? { value: given } : { problem: "is not valid Unicode text" };
 }
 
-/** Matches an integer. The number of digits is limited, because no 64-bit integer has more than 19. */
+/**
+ * Matches an integer, as the contract has it (4.2, 4.3): no name of an event type, and no sign or white space, which are mistakes in
+ * queries: `+1` there is ` 1`. The number of digits is limited, because no 64-bit integer has more than 19.
+ */
 const WHOLE_NUMBER = /^-?\d{1,40}$/;
 
 function wholeNumber(given: unknown): bigint | undefined {

@@ -8,7 +8,7 @@ import {
   type UniversalServerResponse,
 } from "@connectrpc/connect/protocol";
 import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
-import { type OnRefused, refusal, withReason } from "../../calls/errors/index.ts";
+import { isTooLarge, type OnRefused, refusal, withReason } from "../../calls/errors/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
 import { decompress } from "../limits/decompress.ts";
@@ -20,6 +20,8 @@ const MAX_ERROR_BYTES = 1_048_576;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 /** The maximum length of a content type repeated in an error, in characters. */
 const MAX_SHOWN_TYPE = 50;
+/** The HTTP status of a message that is too large. Connect's for its code is 429, after which clients send the message again. */
+const TOO_LARGE = 413;
 const CONTENT_TYPES = "application/json, application/proto, application/grpc-web+proto, application/grpc";
 
 /**
@@ -65,11 +67,14 @@ async function explainedJson(
   const encoding = header.get("Content-Encoding");
   const json = encoding === null ? bytes : await decompress(encoding, bytes, MAX_ERROR_BYTES);
   const error = errorFromJsonBytes(json, undefined, new ConnectError("", Code.Unknown));
-  if (error.details.length > 0) return { ...response, body: createAsyncIterable([bytes]) };
+  if (error.details.length > 0) {
+    const status = isTooLarge(error) ? TOO_LARGE : response.status;
+    return { ...response, status, body: createAsyncIterable([bytes]) };
+  }
   const told = withReason(error, input);
   onRefused(told);
   // The library's status corresponds to its own code, which may have been corrected.
-  return inJson(told, codeToHttpStatus(told.code), header);
+  return inJson(told, isTooLarge(told) ? TOO_LARGE : codeToHttpStatus(told.code), header);
 }
 
 function inJson(error: ConnectError, status: number, header: Headers): UniversalServerResponse {

@@ -161,11 +161,22 @@ function urlOf(origin: string, path: string): string {
   );
 }
 
+/** Other spellings of the two media types of Connect: with parameters beside UTF-8, which the library refuses, and other names. */
+const JSON_SPELLING = /^(?:application|text)\/json\s*(?:;|$)/i;
+const OTHER_CHARSET = /charset=(?!"?utf-?8"?\s*(?:;|$))/i;
+const PROTO_SPELLING = /^application\/(?:x-protobuf|protobuf|vnd\.google\.protobuf)\b/i;
+
+function mediaType(given: string): string {
+  if (JSON_SPELLING.test(given) && !OTHER_CHARSET.test(given)) return "application/json";
+  return PROTO_SPELLING.test(given) ? "application/proto" : given;
+}
+
 /** The headers, without the pseudo-headers of HTTP/2, such as `:path`. */
 function webHeaders(headers: IncomingHttpHeaders): Headers {
   const all = new Headers();
+  if (headers["content-type"] !== undefined) all.set("content-type", mediaType(headers["content-type"]));
   for (const [name, value] of Object.entries(headers)) {
-    if (value === undefined || name.startsWith(":")) continue;
+    if (value === undefined || name.startsWith(":") || name === "content-type") continue;
     for (const each of Array.isArray(value) ? value : [value]) all.append(name, each);
   }
   return all;

@@ -150,6 +150,11 @@ export function statusNameOf(code: Code): StatusName {
   return STATUS_NAMES.get(code) ?? "UNKNOWN";
 }
 
+/** Whether an error says that the request is too large. It has the gRPC status of a limit, but may not be retried as 429 suggests. */
+export function isTooLarge(error: ConnectError): boolean {
+  return reasonOf(error) === ("MESSAGE_TOO_LARGE" satisfies ErrorReason);
+}
+
 /** The reason that an error tells programs. */
 export function reasonOf(error: ConnectError): string {
   return error.findDetails(ErrorInfoSchema)[0]?.reason ?? DEFAULT_REASONS.UNKNOWN;

@@ -2,6 +2,7 @@
 export {
   databaseAway,
   invalidFields,
+  isTooLarge,
   type OnRefused,
   reasonOf,
   refusal,

@@ -51,8 +51,8 @@ const MEASURED = `Content-Length: ${CHUNKS * CHUNK.byteLength}`;
 test.each([
   ["a caller without a key", 401, [CHUNKED]],
   ["a caller without a key who names the length", 401, [MEASURED]],
-  ["a caller whose message is too large", 429, [CHUNKED, KEY]],
-  ["a caller whose message is too large and who names the length", 429, [MEASURED, KEY]],
+  ["a caller whose message is too large", 413, [CHUNKED, KEY]],
+  ["a caller whose message is too large and who names the length", 413, [MEASURED, KEY]],
 ])("%s gets the answer at once, and the rest of the body is not read", async (_who, status, headers) => {
   const { socket, received } = await open();
   const closed = new Promise((resolve) => socket.once("close", resolve));

@@ -43,7 +43,7 @@ test("§9.1: every operation is described under each of its paths, with its perm
     const operation = operationOf(binding);
     expect(operation?.description, binding.path).toContain(`\`${operation?.["x-required-permission"]}\``);
     expect(operation?.security).toEqual([{ ServiceKey: [] }]);
-    expect(Object.keys(operation?.responses ?? {}).join()).toBe("200,400,401,403,404,429,500,503");
+    expect(Object.keys(operation?.responses ?? {}).join()).toBe("200,400,401,403,404,413,429,500,503");
   }
   // Each operation has a different name, and no other operation is described.
   const names = Object.values(described.paths).flatMap((path) =>

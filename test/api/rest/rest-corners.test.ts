@@ -1,3 +1,4 @@
+import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { aWebhook } from "../../support/builders.ts";
 import { expectDescribed } from "../../support/described-answers.ts";
@@ -144,7 +145,10 @@ testRefused("§4.2: the parameter url of create", 400, [
     ['"receiver"', "url is not an absolute URL"],
     ['"http://a.example/"', "url begins with http://; only https:// is allowed"],
     ['"javascript:alert(1)"', "url begins with javascript://; only https:// is allowed"],
-    ['"https://u:p@a.example/"', "url contains a user name or password, which is not allowed; remove it"],
+    [
+      '"https://u:p@a.example/"',
+      "url contains a user name or password, which is not allowed; remove it, and set it as Basic",
+    ],
     ['"https://a.example/#x"', "url contains a fragment (#…), which is not allowed; remove it"],
     ['"https://10.0.0.1/"', "url: 10.0.0.1 is a private address"],
     ['"https://[::1]/"', "url: ::1 is a loopback address"],
@@ -162,7 +166,16 @@ testRefused("§4.2: the parameter url of create", 400, [
 ]);
 
 const OBJECT = '{"process":1,"url":"{url}"}';
-const PLAIN = "Content-Encoding is not supported; send the body as it is";
+const PLAIN =
+  "Content-Encoding is not supported; send the body as it is, without that header, or as gzip, br, deflate";
+const LARGE = "the body is too large; send at most 65536 bytes";
+const COMPRESSED = gzipSync(`{"process":1,"url":"${URL}/gzip"}`);
+const BOUNDARY = "----WebKitFormBoundary7MA4YWxkTrZu0gW";
+const multipart = (...parts: string[]) => {
+  const heads = parts.map((part) => `--${BOUNDARY}\r\nContent-Disposition: form-data; ${part}\r\n`);
+  return Buffer.from(`${heads.join("")}--${BOUNDARY}--\r\n`);
+};
+const MULTIPART = `multipart/form-data;boundary=${BOUNDARY}`;
 testRefused("§4.2: a body of create that cannot be read", 400, [
   [CREATE, `${NOTHING}; ${choose}; url is required; ${https}`],
   [`${CREATE} JSON`, NOTHING],
@@ -180,17 +193,34 @@ testRefused("§4.2: a body of create that cannot be read", 400, [
     "the body looks like JSON, but its Content-Type is application/x-www-form-url",
   ],
   [`${CREATE} text/plain ${OBJECT}`, `the Content-Type "text/plain" is not supported; ${SUPPORTED}`],
-  [`${CREATE} - ${OBJECT}`, `the body has no Content-Type; ${SUPPORTED}`],
-  [`${CREATE} multipart/form-data;boundary=a --a--`, SUPPORTED],
+  [`${CREATE} - process=1&url={url}`, `the body has no Content-Type; ${SUPPORTED}`],
+  [`${CREATE} application/xml <a/>`, `the Content-Type "application/xml" is not supported; ${SUPPORTED}`],
+  [`${CREATE} multipart/form-data;boundary=a --b--`, "the body is not valid multipart/form-data"],
+  [`${CREATE} multipart/form-data x`, "the body is not valid multipart/form-data"],
+  [
+    `${CREATE} ${MULTIPART}`,
+    "url is an object; send an https:// URL",
+    { body: multipart('name="process"\r\n\r\n1', 'name="url"; filename="url"\r\n\r\nhttps://a.example/') },
+  ],
   [`${CREATE} JSON`, "the body is not UTF-8; send JSON as UTF-8", { body: Buffer.from([0x22, 0xff, 0x22]) }],
   ...[1, 60_000].map((bytes): Corner => {
     const body = Buffer.concat([Buffer.from(`process=1&url=${URL}/`), Buffer.alloc(bytes, 0xff)]);
     return [`${CREATE} FORM`, "the body is not UTF-8; send the form as UTF-8", { body }];
   }),
-  [`${CREATE} JSON ${" ".repeat(65_537)}`, "the body is too large; send at most 65536 bytes"],
-  [`${CREATE} FORM a=${"x".repeat(70_000)}`, "the body is too large; send at most 65536 bytes"],
-  [`${CREATE} JSON {}`, PLAIN, { head: ["Content-Encoding: gzip"] }],
-  [CREATE, PLAIN, { head: ["Content-Encoding: br"] }],
+  [`${CREATE} JSON {}`, "the message is not valid gzip", { head: ["Content-Encoding: gzip"] }],
+  [`${CREATE} JSON {}`, PLAIN, { head: ["Content-Encoding: zstd"] }],
+  [CREATE, PLAIN, { head: ["Content-Encoding: gzip, br"] }],
+  [CREATE, NOTHING, { head: ["Content-Encoding: br"] }],
+]);
+
+testRefused("§7.4: a body of create that is too large", 413, [
+  [`${CREATE} JSON ${" ".repeat(65_537)}`, LARGE],
+  [`${CREATE} FORM a=${"x".repeat(70_000)}`, LARGE],
+  [
+    `${CREATE} JSON`,
+    "at most 65536 bytes",
+    { head: ["Content-Encoding: gzip"], body: gzipSync(" ".repeat(65_537)) },
+  ],
 ]);
 
 const QUERY = "process=1&url={url}";
@@ -212,8 +242,26 @@ testTaken(
     `${CREATE} application/vnd.api+json ${OBJECT}`,
     `${CREATE} application/json;charset=UTF-8 \ufeff${OBJECT}`,
     `${CREATE} JSON ${OBJECT}{fill}`,
+    `${CREATE} text/json ${OBJECT}`,
+    `${CREATE} - ${OBJECT}`,
+    `${CREATE} application/x-www-form-urlencoded;charset=ISO-8859-1 ${QUERY}`,
   ].map((request) => [request, '"WebhookProcess":"OrderDispatched","Url":"{url}"']),
 );
+
+testTaken("§4.2.3: other forms of a body of create are taken", [
+  [`${CREATE} JSON`, "/gzip", { head: ["Content-Encoding: gzip"], body: COMPRESSED }],
+  [`${CREATE} JSON`, "/gzip", { head: ["Content-Encoding: x-gzip"], body: COMPRESSED }],
+  [
+    `${CREATE} application/json;charset=ISO-8859-1`,
+    "/größe",
+    { body: Buffer.from(`{"process":1,"url":"${URL}/größe"}`, "latin1") },
+  ],
+  [
+    `${CREATE} ${MULTIPART}`,
+    "/multipart",
+    { body: multipart('name="process"\r\n\r\n1', `name="url"\r\n\r\n${URL}/multipart`) },
+  ],
+]);
 
 testRefused("§4.3: the parameter of delete", 400, [
   ...values(DELETE, "webhookId", {}, [
