@@ -3,6 +3,7 @@ import { ConfigError } from "./config-error.ts";
 /**
  * Checks the rules that concern several variables at once.
  *
+ * @param others what is wrong beside these
  * @throws ConfigError that names every broken rule
  */
 export function checkTogether(
@@ -27,8 +28,9 @@ export function checkTogether(
     TEMPORAL_WORKER_BUILD_ID: string | undefined;
   },
   externalTemporal: boolean,
+  others: readonly string[] = [],
 ): void {
-  const wrong = samePorts(env);
+  const wrong = [...new Set(others), ...samePorts(env)];
   if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
     wrong.push("only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither");
   }

@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { bool, cleanEnv, EnvMissingError, str } from "envalid";
+import { cleanEnv, EnvMissingError, str } from "envalid";
 import type { Network, ProxyAddress } from "../lib/egress/index.ts";
 import { checkTogether } from "./check-together.ts";
 import { ConfigError } from "./config-error.ts";
@@ -9,10 +9,12 @@ import {
   basePath,
   buildId,
   bytes,
+  choice,
   deploymentName,
   duration,
   emailAddress,
   emailAddresses,
+  flag,
   hostPatterns,
   integer,
   networks,
@@ -209,7 +211,7 @@ const MAX_LINGERING_INTERVAL_MS = HOUR;
 const MIB = 2 ** 20;
 
 const variables = {
-  ROLE: str<Role>({ choices: ["all", "api", "worker"], default: "all" }),
+  ROLE: choice<Role>(["all", "api", "worker"])({ default: "all" }),
   HOST: str({ default: "" }),
   HTTP_PORT: integer({ min: 0, max: 65_535 })({ default: 8080 }),
   GRPC_PORT: integer({ min: 0, max: 65_535 })({ default: 9090 }),
@@ -217,18 +219,19 @@ const variables = {
   METRICS_PORT: integer({ min: 0, max: 65_535 })({ default: undefined }),
   TLS_CERT: str({ default: undefined }),
   TLS_KEY: str({ default: undefined }),
-  LOG_LEVEL: str({
-    choices: ["trace", "debug", "info", "warn", "error", "fatal", "silent"],
-    default: "info",
-  }),
-  ACCESS_LOG: bool({ default: false }),
+  LOG_LEVEL: choice(["trace", "debug", "info", "warn", "error", "fatal", "silent"], {
+    warning: "warn",
+    critical: "fatal",
+    off: "silent",
+  })({ default: "info" }),
+  ACCESS_LOG: flag({ default: false }),
   SHUTDOWN_DELAY: duration({ min: 0, max: 10 * 60_000 })({ default: 0 }),
   DATA_DIR: str({ default: ".data" }),
   DATABASE_URL: postgresUrl({ default: undefined }),
   DATABASE_DIRECT_URL: postgresUrl({ default: undefined }),
   DATABASE_READ_URL: replicaUrl({ default: undefined }),
   DATABASE_POOL_SIZE: integer({ min: 2, max: 500 })({ default: 20 }),
-  DATABASE_PREPARED_STATEMENTS: bool({ default: true }),
+  DATABASE_PREPARED_STATEMENTS: flag({ default: true }),
   TEMPORAL_ADDRESS: str({ default: undefined }),
   TEMPORAL_PROFILE: str({ default: undefined }),
   TEMPORAL_CONFIG_FILE: str({ default: undefined }),
@@ -251,7 +254,7 @@ const variables = {
   MAX_INSTALLED_APPS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   MAX_PENDING_PER_WEBHOOK: integer({ min: 0, max: 1_000_000_000 })({ default: 0 }),
   DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
-  DISPATCH_ON_PUBLISH: bool({ default: false }),
+  DISPATCH_ON_PUBLISH: flag({ default: false }),
   RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
   RETRY_BACKOFF_COEFFICIENT: number({ min: 1, max: 100 })({ default: 5 }),
   HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
@@ -262,7 +265,7 @@ const variables = {
   DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
   DELIVERY_FAILING_PERCENT: integer({ min: 1, max: 100 })({ default: 5 }),
   FILTER_TIMEOUT: duration({ min: 10, max: 1_000 })({ default: 50 }),
-  DELIVERY_TRACEPARENT: bool({ default: false }),
+  DELIVERY_TRACEPARENT: flag({ default: false }),
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_HOSTS: hostPatterns({ default: [] }),
@@ -270,7 +273,7 @@ const variables = {
   DELIVERY_PROXY: proxyAddress({ default: undefined }),
   DELIVERY_PROXY_DNS: str<ProxyDns>({ choices: ["local", "remote"], default: "local" }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
-  SEARCH_INDEX: bool({ default: true }),
+  SEARCH_INDEX: flag({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
   // The audit log's trigger refuses to delete entries of the last seven days.
   AUDIT_RETENTION_DAYS: integer({ min: 7, max: 3_650 })({ default: 365 }),
@@ -301,7 +304,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     },
   });
   const external = Boolean(env.TEMPORAL_ADDRESS || env.TEMPORAL_PROFILE || env.TEMPORAL_CONFIG_FILE);
-  checkTogether(env, external);
+  checkTogether(env, external, unsupportedOtlp(given));
   return {
     role: env.ROLE,
     host: env.HOST,
@@ -402,6 +405,20 @@ function sendsByOtlp(given: NodeJS.ProcessEnv, signal: "METRICS" | "TRACES"): bo
   const exporters = given[`OTEL_${signal}_EXPORTER`]?.split(",").map((name) => name.trim());
   if (exporters) return exporters.includes("otlp");
   return Boolean(given.OTEL_EXPORTER_OTLP_ENDPOINT || given[`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`]);
+}
+
+/** The problem with the protocol of OTLP, if it is sent: the exporters are those of `http/protobuf`, the default of the specification. */
+function unsupportedOtlp(given: NodeJS.ProcessEnv): string[] {
+  return (["METRICS", "TRACES"] as const).flatMap((signal) => {
+    const name = [`OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`, "OTEL_EXPORTER_OTLP_PROTOCOL"].find(
+      (each) => given[each],
+    );
+    if (name === undefined || !sendsByOtlp(given, signal) || given[name]?.trim().toLowerCase() !== "grpc")
+      return [];
+    return [
+      `${name}: grpc is not supported; set it to http/protobuf, and OTEL_EXPORTER_OTLP_ENDPOINT to the collector's port for HTTP, such as http://collector:4318`,
+    ];
+  });
 }
 
 /** A worker's process delivers itself; beside an API there is a process for each of up to four other cores. */

@@ -1,36 +1,74 @@
 import { isIP } from "node:net";
 import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
+import addressParser from "nodemailer/lib/addressparser";
 import type { Network, ProxyAddress } from "../lib/egress/index.ts";
 import { basePathOf } from "./base-path.ts";
 import { parseTarget } from "../lib/pg/index.ts";
 
+const FLAGS: Record<string, boolean> = Object.fromEntries([
+  ...["true", "t", "yes", "y", "on", "1"].map((text) => [text, true]),
+  ...["false", "f", "no", "n", "off", "0"].map((text) => [text, false]),
+]);
+
+/** `true` or `false`, as programs and people write them: also `True`, `yes`, `on`, `1`. */
+export const flag = makeValidator<boolean>((input) => {
+  const value = FLAGS[String(input).trim().toLowerCase()];
+  if (value === undefined) throw new Error(`"${input}" is neither true nor false; write one of these`);
+  return value;
+});
+
+/** One of some words in lower case, which may be written in upper case. @param aliases other spellings of them */
+export const choice = <const T extends string>(
+  words: readonly T[],
+  aliases: Readonly<Record<string, T>> = {},
+) =>
+  makeValidator<T>((input) => {
+    const given = String(input).trim().toLowerCase();
+    const word = words.find((each) => each === given) ?? aliases[given];
+    if (word === undefined) throw new Error(`"${input}" is not allowed; allowed: ${words.join(", ")}`);
+    return word;
+  });
+
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const DURATION_PARTS = /(\d+(?:\.\d+)?)(ms|s|m|h|d)/g;
 
 /**
- * A duration, such as `500ms`, `60s`, `5m`, `1h`, in milliseconds.
+ * A duration, such as `500ms`, `60s`, `5m`, `1h30m`, in milliseconds. A number without a unit is refused: some programs count seconds,
+ * others milliseconds.
  *
  * @param range minimum and maximum, in milliseconds
  */
 export const duration = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {
-    const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(String(input).trim());
-    if (!match) throw new Error(`"${input}" is not a duration; write it like 500ms, 60s, 5m or 1h`);
-    const ms = Math.round(Number(match[1]) * (UNITS[match[2] as string] as number));
+    const text = String(input).trim();
+    const parts = [...text.matchAll(DURATION_PARTS)];
+    if (text === "" || text.replaceAll(DURATION_PARTS, "") !== "")
+      throw new Error(`"${input}" is not a duration; write it like 500ms, 60s, 5m or 1h30m`);
+    const ms = Math.round(
+      parts.reduce((sum, [, count, unit = ""]) => sum + Number(count) * (UNITS[unit] as number), 0),
+    );
     if (ms < range.min || ms > range.max) {
       throw new Error(`"${input}" is out of range; allowed: from ${range.min}ms to ${range.max}ms`);
     }
     return ms;
   });
 
-const BYTE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
-
-/** An amount of memory, such as `64MiB` or `1GiB`, in bytes. @param range minimum and maximum, in bytes */
+/**
+ * An amount of memory in bytes: `64MiB`, as Kubernetes writes it, `64Mi`, or `67108864`. Units of the SI, such as `64MB`, have powers of
+ * 1,000.
+ *
+ * @param range minimum and maximum, in bytes
+ */
 export const bytes = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {
-    const match = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)$/.exec(String(input).trim());
-    if (!match) throw new Error(`"${input}" is not an amount of memory; write it like 64MiB or 1GiB`);
-    const value = Math.round(Number(match[1]) * (BYTE_UNITS[match[2] as string] as number));
+    const [, count, prefix = "", binary] =
+      /^(\d+(?:\.\d+)?) ?(?:([kKMG])(i?))?B?$/.exec(String(input).trim()) ?? [];
+    if (count === undefined)
+      throw new Error(`"${input}" is not an amount of memory; write it like 64MiB or 1GiB`);
+    const value = Math.round(
+      Number(count) * (binary ? 1_024 : 1_000) ** " KMG".indexOf(prefix.toUpperCase() || " "),
+    );
     if (value < range.min || value > range.max) {
       const [min, max] = [range.min, range.max].map((limit) => `${limit / 2 ** 20}MiB`);
       throw new Error(`"${input}" is out of range; allowed: from ${min} to ${max}`);
@@ -58,13 +96,18 @@ export const number = (range: { min: number; max: number }) =>
     return value;
   });
 
-/** A comma-separated list of CIDRs, such as `10.0.0.0/8,fd00::/8`. */
+/** An address that usually names a network, whose length is missing. */
+const NETWORK_ADDRESS = /\.0$|::$/;
+
+/** A comma-separated list of CIDRs and addresses, such as `10.0.0.0/8,fd00::/8,192.168.1.7`. */
 export const networks = makeValidator<Network[]>((input) =>
   listed(String(input)).map((part) => {
     try {
-      return ipaddr.parseCIDR(part) as Network;
+      if (part.includes("/") || NETWORK_ADDRESS.test(part)) return ipaddr.parseCIDR(part) as Network;
+      const address = ipaddr.parse(part);
+      return [address, address.kind() === "ipv4" ? 32 : 128] as Network;
     } catch {
-      throw new Error(`"${part}" is not a network; write it like 10.0.0.0/8 or fd00::/8`);
+      throw new Error(`"${part}" is not a network; write it like 10.0.0.0/8, fd00::/8 or 192.168.1.7`);
     }
   }),
 );
@@ -169,9 +212,15 @@ const PROXY_FORM = "write it like http://user:password@proxy.example:3128 (or ht
 /** The maximum length of a user or password of SOCKS5, in bytes (RFC 1929). */
 const MAX_CREDENTIAL_BYTES = 255;
 
-/** The URL of an outbound proxy. Errors never repeat it, because it can contain a password. */
+/** The URL of an outbound proxy, or its host and port, as curl takes it. Errors never repeat it, because it can contain a password. */
 export const proxyAddress = makeValidator<ProxyAddress>((input) => {
-  const url = URL.parse(String(input).trim());
+  const text = String(input).trim();
+  // The proxy would resolve names, and no address could be checked.
+  if (/^socks5h:/i.test(text))
+    throw new Error(
+      "the service resolves names itself, to check addresses: write socks5:// instead of socks5h://",
+    );
+  const url = URL.parse(text.includes("://") ? text : `http://${text}`);
   const protocol = url?.protocol.slice(0, -1) ?? "";
   const defaultPort = PROXY_PORTS[protocol];
   if (!url || defaultPort === undefined || url.hostname === "")
@@ -209,7 +258,10 @@ function fitsSocks(text: string): boolean {
   return bytes >= 1 && bytes <= MAX_CREDENTIAL_BYTES;
 }
 
-/** An SMTP server's URL. Errors never repeat it, because it can contain a password. */
+/**
+ * An SMTP server's URL, without a query: its options could turn off what the service requires, such as the check of certificates. Errors
+ * never repeat it, because it can contain a password.
+ */
 export const smtpUrl = makeValidator<string>((input) => {
   const text = String(input);
   const url = /^smtps?:\/\//.test(text) && URL.canParse(text) ? new URL(text) : undefined;
@@ -236,15 +288,26 @@ function isDecodable(text: string): boolean {
   }
 }
 
-/** An e-mail address without a display name. */
-export const emailAddress = makeValidator<string>((input) => parseAddress(String(input).trim()));
+/** An e-mail address, with a display name or without. */
+export const emailAddress = makeValidator<string>((input) => {
+  const [address, another] = parseAddresses(String(input));
+  if (address === undefined || another !== undefined)
+    throw new Error(`"${input}" is not one e-mail address; write it like Webhooks <webhooks@example.com>`);
+  return address;
+});
 
-/** A comma-separated list of e-mail addresses. */
-export const emailAddresses = makeValidator<string[]>((input) => listed(String(input)).map(parseAddress));
+/** A comma-separated list of e-mail addresses, each with a display name or without. */
+export const emailAddresses = makeValidator<string[]>((input) => parseAddresses(String(input)));
 
-function parseAddress(text: string): string {
-  if (/^[^\s@,;:<>()"\p{C}]+@[^\s@,;:<>()"\p{C}]+$/u.test(text)) return text;
-  throw new Error(`"${text}" is not an e-mail address; write it like ops@example.com`);
+/** The addresses of a header such as From (RFC 5322, 3.4): `Webhooks <hooks@example.com>`. */
+function parseAddresses(text: string): string[] {
+  return addressParser(text, { flatten: true }).map(({ name, address }) => {
+    if (!/^[^\s@,;:<>()"\p{C}]+@[^\s@,;:<>()"\p{C}]+$/u.test(address) || /\p{C}/u.test(name))
+      throw new Error(
+        `"${address || name}" is not an e-mail address; write it like ops@example.com or Operations <ops@example.com>`,
+      );
+    return name === "" ? address : `"${name.replaceAll(/["\\]/g, "\\$&")}" <${address}>`;
+  });
 }
 
 /** The name of a Worker Deployment of Temporal, which separates it from a build id by a dot or a colon. */

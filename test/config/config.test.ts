@@ -47,6 +47,19 @@ describe("the settings", () => {
   test.each([
     ["DELIVERY_PROCESSES", "7", { delivery: { processes: 7 } }],
     ["DISPATCH_INTERVAL", "5m", { dispatch: { intervalMs: 300_000 } }],
+    ["DISPATCH_INTERVAL", "1h30m", { dispatch: { intervalMs: 5_400_000 } }],
+    ["DELIVERY_MEMORY", "128Mi", { delivery: { memoryBytes: 134_217_728 } }],
+    ["DELIVERY_MEMORY", "64 MiB", { delivery: { memoryBytes: 67_108_864 } }],
+    ["DELIVERY_MEMORY", "64MB", { delivery: { memoryBytes: 64_000_000 } }],
+    ["DELIVERY_MEMORY", "1G", { delivery: { memoryBytes: 1_000_000_000 } }],
+    ["DELIVERY_MEMORY", "67108864", { delivery: { memoryBytes: 67_108_864 } }],
+    ["ROLE", "ALL", { role: "all" }],
+    ["LOG_LEVEL", "INFO", { logLevel: "info" }],
+    ["LOG_LEVEL", "warning", { logLevel: "warn" }],
+    ["ACCESS_LOG", "True", { accessLog: true }],
+    ["SEARCH_INDEX", "no", { searchIndex: false }],
+    ["ACCESS_LOG", "1", { accessLog: true }],
+    ["DELIVERY_PROXY", "proxy.example:3128", { delivery: { proxy: { protocol: "http", port: 3_128 } } }],
     ["RETRY_INITIAL_DELAY", "1.5s", { dispatch: { retryInitialDelayMs: 1_500 } }],
     ["DELIVERY_TIMEOUT", "900ms", { delivery: { timeoutMs: 900 } }],
     ["DELIVERY_ALLOWED_PORTS", "6379, 9200", { delivery: { allowedPorts: [6379, 9200] } }],
@@ -106,6 +119,12 @@ describe("the settings", () => {
   test("take networks that the address guard lets through", () => {
     const { delivery } = readConfig({ DELIVERY_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8" });
     expect(delivery.allowedNetworks.map(String)).toEqual(["10.0.0.0/8", "fd00::/8"]);
+    const { limits } = readConfig({ TRUST_PROXY: "192.168.1.7, 2001:db8::1, 10.0.0.0/8" });
+    expect(limits.trustedProxies.map(([address, bits]) => `${address}/${bits}`)).toEqual([
+      "192.168.1.7/32",
+      "2001:db8::1/128",
+      "10.0.0.0/8",
+    ]);
   });
 
   test("start a run at least every hour if its pumps linger, so that its history stays within Temporal's limit", () => {
@@ -145,7 +164,10 @@ describe("the settings", () => {
     ["DISPATCH_INTERVAL", ["60", "10ms"]],
     ["RETRY_BACKOFF_COEFFICIENT", ["0.5"]],
     ["DELIVERY_TIMEOUT", ["soon"]],
-    ["DELIVERY_ALLOWED_NETWORKS", ["10.0.0.0", "10.0.0.0/99"]],
+    ["DISPATCH_INTERVAL", ["", "1h 30", "m", "1h30", "PT5M"].slice(1)],
+    ["DELIVERY_MEMORY", ["64 potatoes", "64m", "-1", "1KiB"]],
+    ["ACCESS_LOG", ["maybe"]],
+    ["DELIVERY_ALLOWED_NETWORKS", ["10.0.0.0", "fd00::", "10.0.0.0/99", "db.example"]],
     ["DELIVERY_ALLOWED_PORTS", ["0", "65536", "redis"]],
     [
       "DELIVERY_ALLOWED_HOSTS",
@@ -156,7 +178,7 @@ describe("the settings", () => {
       ["10.0.0.1", "*.10.0.0.1", "[::1]", "2130706433", "user@a.b", "a.b?c", "a.b#c"],
     ],
     ["DELIVERY_PROXY_DNS", ["proxy"]],
-    ["DELIVERY_PROXY", ["proxy.example:3128", "socks5h://proxy.example", "http://proxy.example/?x=1"]],
+    ["DELIVERY_PROXY", ["proxy.example:http", "socks5h://proxy.example", "http://proxy.example/?x=1"]],
     ["DELIVERY_PROXY", ["socks5://user@proxy.example"]],
     ["TEMPORAL_UI_URL", ["not a url", "temporal-ui.example:8080"]],
     ["TEMPORAL_DEPLOYMENT_NAME", ["webhook.service"]],
@@ -164,8 +186,9 @@ describe("the settings", () => {
     ["LOG_LEVEL", ["loud"]],
     ["SMTP_URL", ["https://smtp.example", "smtp://user:100%@smtp.example"]],
     ["SMTP_URL", ["smtp://smtp.example/?tls.rejectUnauthorized=false"]],
-    ["SMTP_FROM", ["Webhooks"]],
-    ["NOTICE_EMAILS", ["ops@example.com, dev"]],
+    ["SMTP_FROM", ["Webhooks", "a@b.example, c@d.example", "Webhooks <>", "a b@c.example>", " "]],
+    ["SMTP_FROM", ["Webhooks <a@b.example\r\nBcc: c@d.example>", "We\nb <a@b.example>"]],
+    ["NOTICE_EMAILS", ["ops@example.com, dev", "Ops <dev>", "a@b@c.example"]],
     ["NOTICE_EMAIL_INTERVAL", ["0s"]],
   ])("refuse by name a %s of %j", (name, values) => {
     for (const value of values) expect(refusal({ [name]: value })).toContain(name);
@@ -199,6 +222,38 @@ describe("the settings", () => {
       expect(refusal({ ...version, [name]: "" })).toContain(
         "only one of TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID is set",
       );
+  });
+
+  test.each([
+    ["hooks@example.com", "hooks@example.com"],
+    ["<hooks@example.com>", "hooks@example.com"],
+    ["Webhooks <hooks@example.com>", '"Webhooks" <hooks@example.com>'],
+    ['"Acme, Inc." <hooks@example.com>', '"Acme, Inc." <hooks@example.com>'],
+    ["Größe & Co <hooks@bücher.example>", '"Größe & Co" <hooks@bücher.example>'],
+    ["root@localhost", "root@localhost"],
+  ])("take the sender %s of e-mails, and recipients alike", (given, address) => {
+    const { noticeMail } = readConfig({
+      ...mail,
+      SMTP_FROM: given,
+      NOTICE_EMAILS: `dev@example.com,${given}`,
+    });
+    expect([noticeMail?.from, noticeMail?.to]).toEqual([address, ["dev@example.com", address]]);
+  });
+
+  test.each([
+    [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, "OTEL_EXPORTER_OTLP_PROTOCOL"],
+    [{ OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "grpc" }, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"],
+    [{ OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: "GRPC" }, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"],
+  ])("refuse OTLP over gRPC, and say what to set: %j", (environment, name) => {
+    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4317" };
+    const message = refusal({ ...endpoint, ...environment });
+    expect(message).toBe(
+      `${name}: grpc is not supported; set it to http/protobuf, and OTEL_EXPORTER_OTLP_ENDPOINT to the collector's port for HTTP, such as http://collector:4318`,
+    );
+    // Nothing is sent by it.
+    readConfig(environment);
+    readConfig({ ...endpoint, ...environment, OTEL_SDK_DISABLED: "true" });
+    readConfig({ ...endpoint, ...environment, [name]: "http/protobuf" });
   });
 
   test.each([
