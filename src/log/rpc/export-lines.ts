@@ -16,7 +16,7 @@ export interface ExportRow {
 
 /** Writes deliveries as lines of text. */
 export interface LineFormat {
-  /** The first line; empty for none. */
+  /** The first line, after a byte order mark if there is one; empty for none. */
   header: string;
   /** The line of a delivery, with its end. */
   line(row: ExportRow): string;
@@ -42,14 +42,22 @@ const COLUMNS: readonly [name: string, of: (row: ExportRow) => Cell][] = [
   ["duration_ms", ({ delivery }) => delivery.last?.durationMs],
 ];
 
-/** CSV of RFC 4180. @param withPayload whether the payload is the last column */
-export function csv(withPayload: boolean): LineFormat {
+/** Excel takes CSV without it for the code page of Windows. */
+const BYTE_ORDER_MARK = "\ufeff";
+
+/**
+ * CSV of RFC 4180.
+ *
+ * @param withPayload whether the payload is the last column
+ * @param withMark whether it starts with a byte order mark
+ */
+export function csv(withPayload: boolean, withMark: boolean): LineFormat {
   const columns = withPayload
     ? [...COLUMNS, ["payload", ({ payload }: ExportRow) => payload] as const]
     : COLUMNS;
   const line = (cells: readonly Cell[]) => `${cells.map(csvCell).join(",")}\r\n`;
   return {
-    header: line(columns.map(([name]) => name)),
+    header: (withMark ? BYTE_ORDER_MARK : "") + line(columns.map(([name]) => name)),
     line: (row) => line(columns.map(([, of]) => of(row))),
   };
 }

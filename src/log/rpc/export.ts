@@ -46,7 +46,7 @@ export interface Export {
 
 /** @throws DomainError INVALID_ARGUMENT that names the invalid field */
 export function exportOf(request: ExportDeliveriesRequest): Export {
-  const { payloadText, format, withPayload } = request;
+  const { payloadText, format, withPayload, withoutByteOrderMark } = request;
   if (payloadText !== "") {
     if ([...payloadText].length < MIN_TEXT_CHARACTERS) {
       const description = `must have from ${MIN_TEXT_CHARACTERS} to ${MAX_TEXT_CHARACTERS} characters`;
@@ -67,18 +67,18 @@ export function exportOf(request: ExportDeliveriesRequest): Export {
     filter: deliveryFilter({ ...request, pageToken: "" }),
     search: searchText(request.search),
     payloadText,
-    lines: linesOf(format, withPayload),
+    lines: linesOf(format, withPayload, !withoutByteOrderMark),
     withPayload,
   };
 }
 
 /** @throws DomainError INVALID_ARGUMENT for an unknown format */
-function linesOf(format: ExportFormat, withPayload: boolean): LineFormat | undefined {
+function linesOf(format: ExportFormat, withPayload: boolean, withMark: boolean): LineFormat | undefined {
   switch (format) {
     case ExportFormat.UNSPECIFIED:
       return undefined;
     case ExportFormat.CSV:
-      return csv(withPayload);
+      return csv(withPayload, withMark);
     case ExportFormat.JSON_LINES:
       return JSON_LINES;
     default:

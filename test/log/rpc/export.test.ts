@@ -72,7 +72,11 @@ test("CSV quotes what needs it, and no value becomes a formula", async () => {
   const [first, ...more] = await exported({ search: id, format: CSV, withPayload: true });
   expect(more).toEqual([]);
   const text = first?.lines ?? "";
-  expect(text.split("\r\n")[0]).toBe(
+  // By which Excel recognizes UTF-8.
+  expect(text).toMatch(/^\ufeff/);
+  const plain = await exported({ search: id, format: CSV, withPayload: true, withoutByteOrderMark: true });
+  expect(plain.map(({ lines }) => lines)).toEqual([text.slice(1)]);
+  expect(text.slice(1).split("\r\n")[0]).toBe(
     "delivery_id,event_id,event_type,subject,webhook_id,url,state,attempts,created,finished,next_attempt,status,error,reason,duration_ms,payload",
   );
   expect(text).toContain(`${id},`);
@@ -155,7 +159,7 @@ test("an erased payload is null, and is not found", async () => {
   ]);
   // An export without deliveries is an empty file: a header line in CSV.
   const nothing = { search: randomUUID() };
-  expect(textOf(await exported({ ...nothing, format: CSV }))).toMatch(/^delivery_id,.*\r\n$/);
+  expect(textOf(await exported({ ...nothing, format: CSV }))).toMatch(/^\ufeffdelivery_id,.*\r\n$/);
   expect(textOf(await exported({ ...nothing, format: JSON_LINES }))).toBe("");
 });
 

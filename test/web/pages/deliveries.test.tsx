@@ -68,6 +68,15 @@ test("deliveries are found by an id in an old address, by the filters of a linke
   await choose("Created", "From … to …");
   // Midnight in Berlin, where it is an hour later than in UTC.
   expect(path()).toBe("/deliveries?from=2026-11-19T23%3A00%3A00.000Z");
+  sees("20 Nov 2026, 00:00", find("button", "From"));
+  sees("In your time zone");
+  await click(all("button", /Show times in UTC/)[0] as HTMLElement);
+  sees("19 Nov 2026, 23:00", find("button", "From"));
+  sees("In UTC");
+  await choose("Created", "Any time");
+  await choose("Created", "From … to …");
+  expect(path()).toBe("/deliveries?from=2026-11-20T00%3A00%3A00.000Z");
+  await click(all("button", /Show times in your time zone/)[0] as HTMLElement);
 });
 
 test("new deliveries are counted while the list is read, move nothing, and are shown on request", async () => {

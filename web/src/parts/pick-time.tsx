@@ -1,8 +1,8 @@
 import { type Timestamp, timestampDate, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Radio, Stack } from "@mantine/core";
 import { DateTimePicker, type DateTimePickerProps } from "@mantine/dates";
-import dayjs from "dayjs";
 import { useId } from "react";
+import { useZone } from "./time.tsx";
 
 const HOUR = 3_600_000;
 
@@ -13,7 +13,7 @@ export const SPANS: readonly { value: string; label: string; ms: number }[] = [
   { value: "7d", label: "The last 7 days", ms: 7 * 24 * HOUR },
 ];
 
-/** The format of what date pickers take and give: the viewer's time without a zone. */
+/** The format of what date pickers take and give: a time in the chosen zone, without the zone. */
 export const PICKER_TIME = "YYYY-MM-DD HH:mm:ss";
 
 const NAMES = {
@@ -73,14 +73,13 @@ export interface SinceFieldProps {
 /** Chooses a start time with one click: a span up to now, or a moment of the user's choice. */
 export function SinceField({ label, value, onChange, orAny = false }: SinceFieldProps) {
   const picker = usePickerProps();
+  const { at, inWords } = useZone();
 
   function choose(option: string) {
     const span = SPANS.find((each) => each.value === option);
     if (span) onChange({ option, from: timestampFromMs(Date.now() - span.ms) });
     else
-      onChange(
-        option === ANY ? ANY_TIME : sinceMoment(dayjs().subtract(1, "day").startOf("minute").toDate()),
-      );
+      onChange(option === ANY ? ANY_TIME : sinceMoment(at().subtract(1, "day").startOf("minute").toDate()));
   }
 
   return (
@@ -98,10 +97,10 @@ export function SinceField({ label, value, onChange, orAny = false }: SinceField
         <DateTimePicker
           {...picker}
           label="Since"
-          description="In your time zone"
-          value={dayjs(timestampDate(value.from)).format(PICKER_TIME)}
-          onChange={(local) => local && onChange(sinceMoment(dayjs(local).toDate()))}
-          maxDate={dayjs().format(PICKER_TIME)}
+          description={`In ${inWords}`}
+          value={at(timestampDate(value.from)).format(PICKER_TIME)}
+          onChange={(time) => time && onChange(sinceMoment(at(time).toDate()))}
+          maxDate={at().format(PICKER_TIME)}
           valueFormat="D MMM YYYY, HH:mm"
           required
         />

@@ -2,8 +2,12 @@ import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Button, type ButtonProps, Text, type TextProps } from "@mantine/core";
 import { useInterval, useLocalStorage } from "@mantine/hooks";
 import { IconWorld } from "@tabler/icons-react";
+import dayjs, { type ConfigType, type Dayjs } from "dayjs";
+import utc from "dayjs/plugin/utc";
 import { useMemo, useState } from "react";
 import { inUtc } from "../../../src/contract/time-in-words.ts";
+
+dayjs.extend(utc);
 
 /** Says `now`. Of other units it would say `yesterday` for up to 48 hours. */
 const NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
@@ -87,6 +91,10 @@ export interface ZoneFormats {
   weekdayTime: Intl.DateTimeFormat;
   /** The zone in short: `CET` or `UTC`. */
   name: string;
+  /** The zone in words, to read after `in`. */
+  inWords: string;
+  /** A moment for date pickers, now by default. A text without a zone is a time in the chosen one. */
+  at: (moment?: ConfigType) => Dayjs;
 }
 
 function formatsIn(timeZone: string | undefined): ZoneFormats {
@@ -107,6 +115,8 @@ function formatsIn(timeZone: string | undefined): ZoneFormats {
     time: new Intl.DateTimeFormat(undefined, clock),
     weekdayTime: new Intl.DateTimeFormat(undefined, { ...clock, weekday: "short" }),
     name: full.formatToParts().find(({ type }) => type === "timeZoneName")?.value ?? "UTC",
+    inWords: timeZone ?? "your time zone",
+    at: timeZone === undefined ? dayjs : dayjs.utc,
   };
 }
 

@@ -3,7 +3,6 @@ import { Box, Button, Collapse, Group, MultiSelect, Select, Stack, Text } from "
 import { DateTimePicker } from "@mantine/dates";
 import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
-import dayjs from "dayjs";
 import { useMemo, useRef } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue, processName } from "../../../../src/contract/catalogue.ts";
@@ -14,6 +13,7 @@ import { Dimmed } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { PICKER_TIME, SPANS, usePickerProps } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
+import { useZone } from "../../parts/time.tsx";
 import { FILTER_NAMES, type FilterBarProps, readWebhookId, statesOf } from "./filters.ts";
 
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
@@ -130,9 +130,9 @@ function chosenOf({ last, from, to }: FilterBarProps["filters"]): string {
 
 /** The filter by time of creation: a span up to now, or between two moments. */
 function TimeFilter({ filters, onChange }: FilterBarProps) {
+  const { at } = useZone();
   function choose(value: string | null) {
-    if (value === BETWEEN)
-      onChange({ last: "", from: dayjs().subtract(1, "day").startOf("day").toISOString() });
+    if (value === BETWEEN) onChange({ last: "", from: at().subtract(1, "day").startOf("day").toISOString() });
     else onChange({ last: value === ANY ? "" : (value ?? ""), from: "", to: "" });
   }
 
@@ -164,13 +164,14 @@ function Moments({ filters, onChange }: FilterBarProps) {
 
 function Moment(props: { label: string; value: string; onChange: (iso: string) => void }) {
   const { label, value, onChange } = props;
-  const moment = dayjs(value);
+  const { at, inWords } = useZone();
+  const moment = at(value);
   const field = useRef<HTMLButtonElement>(null);
   const picker = usePickerProps();
-  function choose(local: string | null) {
+  function choose(time: string | null) {
     // The clear button disappears with the focus.
-    if (!local) field.current?.focus();
-    onChange(local ? dayjs(local).toISOString() : "");
+    if (!time) field.current?.focus();
+    onChange(time ? at(time).toISOString() : "");
   }
   return (
     <DateTimePicker
@@ -178,7 +179,7 @@ function Moment(props: { label: string; value: string; onChange: (iso: string) =
       ref={field}
       label={label}
       placeholder={label === "From" ? "The beginning" : "Now"}
-      description="In your time zone"
+      description={`In ${inWords}`}
       value={value !== "" && moment.isValid() ? moment.format(PICKER_TIME) : null}
       onChange={choose}
       valueFormat="D MMM YYYY, HH:mm"
