@@ -58,7 +58,7 @@ test.each<[string, string]>([
   ["a token in place of an object", `{"bearer":"${HUSH}"}`],
   ["a list of tokens", `{"bearer":{"token":["${HUSH}"]}}`],
   ["a token as the name of a field", `{"bearer":{"${HUSH}":1}}`],
-  ["a token with a space", `{"bearer":{"token":"${HUSH} "}}`],
+  ["a token with a line break", `{"bearer":{"token":"${HUSH}\\n"}}`],
   [
     "two kinds of credentials",
     `{"bearer":{"token":"${HUSH}"},"basic":{"username":"u","password":"${HUSH}"}}`,
