@@ -3,8 +3,8 @@ import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
 import addressParser from "nodemailer/lib/addressparser";
 import type { Network, ProxyAddress } from "../lib/egress/index.ts";
-import { basePathOf } from "./base-path.ts";
 import { parseTarget } from "../lib/pg/index.ts";
+import { basePathOf } from "./base-path.ts";
 
 const FLAGS: Record<string, boolean> = Object.fromEntries([
   ...["true", "t", "yes", "y", "on", "1"].map((text) => [text, true]),

@@ -25,18 +25,11 @@ describe.each<
     "a custom header's name",
     headerNameError,
     [
-      ...[
-        "X-Tenant",
-        "x",
-        "client_id",
-        "X_API_KEY",
-        "Ocp-Apim-Subscription-Key",
-        "api.key",
-        "x!#$%&'*+.^_`|~1",
-      ],
+      ...["X-Tenant", "x", "Ocp-Apim-Subscription-Key"],
       ...["Authorization", "Accept", "Cookie", "WebHook-Request-Origin", "Webhook-Tenant", "X-Webhook-Id"],
     ],
     [
+      ...["client_id", "X_API_KEY", "api.key", "__proto__", "x!y"],
       ...["", " ", "a b", "a:b", "ä", "x\r\ny", "(x)", "a/b", "a,b", "a=b", '"a"', "X".repeat(101)],
       // HTTP or the service sets these, and CGI servers read the others as them.
       ...[

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFIvcHCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYARIZCgZmaWx0ZXIYESABKAlCBJC1GAFIBYgBARIeCgtlbmRwb2ludF9pZBgSIAEoCUIEkLUYAUgGiAEBEjUKC2ZpbHRlcl9zbG93GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARI4Cg5maWx0ZXJfc3RvcHBlZBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKdGltZW91dF9tcxgVIAEoBUIEkLUYAUgHiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdEINCgtfbGFzdF9lcnJvckIHCgVfbmFtZUIJCgdfZmlsdGVyQg4KDF9lbmRwb2ludF9pZEINCgtfdGltZW91dF9tcyKMAgoJRXZlbnRUeXBlEhQKBm51bWJlchgBIAEoBUIEiLUYARIlCgRuYW1lGAIgASgJQheItRgBorUYD09yZGVyRGlzcGF0Y2hlZBI5CgtkZXNjcmlwdGlvbhgDIAEoCUIkorUYIEFuIG9yZGVyIGhhcyBsZWZ0IHRoZSB3YXJlaG91c2UuEikKBnNhbXBsZRgEIAEoCUIZmLUYAaK1GBF7Ik9yZGVySWQiOiAxMDAxfRJGCgZzY2hlbWEYBSABKAlCNpi1GAGitRgueyJ0aXRsZSI6ICJPcmRlckRpc3BhdGNoZWQiLCAidHlwZSI6ICJvYmplY3QifRIUCgZub3RpY2UYBiABKAhCBJC1GAEieQoTTGlzdFdlYmhvb2tzUmVxdWVzdBIvCgZoZWFsdGgYASADKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESFwoJcGFnZV9zaXplGAIgASgFQgSQtRgBEhgKCnBhZ2VfdG9rZW4YAyABKAlCBJC1GAEiVgoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KEUdldFdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEibwoSR2V0V2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSMwoPb3ZlcmR1ZV9yZXRyaWVzGAIgASgLMhoud2ViaG9vay52MS5PdmVyZHVlUmV0cmllcyJPCg5PdmVyZHVlUmV0cmllcxINCgVjb3VudBgBIAEoBRIuCgpvbGRlc3RfZHVlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJcChRDcmVhdGVXZWJob29rUmVxdWVzdBIxCgdwcm9jZXNzGAEgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0IEiLUYARIRCgN1cmwYAiABKAlCBIi1GAEiYAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCBIQCgh3YXJuaW5ncxgDIAMoCSKOAwoUVXBkYXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIVCghyZXZpc2lvbhgCIAEoA0gAiAEBEhEKBG5hbWUYAyABKAlIAYgBARIQCgN1cmwYBCABKAlIAogBARIXCgpyYXRlX2xpbWl0GAUgASgFSAOIAQESEwoGcGF1c2VkGAYgASgISASIAQESOwoPY2lyY3VpdF9icmVha2VyGAcgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEhMKBmZpbHRlchgIIAEoCUgFiAEBEjUKEHJlcXVlc3Rfc2V0dGluZ3MYCSABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIXCgp0aW1lb3V0X21zGAogASgFSAaIAQFCCwoJX3JldmlzaW9uQgcKBV9uYW1lQgYKBF91cmxCDQoLX3JhdGVfbGltaXRCCQoHX3BhdXNlZEIJCgdfZmlsdGVyQg0KC190aW1lb3V0X21zIk8KFVVwZGF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEhAKCHdhcm5pbmdzGAIgAygJIkkKF1RyeVdlYmhvb2tGaWx0ZXJSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFAoGZmlsdGVyGAIgASgJQgSItRgBInUKGFRyeVdlYmhvb2tGaWx0ZXJSZXNwb25zZRIQCghleGFtaW5lZBgBIAEoBRIPCgdtYXRjaGVkGAIgASgFEg4KBmZhaWxlZBgDIAEoBRImCgZldmVudHMYBCADKAsyFi53ZWJob29rLnYxLlRyaWVkRXZlbnQirAEKClRyaWVkRXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLQoJcHVibGlzaGVkGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd1c2VyX2lkGAMgASgJEhQKB3N1YmplY3QYBCABKAlIAIgBARIMCgRzZW50GAUgASgIEhIKBWVycm9yGAYgASgJSAGIAQFCCgoIX3N1YmplY3RCCAoGX2Vycm9yIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIi8KE1BhdXNlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI8ChRQYXVzZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVUmVzdW1lV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sifwoUU2VuZFRlc3RFdmVudFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIrCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2VzcxIUCgdwYXlsb2FkGAMgASgJSACIAQFCCgoIX3BheWxvYWQiPgoVU2VuZFRlc3RFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhMKC2RlbGl2ZXJ5X2lkGAIgASgJIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWwoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQiUQoNV2ViaG9va1NlY3JldBITCgZzZWNyZXQYASABKAlCA4ABARIrCgdleHBpcmVzGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJSChpSb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhoKEnJldm9rZV9vbGRfc2VjcmV0cxgCIAEoCCJeChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg5XZWJob29rS2V5UGFpchISCgpwdWJsaWNfa2V5GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKGUdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJLChpHZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZRItCglrZXlfcGFpcnMYASADKAsyGi53ZWJob29rLnYxLldlYmhvb2tLZXlQYWlyIlUKG1JvdGF0ZVdlYmhvb2tLZXlQYWlyUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhwKFHJldm9rZV9vbGRfa2V5X3BhaXJzGAIgASgIIk0KHFJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2USLQoJa2V5X3BhaXJzGAEgAygLMhoud2ViaG9vay52MS5XZWJob29rS2V5UGFpciI4ChxEZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiHwodRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UqhAEKDVdlYmhvb2tIZWFsdGgSHgoaV0VCSE9PS19IRUFMVEhfVU5TUEVDSUZJRUQQABIaChZXRUJIT09LX0hFQUxUSF9IRUFMVEhZEAESGwoXV0VCSE9PS19IRUFMVEhfREVHUkFERUQQAhIaChZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEAMqogEKE0NpcmN1aXRCcmVha2VyU3RhdGUSJQohQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX0NMT1NFRBABEh4KGkNJUkNVSVRfQlJFQUtFUl9TVEFURV9PUEVOEAISIgoeQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX0RJU0FCTEVEEAMylRIKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBJUCgpHZXRXZWJob29rEh0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0V2ViaG9va1Jlc3BvbnNlIgeQAgGItRgBEqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEloKDVVwZGF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLlVwZGF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVzcG9uc2UiBIi1GAISnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEloKDFBhdXNlV2ViaG9vaxIfLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVxdWVzdBogLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISXQoNUmVzdW1lV2ViaG9vaxIgLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJaCg1TZW5kVGVzdEV2ZW50EiAud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlc3BvbnNlIgSItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAhJsChJHZXRXZWJob29rS2V5UGFpcnMSJS53ZWJob29rLnYxLkdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QaJi53ZWJob29rLnYxLkdldFdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlIgeQAgGItRgBEm8KFFJvdGF0ZVdlYmhvb2tLZXlQYWlyEicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rS2V5UGFpclJlcXVlc3QaKC53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2UiBIi1GAISdQoVRGVsZXRlV2ViaG9va0tleVBhaXJzEigud2ViaG9vay52MS5EZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0Gikud2ViaG9vay52MS5EZWxldGVXZWJob29rS2V5UGFpcnNSZXNwb25zZSIHkAICiLUYAhKBAQoZR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAIBiLUYARKBAQoZU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAICiLUYAhJmChBUcnlXZWJob29rRmlsdGVyEiMud2ViaG9vay52MS5UcnlXZWJob29rRmlsdGVyUmVxdWVzdBokLndlYmhvb2sudjEuVHJ5V2ViaG9va0ZpbHRlclJlc3BvbnNlIgeQAgGItRgBEmYKEVRyeVdlYmhvb2tSZXF1ZXN0EiQud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlcXVlc3QaJS53ZWJob29rLnYxLlRyeVdlYmhvb2tSZXF1ZXN0UmVzcG9uc2UiBIi1GAJiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFIr4LCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYARIZCgZmaWx0ZXIYESABKAlCBJC1GAFIBYgBARIeCgtlbmRwb2ludF9pZBgSIAEoCUIEkLUYAUgGiAEBEjUKC2ZpbHRlcl9zbG93GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARI4Cg5maWx0ZXJfc3RvcHBlZBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKdGltZW91dF9tcxgVIAEoBUIEkLUYAUgHiAEBEiYKE3JhdGVfcGVyaW9kX3NlY29uZHMYFiABKAVCBJC1GAFICIgBARImChNmaXJzdF9yZXRyeV9zZWNvbmRzGBcgASgFQgSQtRgBSAmIAQESJwoUc2Vjb25kX3JldHJ5X3NlY29uZHMYGCABKAVCBJC1GAFICogBARImChN0aGlyZF9yZXRyeV9zZWNvbmRzGBkgASgFQgSQtRgBSAuIAQESPAoOc2lnbmF0dXJlX2Zvcm0YGiABKA4yGS53ZWJob29rLnYxLlNpZ25hdHVyZUZvcm1CBJC1GAFIDIgBARIjChBzaWduYXR1cmVfaGVhZGVyGBsgASgJQgSQtRgBSA2IAQESIwoQc2lnbmF0dXJlX3ByZWZpeBgcIAEoCUIEkLUYAUgOiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdEINCgtfbGFzdF9lcnJvckIHCgVfbmFtZUIJCgdfZmlsdGVyQg4KDF9lbmRwb2ludF9pZEINCgtfdGltZW91dF9tc0IWChRfcmF0ZV9wZXJpb2Rfc2Vjb25kc0IWChRfZmlyc3RfcmV0cnlfc2Vjb25kc0IXChVfc2Vjb25kX3JldHJ5X3NlY29uZHNCFgoUX3RoaXJkX3JldHJ5X3NlY29uZHNCEQoPX3NpZ25hdHVyZV9mb3JtQhMKEV9zaWduYXR1cmVfaGVhZGVyQhMKEV9zaWduYXR1cmVfcHJlZml4IowCCglFdmVudFR5cGUSFAoGbnVtYmVyGAEgASgFQgSItRgBEiUKBG5hbWUYAiABKAlCF4i1GAGitRgPT3JkZXJEaXNwYXRjaGVkEjkKC2Rlc2NyaXB0aW9uGAMgASgJQiSitRggQW4gb3JkZXIgaGFzIGxlZnQgdGhlIHdhcmVob3VzZS4SKQoGc2FtcGxlGAQgASgJQhmYtRgBorUYEXsiT3JkZXJJZCI6IDEwMDF9EkYKBnNjaGVtYRgFIAEoCUI2mLUYAaK1GC57InRpdGxlIjogIk9yZGVyRGlzcGF0Y2hlZCIsICJ0eXBlIjogIm9iamVjdCJ9EhQKBm5vdGljZRgGIAEoCEIEkLUYASJ5ChNMaXN0V2ViaG9va3NSZXF1ZXN0Ei8KBmhlYWx0aBgBIAMoDjIZLndlYmhvb2sudjEuV2ViaG9va0hlYWx0aEIEkLUYARIXCglwYWdlX3NpemUYAiABKAVCBJC1GAESGAoKcGFnZV90b2tlbhgDIAEoCUIEkLUYASJWChRMaXN0V2ViaG9va3NSZXNwb25zZRIlCgh3ZWJob29rcxgBIAMoCzITLndlYmhvb2sudjEuV2ViaG9vaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoRR2V0V2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJvChJHZXRXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIzCg9vdmVyZHVlX3JldHJpZXMYAiABKAsyGi53ZWJob29rLnYxLk92ZXJkdWVSZXRyaWVzIk8KDk92ZXJkdWVSZXRyaWVzEg0KBWNvdW50GAEgASgFEi4KCm9sZGVzdF9kdWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoUBChRDcmVhdGVXZWJob29rUmVxdWVzdBIxCgdwcm9jZXNzGAEgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0IEiLUYARIRCgN1cmwYAiABKAlCBIi1GAESHAoGc2VjcmV0GAMgASgJQgeAAQGQtRgBSACIAQFCCQoHX3NlY3JldCJgChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIEhAKCHdhcm5pbmdzGAMgAygJIqsGChRVcGRhdGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhUKCHJldmlzaW9uGAIgASgDSACIAQESEQoEbmFtZRgDIAEoCUgBiAEBEhAKA3VybBgEIAEoCUgCiAEBEhcKCnJhdGVfbGltaXQYBSABKAVIA4gBARITCgZwYXVzZWQYBiABKAhIBIgBARI7Cg9jaXJjdWl0X2JyZWFrZXIYByABKAsyIi53ZWJob29rLnYxLkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSEwoGZmlsdGVyGAggASgJSAWIAQESNQoQcmVxdWVzdF9zZXR0aW5ncxgJIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzEhcKCnRpbWVvdXRfbXMYCiABKAVIBogBARIgChNyYXRlX3BlcmlvZF9zZWNvbmRzGAsgASgFSAeIAQESIAoTZmlyc3RfcmV0cnlfc2Vjb25kcxgMIAEoBUgIiAEBEiEKFHNlY29uZF9yZXRyeV9zZWNvbmRzGA0gASgFSAmIAQESIAoTdGhpcmRfcmV0cnlfc2Vjb25kcxgOIAEoBUgKiAEBEjYKDnNpZ25hdHVyZV9mb3JtGA8gASgOMhkud2ViaG9vay52MS5TaWduYXR1cmVGb3JtSAuIAQESHQoQc2lnbmF0dXJlX2hlYWRlchgQIAEoCUgMiAEBEh0KEHNpZ25hdHVyZV9wcmVmaXgYESABKAlIDYgBAUILCglfcmV2aXNpb25CBwoFX25hbWVCBgoEX3VybEINCgtfcmF0ZV9saW1pdEIJCgdfcGF1c2VkQgkKB19maWx0ZXJCDQoLX3RpbWVvdXRfbXNCFgoUX3JhdGVfcGVyaW9kX3NlY29uZHNCFgoUX2ZpcnN0X3JldHJ5X3NlY29uZHNCFwoVX3NlY29uZF9yZXRyeV9zZWNvbmRzQhYKFF90aGlyZF9yZXRyeV9zZWNvbmRzQhEKD19zaWduYXR1cmVfZm9ybUITChFfc2lnbmF0dXJlX2hlYWRlckITChFfc2lnbmF0dXJlX3ByZWZpeCJPChVVcGRhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIQCgh3YXJuaW5ncxgCIAMoCSJJChdUcnlXZWJob29rRmlsdGVyUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhQKBmZpbHRlchgCIAEoCUIEiLUYASJ1ChhUcnlXZWJob29rRmlsdGVyUmVzcG9uc2USEAoIZXhhbWluZWQYASABKAUSDwoHbWF0Y2hlZBgCIAEoBRIOCgZmYWlsZWQYAyABKAUSJgoGZXZlbnRzGAQgAygLMhYud2ViaG9vay52MS5UcmllZEV2ZW50IqwBCgpUcmllZEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi0KCXB1Ymxpc2hlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHdXNlcl9pZBgDIAEoCRIUCgdzdWJqZWN0GAQgASgJSACIAQESDAoEc2VudBgFIAEoCBISCgVlcnJvchgGIAEoCUgBiAEBQgoKCF9zdWJqZWN0QggKBl9lcnJvciIwChREZWxldGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFURlbGV0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIhYKFExpc3RQcm9jZXNzZXNSZXF1ZXN0IkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS53ZWJob29rLnYxLkV2ZW50VHlwZSJeChpTZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhcKCnJhdGVfbGltaXQYAiABKAVIAIgBAUINCgtfcmF0ZV9saW1pdCJDChtTZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIvChNQYXVzZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPAoUUGF1c2VXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRSZXN1bWVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFVJlc3VtZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIn8KFFNlbmRUZXN0RXZlbnRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSFAoHcGF5bG9hZBgDIAEoCUgAiAEBQgoKCF9wYXlsb2FkIj4KFVNlbmRUZXN0RXZlbnRSZXNwb25zZRIQCghldmVudF9pZBgBIAEoCRITCgtkZWxpdmVyeV9pZBgCIAEoCSIzChdHZXRXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIlsKGEdldFdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDVdlYmhvb2tTZWNyZXQSEwoGc2VjcmV0GAEgASgJQgOAAQESKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAidwoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIaChJyZXZva2Vfb2xkX3NlY3JldHMYAiABKAgSGAoGc2VjcmV0GAMgASgJQgOAAQFIAIgBAUIJCgdfc2VjcmV0Il4KG1JvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDldlYmhvb2tLZXlQYWlyEhIKCnB1YmxpY19rZXkYASABKAkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoZR2V0V2ViaG9va0tleVBhaXJzUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIksKGkdldFdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlEi0KCWtleV9wYWlycxgBIAMoCzIaLndlYmhvb2sudjEuV2ViaG9va0tleVBhaXIiVQobUm90YXRlV2ViaG9va0tleVBhaXJSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESHAoUcmV2b2tlX29sZF9rZXlfcGFpcnMYAiABKAgiTQocUm90YXRlV2ViaG9va0tleVBhaXJSZXNwb25zZRItCglrZXlfcGFpcnMYASADKAsyGi53ZWJob29rLnYxLldlYmhvb2tLZXlQYWlyIjgKHERlbGV0ZVdlYmhvb2tLZXlQYWlyc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASIfCh1EZWxldGVXZWJob29rS2V5UGFpcnNSZXNwb25zZSqEAQoNV2ViaG9va0hlYWx0aBIeChpXRUJIT09LX0hFQUxUSF9VTlNQRUNJRklFRBAAEhoKFldFQkhPT0tfSEVBTFRIX0hFQUxUSFkQARIbChdXRUJIT09LX0hFQUxUSF9ERUdSQURFRBACEhoKFldFQkhPT0tfSEVBTFRIX0ZBSUxJTkcQAyp7Cg1TaWduYXR1cmVGb3JtEh4KGlNJR05BVFVSRV9GT1JNX1VOU1BFQ0lGSUVEEAASFwoTU0lHTkFUVVJFX0ZPUk1fU1ZJWBABEhkKFVNJR05BVFVSRV9GT1JNX1NUUklQRRACEhYKElNJR05BVFVSRV9GT1JNX0hFWBADKqIBChNDaXJjdWl0QnJlYWtlclN0YXRlEiUKIUNJUkNVSVRfQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEiAKHENJUkNVSVRfQlJFQUtFUl9TVEFURV9DTE9TRUQQARIeChpDSVJDVUlUX0JSRUFLRVJfU1RBVEVfT1BFThACEiIKHkNJUkNVSVRfQlJFQUtFUl9TVEFURV9ESVNBQkxFRBADMpUSCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSVAoKR2V0V2ViaG9vaxIdLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3QaHi53ZWJob29rLnYxLkdldFdlYmhvb2tSZXNwb25zZSIHkAIBiLUYARKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxJaCg1VcGRhdGVXZWJob29rEiAud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuVXBkYXRlV2ViaG9va1Jlc3BvbnNlIgSItRgCEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJaCgxQYXVzZVdlYmhvb2sSHy53ZWJob29rLnYxLlBhdXNlV2ViaG9va1JlcXVlc3QaIC53ZWJob29rLnYxLlBhdXNlV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEl0KDVJlc3VtZVdlYmhvb2sSIC53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISWgoNU2VuZFRlc3RFdmVudBIgLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlcXVlc3QaIS53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXNwb25zZSIEiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCEmwKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJi53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0Gicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2UiBIi1GAISbAoSR2V0V2ViaG9va0tleVBhaXJzEiUud2ViaG9vay52MS5HZXRXZWJob29rS2V5UGFpcnNSZXF1ZXN0GiYud2ViaG9vay52MS5HZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZSIHkAIBiLUYARJvChRSb3RhdGVXZWJob29rS2V5UGFpchInLndlYmhvb2sudjEuUm90YXRlV2ViaG9va0tleVBhaXJSZXF1ZXN0Gigud2ViaG9vay52MS5Sb3RhdGVXZWJob29rS2V5UGFpclJlc3BvbnNlIgSItRgCEnUKFURlbGV0ZVdlYmhvb2tLZXlQYWlycxIoLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va0tleVBhaXJzUmVxdWVzdBopLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UiB5ACAoi1GAISgQEKGUdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3MSLC53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0Gi0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2UiB5ACAYi1GAESgQEKGVNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3MSLC53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0Gi0ud2ViaG9vay52MS5TZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2UiB5ACAoi1GAISZgoQVHJ5V2ViaG9va0ZpbHRlchIjLndlYmhvb2sudjEuVHJ5V2ViaG9va0ZpbHRlclJlcXVlc3QaJC53ZWJob29rLnYxLlRyeVdlYmhvb2tGaWx0ZXJSZXNwb25zZSIHkAIBiLUYARJmChFUcnlXZWJob29rUmVxdWVzdBIkLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXF1ZXN0GiUud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
 
 /**
  * Settings of a circuit breaker. A number that is 0 in a request stands for its default.
@@ -202,7 +202,7 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
   apiKeyId: string;
 
   /**
-   * The maximum number of deliveries per second, over all workers. Unset means no limit.
+   * The maximum number of deliveries per period, over all workers. Unset means no limit.
    *
    * @generated from field: optional int32 rate_limit = 9;
    */
@@ -296,6 +296,56 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: optional int32 timeout_ms = 21;
    */
   timeoutMs?: number | undefined;
+
+  /**
+   * The period of `rate_limit`, in seconds. Unset means one second.
+   *
+   * @generated from field: optional int32 rate_period_seconds = 22;
+   */
+  ratePeriodSeconds?: number | undefined;
+
+  /**
+   * The delay of the first retry after the failed attempt, in seconds. Unset means the service's: RETRY_INITIAL_DELAY and
+   * RETRY_BACKOFF_COEFFICIENT.
+   *
+   * @generated from field: optional int32 first_retry_seconds = 23;
+   */
+  firstRetrySeconds?: number | undefined;
+
+  /**
+   * As `first_retry_seconds`, of the second retry.
+   *
+   * @generated from field: optional int32 second_retry_seconds = 24;
+   */
+  secondRetrySeconds?: number | undefined;
+
+  /**
+   * As `first_retry_seconds`, of the third and last retry.
+   *
+   * @generated from field: optional int32 third_retry_seconds = 25;
+   */
+  thirdRetrySeconds?: number | undefined;
+
+  /**
+   * The form of a second signature beside that of Standard Webhooks. Unset if there is none.
+   *
+   * @generated from field: optional webhook.v1.SignatureForm signature_form = 26;
+   */
+  signatureForm?: SignatureForm | undefined;
+
+  /**
+   * The header of the second signature. Unset means that of the form. Svix's form has its own headers.
+   *
+   * @generated from field: optional string signature_header = 27;
+   */
+  signatureHeader?: string | undefined;
+
+  /**
+   * The text before a second signature of the form HEX. Unset for none.
+   *
+   * @generated from field: optional string signature_prefix = 28;
+   */
+  signaturePrefix?: string | undefined;
 };
 
 /**
@@ -507,6 +557,14 @@ export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & 
    * @generated from field: string url = 2;
    */
   url: string;
+
+  /**
+   * The signing secret, in the format of GetWebhookSecretResponse.secret: `whsec_` and the base64 of 24 to 64 bytes, at most 94
+   * characters. If unset, the service generates one. Of a webhook that exists already, the secret stays.
+   *
+   * @generated from field: optional string secret = 3;
+   */
+  secret?: string | undefined;
 };
 
 /**
@@ -581,7 +639,7 @@ export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & 
   url?: string | undefined;
 
   /**
-   * From 1 to 10,000 deliveries per second. 0 removes the limit.
+   * From 1 to 10,000 deliveries per period. 0 removes the limit.
    *
    * @generated from field: optional int32 rate_limit = 5;
    */
@@ -628,6 +686,59 @@ export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & 
    * @generated from field: optional int32 timeout_ms = 10;
    */
   timeoutMs?: number | undefined;
+
+  /**
+   * The period of `rate_limit`, in seconds, from 1 to 86,400 (a day). The limit is spread evenly over it: 30 in 60 seconds is one
+   * delivery every 2 seconds. 0 removes it: then the period is one second.
+   *
+   * @generated from field: optional int32 rate_period_seconds = 11;
+   */
+  ratePeriodSeconds?: number | undefined;
+
+  /**
+   * The delay of the first retry after the failed attempt, in seconds, from 1 to 86,400 (a day). It is up to a tenth longer, at
+   * random, and as long as a Retry-After of the response, if that is longer. 0 removes it: then the service's delay applies. Retries
+   * that wait already keep their times.
+   *
+   * @generated from field: optional int32 first_retry_seconds = 12;
+   */
+  firstRetrySeconds?: number | undefined;
+
+  /**
+   * As `first_retry_seconds`, of the second retry.
+   *
+   * @generated from field: optional int32 second_retry_seconds = 13;
+   */
+  secondRetrySeconds?: number | undefined;
+
+  /**
+   * As `first_retry_seconds`, of the third and last retry.
+   *
+   * @generated from field: optional int32 third_retry_seconds = 14;
+   */
+  thirdRetrySeconds?: number | undefined;
+
+  /**
+   * The form of a second signature beside that of Standard Webhooks. SIGNATURE_FORM_UNSPECIFIED removes it.
+   *
+   * @generated from field: optional webhook.v1.SignatureForm signature_form = 15;
+   */
+  signatureForm?: SignatureForm | undefined;
+
+  /**
+   * The header of the second signature, at most 100 characters, with the rules of custom headers and none of their names. Empty
+   * removes it: then the form's header is used.
+   *
+   * @generated from field: optional string signature_header = 16;
+   */
+  signatureHeader?: string | undefined;
+
+  /**
+   * The text before a second signature of the form HEX, at most 50 characters, such as `sha256=`. Empty removes it.
+   *
+   * @generated from field: optional string signature_prefix = 17;
+   */
+  signaturePrefix?: string | undefined;
 };
 
 /**
@@ -647,7 +758,8 @@ export type UpdateWebhookResponse = Message<"webhook.v1.UpdateWebhookResponse"> 
   webhook?: Webhook | undefined;
 
   /**
-   * Notes about a new URL, for example that its host name does not resolve. REST returns them as Warnings.
+   * Notes about a new URL, for example that its host name does not resolve, and about the request settings, as in
+   * SetWebhookRequestSettingsResponse. REST returns them as Warnings.
    *
    * @generated from field: repeated string warnings = 2;
    */
@@ -854,7 +966,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
   webhookId: bigint;
 
   /**
-   * From 1 to 10,000 deliveries per second. Unset removes the limit.
+   * From 1 to 10,000 deliveries per period. Unset removes the limit.
    *
    * @generated from field: optional int32 rate_limit = 2;
    */
@@ -970,7 +1082,7 @@ export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & 
   process: WebhookProcess;
 
   /**
-   * The body, a JSON object of at most 32 KiB. It is sent as given and not checked against the schema. Defaults to the
+   * The body, a JSON object of at most 256 KiB. It is sent as given and not checked against the schema. Defaults to the
    * catalogue's sample of the event type.
    *
    * @generated from field: optional string payload = 3;
@@ -1094,6 +1206,13 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
    * @generated from field: bool revoke_old_secrets = 2;
    */
   revokeOldSecrets: boolean;
+
+  /**
+   * The new secret, as in CreateWebhookRequest. If unset, the service generates one.
+   *
+   * @generated from field: optional string secret = 3;
+   */
+  secret?: string | undefined;
 };
 
 /**
@@ -1316,6 +1435,56 @@ export const WebhookHealthSchema: GenEnum<WebhookHealth> = /*@__PURE__*/
   enumDesc(file_webhook_v1_webhook, 0);
 
 /**
+ * The form of a second signature, for receivers that verify another one than that of Standard Webhooks.
+ *
+ * @generated from enum webhook.v1.SignatureForm
+ */
+export const SignatureForm = {
+  /**
+   * None.
+   *
+   * @generated from enum value: SIGNATURE_FORM_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The signature of Standard Webhooks in Svix's headers: `svix-id`, `svix-timestamp` and `svix-signature`.
+   *
+   * @generated from enum value: SIGNATURE_FORM_SVIX = 1;
+   */
+  SVIX: 1,
+
+  /**
+   * `t=<time>,v1=<signature>`: the time in seconds since 1970, and the hex of the HMAC-SHA256 of the time, a dot and the body. One
+   * `v1` for each valid secret, newest first. In the header `Stripe-Signature`, unless `signature_header` names another.
+   *
+   * @generated from enum value: SIGNATURE_FORM_STRIPE = 2;
+   */
+  STRIPE: 2,
+
+  /**
+   * `signature_prefix` and the hex of the HMAC-SHA256 of the body, by the newest secret. In the header `X-Hub-Signature-256`, unless
+   * `signature_header` names another. GitHub's form has the prefix `sha256=`.
+   *
+   * @generated from enum value: SIGNATURE_FORM_HEX = 3;
+   */
+  HEX: 3,
+} as const;
+
+/**
+ * The form of a second signature, for receivers that verify another one than that of Standard Webhooks.
+ *
+ * @generated from enum webhook.v1.SignatureForm
+ */
+export type SignatureForm = (typeof SignatureForm)[keyof typeof SignatureForm] | UnknownEnum;
+
+/**
+ * Describes the enum webhook.v1.SignatureForm.
+ */
+export const SignatureFormSchema: GenEnum<SignatureForm> = /*@__PURE__*/
+  enumDesc(file_webhook_v1_webhook, 1);
+
+/**
  * What the circuit breaker of a webhook lets through.
  *
  * @generated from enum webhook.v1.CircuitBreakerState
@@ -1359,7 +1528,7 @@ export type CircuitBreakerState = (typeof CircuitBreakerState)[keyof typeof Circ
  * Describes the enum webhook.v1.CircuitBreakerState.
  */
 export const CircuitBreakerStateSchema: GenEnum<CircuitBreakerState> = /*@__PURE__*/
-  enumDesc(file_webhook_v1_webhook, 1);
+  enumDesc(file_webhook_v1_webhook, 2);
 
 /**
  * Manages webhooks: URLs that events are delivered to.
@@ -1441,7 +1610,8 @@ export const WebhookService: GenService<{
     output: typeof ListProcessesResponseSchema;
   },
   /**
-   * Limits the deliveries per second to a webhook: first attempts and retries together, over all workers.
+   * Limits the deliveries per period to a webhook: first attempts and retries together, over all workers. UpdateWebhook sets the
+   * period; without one it is a second.
    *
    * @generated from rpc webhook.v1.WebhookService.SetWebhookRateLimit
    */
@@ -1496,7 +1666,7 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookSecretResponseSchema;
   },
   /**
-   * Creates a new signing secret. The previous one stays valid for 24 hours, unless revoke_old_secrets is set. At
+   * Creates a new signing secret, or takes a given one. The previous one stays valid for 24 hours, unless revoke_old_secrets is set. At
    * most five are valid at the same time.
    *
    * @generated from rpc webhook.v1.WebhookService.RotateWebhookSecret

@@ -247,10 +247,10 @@ const http = "http://login.example/token";
 const https = "https://login.example/token";
 
 test.each<[string, Settings[]]>([
-  ["headers[0].name is", [...OWNED, ...MERGED].map((name) => named(name))],
+  ["headers[0].name is", OWNED.map((name) => named(name))],
   [
     "headers[0].name must be a header name of 1 to 100 letters, digits and",
-    ["a b", "ä", "x\r\ny", "X".repeat(101)].map((name) => named(name)),
+    [...MERGED, "a b", "ä", "x\r\ny", "X".repeat(101)].map((name) => named(name)),
   ],
   ["headers[0].value must", [`${SECRET}\r\nX-Evil: 1`, `${SECRET}\0`, "h".repeat(16_385)].map(valued)],
   ["send each name once", [named("X-A", "x-a")]],
@@ -326,7 +326,14 @@ test.each<[what: string, settings: Settings]>([
   ["scopes with double spaces", tokens(https, 'a  "b')],
   [
     "20 headers of many kinds",
-    named(...["client_id", "X_Api.Key", "a!b", ...Array.from({ length: 17 }, (_, n) => `X-${n}`)]),
+    named(
+      ...[
+        "x",
+        "Ocp-Apim-Subscription-Key",
+        "Webhook-Tenant",
+        ...Array.from({ length: 17 }, (_, n) => `X-${n}`),
+      ],
+    ),
   ],
   ["an empty header", valued("")],
   ["a header with white space around it", valued(`\t${SECRET} `)],
