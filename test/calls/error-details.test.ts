@@ -128,7 +128,8 @@ test("refusals before a service is asked have reasons as well, in every protocol
   const unread = await callHttp(api, LIST, { body: "[" });
   expect(unread).toMatchObject({ status: 400, json: { code: "invalid_argument", ...reason } });
   const packed = await callHttp(api, LIST, { headers: { "Content-Encoding": "zstd" } });
-  const message = 'requests cannot be compressed as "zstd"; use gzip or br, or send them uncompressed';
+  const message =
+    'requests cannot be compressed as "zstd"; use one of gzip, br, deflate, or send them uncompressed';
   expect(packed).toMatchObject({ status: 400, json: { code: "invalid_argument", message, ...reason } });
   const body = new Uint8Array([0, 0, 0, 0, 1, 0xff]);
   const web = await callHttp(api, LIST, { type: "application/grpc-web+proto", body });

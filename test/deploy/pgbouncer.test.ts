@@ -118,22 +118,23 @@ for (const setup of setups) {
       onTestFinished(release);
       const webhooks = createClient(WebhookService, service.transport);
       const gone = new AbortController();
-      const calls = Array.from({ length: 3 }, () => webhooks.listWebhooks({}));
+      // With the third, as many as the turns of a key allow.
+      const calls = Array.from({ length: 2 }, () => webhooks.listWebhooks({}));
       const call = refused(webhooks.listWebhooks({}, { signal: gone.signal }));
       const waiting = async () =>
         (
           await rows(
             service.db,
             `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
-              and query like 'select w.id, w.revision, %'`,
+              and query like '%from webhooks w where w.deleted is null%'`,
           )
         ).length;
-      await expect.poll(waiting).toBe(4);
+      await expect.poll(waiting).toBe(3);
       gone.abort();
       await call;
-      await expect.poll(waiting).toBe(3);
+      await expect.poll(waiting).toBe(2);
       await release();
-      expect((await Promise.all(calls)).map(({ webhooks: found }) => found)).toEqual([[], [], []]);
+      expect((await Promise.all(calls)).map(({ webhooks: found }) => found)).toEqual([[], []]);
     });
 
     test("makes partitions and drops old ones, over connections that nobody else shares", async () => {

@@ -270,10 +270,10 @@ test("a header name that earlier versions stored is sent and kept, but gets no n
   for (const { headers } of received) expect(headers["x_service.id"]).toBe(SECRET);
   expect(received).toHaveLength(2);
   const changed = { headers: [{ name: "x_service.id", value: "another" }] };
-  await expectRefused(set(webhookId, changed), Code.InvalidArgument, "which HTTP or this service sets");
+  await expectRefused(set(webhookId, changed), Code.InvalidArgument, "letters, digits and hyphens");
   const url = `https://receiver.example/${webhookId}`;
   const moved = service.webhooks.updateWebhook({ webhookId, url, requestSettings: kept });
-  await expectRefused(moved, Code.InvalidArgument, "which HTTP or this service sets");
+  await expectRefused(moved, Code.InvalidArgument, "letters, digits and hyphens");
 });
 
 test("a stored secret is kept for the user, client, token URL and certificate that it was stored with, and no other", async () => {

@@ -226,7 +226,7 @@ function assertEncoding({ encoding, limits, method, isGrpc }: Reading): void {
   const accepted = limits.compression ? REQUEST_ENCODINGS : [];
   if (accepted.includes(encoding)) return;
   const problem = limits.compression
-    ? `requests cannot be compressed as ${JSON.stringify(encoding.slice(0, 50))}; use ${accepted.join(" or ")}, or send them uncompressed`
+    ? `requests cannot be compressed as ${JSON.stringify(encoding.slice(0, 50))}; use one of ${accepted.join(", ")}, or send them uncompressed`
     : `${method.name} does not accept compressed requests; send them uncompressed`;
   // gRPC has a status for this. Connect's would be HTTP 501, which suggests a server error.
   throw isGrpc ? new DomainError("UNIMPLEMENTED", problem) : invalid(problem);

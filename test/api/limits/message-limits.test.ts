@@ -206,7 +206,7 @@ describe("status and code agree", () => {
     "when the query of a GET names an unknown encoding: %s",
     async (compression) => {
       const answer = await callByGet(api, DELIVERIES, { compression, message: "{}" });
-      expect(answer).toMatchObject(refusal(400, "invalid_argument", "use gzip or br"));
+      expect(answer).toMatchObject(refusal(400, "invalid_argument", "use one of gzip, br, deflate"));
     },
   );
 

@@ -112,7 +112,9 @@ function connectError({ rpc, path }: FuzzRequest, answer: Answer): ConnectError 
   const doesAgree =
     code !== undefined &&
     (codeToHttpStatus(code) === answer.status ||
-      (code === Code.Unimplemented && UNIMPLEMENTED_STATUSES.includes(answer.status)));
+      (code === Code.Unimplemented && UNIMPLEMENTED_STATUSES.includes(answer.status)) ||
+      // Of a message that is too large, which is not to be sent again.
+      (code === Code.ResourceExhausted && answer.status === 413));
   if (!doesAgree) throw new Wrong(`status ${answer.status} with code ${name}`, { cause: text(answer) });
   return new ConnectError(message ?? "", code);
 }
