@@ -2,7 +2,7 @@ import { type AuditRecord, OPERATOR, recordChanges } from "../audit/index.ts";
 import { MAX_PROBE_INTERVAL_S } from "../contract/webhooks/circuit-breaker.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { noticeDisabled } from "../notices/index.ts";
-import { announceQueued, isFree, ofWebhook } from "../queue/index.ts";
+import { announceQueued, isFree, isHeld, ofWebhook } from "../queue/index.ts";
 import { withPartitions } from "../schema/index.ts";
 import { type BreakerState, raiseRevisions, removeBreakers, webhookTarget } from "../webhooks/index.ts";
 import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
@@ -81,7 +81,7 @@ const COLUMNS = `
     b.succeeded or b.state = 'open' and exists (
       -- The probe has succeeded, but no fold has noted that yet.
       select from deliveries d where d.id = w.test_delivery and d.outcome = 'delivered') as succeeded, b.gone and b.disable_on_gone as gone, b.outage_since is not null as "inOutage",
-    b.resend_until is not null as resending, coalesce(b.next_probe <= now(), false) as "probeDue",
+    b.resend_until is not null as resending, coalesce(b.next_probe <= now() and ${isHeld("w")} is not true, false) as "probeDue",
     w.test_delivery is not null as probing,
     exists (select from queue q where q.id = w.test_delivery)
       or exists (select from retries t where t.id = w.test_delivery and t.attempts = w.probe_attempts) as "probeWaits"`;
@@ -221,7 +221,9 @@ class Step {
       return this.#planProbe(circuit);
     }
     if (circuit.probeDue) return this.#probe(circuit);
-    return this.#look(circuit.ids, "next_probe");
+    // No probe is sent while the receiver wants no requests.
+    const heldUntil = "(select w.held_until from webhooks w where w.id = webhook_id)";
+    return this.#look(circuit.ids, `greatest(next_probe, ${heldUntil})`);
   }
 
   async #open(circuit: Circuit): Promise<void> {

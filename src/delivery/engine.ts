@@ -137,7 +137,7 @@ export function createDeliveryEngine(options: {
   const watch = new WebhookWatch({
     clock,
     log,
-    openFeed: (queued) => openChangeFeed(directUrl, queued),
+    openFeed: (queued) => openChangeFeed(directUrl, queued, (window, holdMs) => sender.hold(window, holdMs)),
     loadStopped: (held) => loadStopped(db, held),
     queued: () => pumps.wake(),
     held: () => sender.held(),

@@ -3,7 +3,7 @@ import type { AttemptCounts, PumpOptions, PumpResult } from "../../workflows/act
 import type { fanOutStep } from "../events/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import type { Clock } from "../lib/process/index.ts";
-import type { Claimant, claimPending, PendingClaim } from "../queue/index.ts";
+import type { createPendingClaims } from "../queue/index.ts";
 import { ClaimOwner } from "./claim-owner.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { ClaimRoom, Sender } from "./sender.ts";
@@ -21,12 +21,11 @@ const FULL_QUEUE_PAUSE_MS = 10;
  */
 const ROUND_PAUSE = { aloneFactor: 1, sharedFactor: 4, maxMs: 50 };
 /**
- * The pause after a cycle that found nothing, in milliseconds, while skipped or rate-limited webhooks or an unfinished fan-out may have
- * deliveries. It doubles while that lasts, because each claim would only read past the deliveries of receivers that hang or fail.
+ * The pause after a cycle that found nothing, in milliseconds, while skipped webhooks, tokens that another claim has locked or an unfinished
+ * fan-out may have deliveries. It is shorter if a hold ends or a rate limit has a token earlier. It doubles while that lasts, because each
+ * claim would only read past the deliveries of receivers that hang or fail.
  */
 const BLOCKED_PAUSE_MS = { min: 50, max: 400 };
-/** The time up to which a rate limit counts as such a webhook, in milliseconds. A pump sleeps until later tokens. */
-const SOON_MS = 1_000;
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
 const POLL_MS = 250;
 
@@ -34,7 +33,7 @@ const POLL_MS = 250;
 export interface PumpsParts {
   /** Operations of the database. */
   queue: {
-    claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): Promise<PendingClaim>;
+    claim: ReturnType<typeof createPendingClaims>;
     fanOut(): ReturnType<typeof fanOutStep>;
     /** Whether a replay or a breaker, which queue deliveries step by step, is likely to queue some soon. */
     expectsMore(stop: AbortSignal): Promise<boolean>;
@@ -131,7 +130,7 @@ export class Pumps {
       let next: bigint | null = this.#after;
       // The first cycle may start in the middle, where the cycle of an earlier pump ended.
       const isWhole = next === 0n;
-      let [found, hasLater, workers, tokenMs] = [0, false, 1, Number.POSITIVE_INFINITY];
+      let [found, hasLater, workers, laterMs] = [0, false, 1, Number.POSITIVE_INFINITY];
       pump.alarm = new AbortController();
       while (next !== null) {
         if (stop.aborted) return "stopped";
@@ -146,24 +145,27 @@ export class Pumps {
         ({ next, workers } = claimed);
         found += claimed.touched;
         hasLater ||= claimed.hasLater;
-        tokenMs = Math.min(tokenMs, claimed.limitedMs ?? tokenMs);
+        laterMs = Math.min(laterMs, claimed.laterMs ?? laterMs);
       }
       const { signal } = pump.alarm;
+      // The time of the next claim, unless deliveries are queued or released before.
+      const nextMs = laterMs > 0 ? Math.max(BLOCKED_PAUSE_MS.min, laterMs) : Number.POSITIVE_INFINITY;
       if (found > 0 || !isWhole) {
         if (found > 0) blockedMs = BLOCKED_PAUSE_MS.min;
         const factor = workers > 1 ? ROUND_PAUSE.sharedFactor : ROUND_PAUSE.aloneFactor;
         const pauseMs = Math.min(ROUND_PAUSE.maxMs, factor * (clock.now() - began));
         if (found < MAX_QUEUED) await clock.wait(pauseMs);
-      } else if (hasLater || tokenMs <= SOON_MS) {
-        await clock.wait(blockedMs, { signal });
+      } else if (hasLater || laterMs === 0) {
+        await clock.wait(Math.min(blockedMs, nextMs), { signal });
         blockedMs = Math.min(BLOCKED_PAUSE_MS.max, 2 * blockedMs);
       } else if (lingers || (await queue.expectsMore(stop))) {
-        await clock.wait(POLL_MS, { signal });
+        await clock.wait(Math.min(POLL_MS, nextMs), { signal });
+      } else if (clock.now() + nextMs <= until) {
+        await clock.wait(nextMs, { signal });
       } else {
+        // Tokens and ends of holds after the pump's own end are for a later run's pump.
         await pump.ended();
-        // A later token is for another run's pump.
-        if (!pump.hasReturned && clock.now() + tokenMs > until) return "done";
-        if (!pump.hasReturned) await clock.wait(tokenMs, { signal });
+        if (!pump.hasReturned) return "done";
         // Some deliveries were released, for example because their webhook was changed: the next cycle claims them again.
         pump.hasReturned = false;
       }
@@ -173,9 +175,9 @@ export class Pumps {
   /**
    * Runs one claim and, concurrently, one step of fan-out.
    *
-   * @returns the claim; `hasLater`: whether skipped webhooks or the fan-out may have deliveries soon
+   * @returns the claim; `hasLater`: whether skipped webhooks or the fan-out may have deliveries at any time
    */
-  async #claim(pump: Pump, { revision, ...room }: ClaimRoom, after: bigint, stop: AbortSignal) {
+  async #claim(pump: Pump, { asOf, ...room }: ClaimRoom, after: bigint, stop: AbortSignal) {
     const { sender, queue, lease, log } = this.#parts;
     const [step, claimed] = await Promise.all([
       // A failed fan-out must not discard the claimed deliveries.
@@ -187,7 +189,7 @@ export class Pumps {
     ]);
     if (step && step.missing > 0) log.error({ ...step }, "fan-out found fewer recipients than counted");
     this.#after = claimed.next ?? 0n;
-    await sender.take(claimed.deliveries, "first", () => pump, revision);
+    await sender.take(claimed.deliveries, "first", () => pump, asOf);
     // During the claim, this pump may have been stopped, or a later run's pump may have taken over.
     if (stop.aborted) sender.withdraw(pump);
     else this.#handOver(pump);
@@ -197,6 +199,11 @@ export class Pumps {
 
 /** The first attempts of one run in this process. */
 class Pump extends ClaimOwner {
-  /** Ends the pause after a cycle of claims that found nothing, if deliveries are queued during the cycle or the pause. */
+  /** Ends the pause after a cycle of claims that found nothing, if deliveries are queued or released during the cycle or the pause. */
   alarm = new AbortController();
+
+  override returned(): void {
+    super.returned();
+    this.alarm.abort();
+  }
 }

@@ -1,6 +1,12 @@
 import type { Logger } from "pino";
 import { type Db, gathering, untilAnswered } from "../lib/pg/index.ts";
-import { type AttemptResult, type RecordedState, type RetrySpacing, recordAttempts } from "../queue/index.ts";
+import {
+  type AttemptResult,
+  heedWishes,
+  type RecordedState,
+  type RetrySpacing,
+  recordAttempts,
+} from "../queue/index.ts";
 
 /**
  * Batch limits. While one statement waits for the disk, another can run. A second statement needs at least 64 results: fewer are cheaper
@@ -33,6 +39,7 @@ export class Recorder {
   constructor(parts: RecorderParts) {
     this.#parts = parts;
     this.#write = gathering(async (results) => {
+      await this.#heed(results);
       const states = await this.#store(results);
       parts.onRecorded(results, states);
       return results.map(({ deliveryId }) => states.get(deliveryId));
@@ -46,6 +53,20 @@ export class Recorder {
       this.unrecorded -= 1;
       recorded(state);
     });
+  }
+
+  /** Stores what receivers ask for, before the results: no process may claim the retry of a refused delivery too early. */
+  async #heed(results: readonly AttemptResult[]): Promise<void> {
+    const { db, log } = this.#parts;
+    const wishes = results.map(({ wish }) => wish).filter((wish) => wish !== undefined);
+    try {
+      await untilAnswered(() => heedWishes(db, wishes));
+    } catch (err) {
+      log.error(
+        { err },
+        "storing a hold failed; other processes send requests until the receiver refuses them",
+      );
+    }
   }
 
   /**

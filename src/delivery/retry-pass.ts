@@ -145,7 +145,7 @@ export class RetryPasses {
     const { sender, lease, claim, clock } = this.#parts;
     const free = sender.claimRoom("retry", MAX_CLAIMED_PER_STATEMENT, MAX_QUEUED);
     if (!free) return this.#rest(CHECK_MS);
-    const { revision, ...room } = free;
+    const { asOf, ...room } = free;
     // If Temporal has restarted the activity of a group while its earlier pass still runs here, the later pass gets the retries.
     const byGroup = new Map(passes.map((pass) => [nameOf(pass.key), pass]));
     const groups = [...byGroup.values()].map(({ key }) => key);
@@ -165,7 +165,7 @@ export class RetryPasses {
       // Passes that begin during the pause also wait for its end.
       this.#nextClaim = now + Math.max(costMs, Math.min(...pauses));
     }
-    await sender.take(deliveries, "retry", (each) => byGroup.get(nameOf(each as GroupKey)) as Pass, revision);
+    await sender.take(deliveries, "retry", (each) => byGroup.get(nameOf(each as GroupKey)) as Pass, asOf);
     // Passes that were stopped during the claim release what it got for them.
     for (const pass of passes) if (pass.hasLeft) this.#stop(pass);
     // After a busy claim, one that finds nothing, because webhooks with enough queued retries are skipped, leaves the passes busy.

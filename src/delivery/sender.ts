@@ -2,7 +2,7 @@ import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
 import type { OutboundProxy, Pacer } from "../lib/egress/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import type { Clock } from "../lib/process/index.ts";
-import type { ClaimedDelivery, HeldWebhook } from "../queue/index.ts";
+import type { ClaimedDelivery, HeldWebhook, WebhookWish } from "../queue/index.ts";
 import { type AttemptParts, prepare } from "./attempt.ts";
 import type { ClaimOwner } from "./claim-owner.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
@@ -11,12 +11,13 @@ import type { EventContents } from "./event-contents.ts";
 import { Filters, type FiltersParts } from "./filters/filters.ts";
 import type { Bottlenecks } from "./limits/bottlenecks.ts";
 import { type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
+import { Holds } from "./limits/holds.ts";
 import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
-import type { Kind, Task } from "./limits/task.ts";
+import type { Kind, Task, WindowKey } from "./limits/task.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import type { Recorder } from "./recorder.ts";
-import { type Outcome, wasSent } from "./request/outcome.ts";
+import { type Outcome, type Wish, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import type { SignedRequest } from "./request/request.ts";
 
@@ -84,6 +85,7 @@ export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
   readonly #skipped: SkippedWebhooks<Sending>;
+  readonly #holds = new Holds();
   /** Stops the timer that takes samples and starts queued deliveries every `SAMPLE_MS`. */
   readonly close: () => void;
   /** Deliveries in flight. A later stop matters even if the request was sent: it may be sent once more over a new connection. */
@@ -129,34 +131,36 @@ export class Sender {
 
   /**
    * What the next claim of a kind may take. `limit`: the number of deliveries, limited by the room for payloads. `excluded`: the webhooks
-   * to skip, because enough of their deliveries are claimed or they have no room. `revision`: for `take`, as of before the claim.
+   * to skip, because enough of their deliveries are claimed or they have no room. `asOf`: for `take`, the revision of the webhooks and the
+   * time before the claim.
    *
    * @param most the maximum number of deliveries
    * @param maxQueued the number of queued sendable deliveries above which nothing is claimed
    * @returns undefined if nothing may be claimed now
    */
   claimRoom(kind: Kind, most: number, maxQueued: number) {
-    const { contents, watch } = this.#parts;
+    const { clock, contents, watch } = this.#parts;
     const limit = Math.min(most, contents.room);
     const { lanes, free } = this.#scheduler;
     if (limit === 0 || lanes[kind].hasSendable(maxQueued, free)) return undefined;
     // Only first attempts wait for filters.
     const waiting = kind === "first" ? this.#filters.excluded() : [];
     if (!waiting || this.#unmatched.length > MAX_UNMATCHED) return undefined;
-    return { limit, excluded: [...this.#skipped.of(kind), ...waiting], revision: watch.revision };
+    const asOf = { revision: watch.revision, at: clock.now() };
+    return { limit, excluded: [...this.#skipped.of(kind), ...waiting], asOf };
   }
 
   /**
    * Takes over claimed deliveries. Sends them as soon as filters and limits allow; ends first attempts that the webhook's filter
-   * does not match; releases those whose payload does not fit, or whose webhook was paused, deleted or changed since the claim.
+   * does not match; releases those whose payload does not fit, or whose webhook was paused, deleted, changed or held since the claim.
    *
-   * @param revision the revision read before the claim
+   * @param asOf of the room of the claim
    */
   async take<T extends ClaimedDelivery>(
     deliveries: readonly T[],
     kind: Kind,
     ownerOf: (delivery: T) => ClaimOwner,
-    revision: bigint,
+    asOf: ClaimRoom["asOf"],
   ): Promise<void> {
     if (deliveries.length === 0) return;
     const { bottlenecks, contents, release, watch } = this.#parts;
@@ -167,7 +171,7 @@ export class Sender {
     let stopped: ReadonlySet<bigint>;
     try {
       unheld = new Set(await bottlenecks.waitFor(contents.hold(deliveries)));
-      stopped = await watch.stoppedSince(revision, () => heldWebhooks(deliveries));
+      stopped = await watch.stoppedSince(asOf.revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
       await this.#end(sendings, release);
@@ -178,7 +182,7 @@ export class Sender {
       const { delivery, webhookId } = sending;
       if (unheld.has(delivery)) continue;
       const content = contents.of(delivery);
-      if (stopped.has(webhookId)) unsendable.push(sending);
+      if (stopped.has(webhookId) || this.#isHeld(sending, asOf.at)) unsendable.push(sending);
       // Retries are not filtered: their first attempt was already made.
       else if (kind === "first" && this.#filters.appliesTo(delivery, content))
         this.#filters.add(sending, content);
@@ -258,6 +262,30 @@ export class Sender {
     this.#return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
     for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
     this.#skipped.forget(webhookIds);
+  }
+
+  /**
+   * Releases the claimed deliveries of a webhook or an endpoint whose receiver wants no requests for some time, except test events.
+   * Afterwards, it gets one request at a time at first.
+   *
+   * @param isStored whether the database has the hold. Defaults to true
+   */
+  hold(window: WindowKey, holdMs: number, isStored = true): void {
+    const { clock } = this.#parts;
+    this.#holds.add(window, clock.now(), holdMs, isStored);
+    this.#scheduler.webhooks.limit(window, 1);
+    const isOf = (sending: Sending) => sending.window === window && !this.#isTest(sending);
+    this.#return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
+    for (const sending of this.#started) if (isOf(sending)) sending.isStopped = true;
+  }
+
+  #isHeld(sending: Sending, claimedAt: number): boolean {
+    const isHeld = this.#holds.isHeld(sending.window, this.#parts.clock.now(), claimedAt);
+    return isHeld && !this.#isTest(sending);
+  }
+
+  #isTest({ delivery }: Sending): boolean {
+    return this.#parts.contents.of(delivery).test === true;
   }
 
   /**
@@ -355,22 +383,34 @@ export class Sender {
     this.#return([sending]);
   }
 
+  /** Applies a receiver's wish in this process. Returns it for the database; undefined if it concerns only this process. */
+  #heed({ delivery, webhookId, window }: Sending, { remaining, ...wish }: Wish): WebhookWish | undefined {
+    const { webhooks } = this.#scheduler;
+    if (remaining !== null) webhooks.limit(window, remaining);
+    if (wish.holdMs > 0) this.hold(window, wish.holdMs, false);
+    if (!wish.isRefusal && wish.holdMs === 0) return undefined;
+    const acceptedRate = wish.isRefusal ? webhooks.refusedRate(window, this.#parts.clock.now()) : null;
+    return { ...wish, webhookId, targetUrl: delivery.webhook.target.url, acceptedRate };
+  }
+
   /** Adjusts the windows, then records the attempt. @param signed the signature that the request carried; null without one */
   #record(sending: Sending, outcome: Outcome, signed: string | null): void {
-    const { delivery } = sending;
+    const { delivery, window } = sending;
+    const { clock, contents, lease, recorder } = this.#parts;
     this.#started.delete(sending);
     this.#endings += 1;
     const verdict = verdictOf(outcome);
+    const wish = outcome.wish && this.#heed(sending, outcome.wish);
     this.#return(this.#skipped.removeHanging(sending, verdict));
-    this.#scheduler.end(sending, verdict);
+    this.#scheduler.end(sending, verdict, clock.now());
     this.#plan();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
     const { id: deliveryId, token, webhook } = delivery;
     const { runId } = sending.owner;
-    const recorded = { deliveryId, webhookId: webhook.id, token, runId, signature, ...result };
-    const { contents, lease, recorder } = this.#parts;
+    const recorded = { deliveryId, webhookId: webhook.id, token, runId, signature, ...result, wish };
     recorder.record(recorded, (state) => {
+      if (wish) this.#holds.stored(window, clock.now());
       contents.release(delivery);
       if (state === undefined) lease.retire(token.workerId);
       lease.settle(token.workerId);

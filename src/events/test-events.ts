@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Scope, webhookIn } from "../calls/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
+import { isHeld } from "../queue/index.ts";
 import { withPartitions } from "../schema/index.ts";
 
 /** The value of X-Service-UserId for test events, if the webhook gets that header. */
@@ -17,8 +18,8 @@ export interface TestEvent {
 }
 
 /**
- * Stores an event marked as a test, with one pending delivery for this webhook only. If the webhook is paused, its first
- * attempt is made nevertheless, as that of its latest test event.
+ * Stores an event marked as a test, with one pending delivery for this webhook only. If the webhook is paused, or its
+ * receiver wants no requests for some time, the first attempt is made nevertheless, as that of its latest test event.
  *
  * @returns the ids of both; null if the webhook was deleted in the meantime, or is not in the scope
  */
@@ -47,9 +48,9 @@ export async function queueTestEvent(
         from event, target
         returning id, event_id
       ),
-      paused as (
+      waiting as (
         update webhooks w set test_delivery = queued.id, probe_attempts = null from queued, target
-        where w.id = target.id and w.paused is not null
+        where w.id = target.id and (w.paused is not null or ${isHeld("w")})
       )
       select event_id as "eventId", id as "deliveryId" from queued`,
       { ...event, key: `test/${randomUUID()}`, userId: USER_ID, ...inScope.bindings },

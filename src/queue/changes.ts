@@ -1,23 +1,42 @@
 import { connect, type Db, plainArray, ReadOnlySessionError, rows } from "../lib/pg/index.ts";
+import { HOLDS_CHANNEL, isHeld } from "./holds.ts";
 
 /** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";
 
-/** A dedicated connection that reports changes of webhooks and queued deliveries. Outside the pool, so it is never busy. */
+/** A dedicated connection that reports changes of webhooks, queued deliveries and holds. Outside the pool, so it is never busy. */
 export type ChangeFeed = Awaited<ReturnType<typeof openChangeFeed>>;
 
 /**
- * Connects to the database and listens for queued deliveries. Rejects if that fails.
+ * Connects to the database, listens for queued deliveries and holds, and reports the holds that last. Rejects if that fails.
  *
  * @param url of the database itself: connections of a pooler cannot listen
  * @param queued called whenever deliveries were queued, by any process
+ * @param held called with the id of each webhook, or of each endpoint, whose receiver asks for no requests, and the time in milliseconds
  */
-export async function openChangeFeed(url: string, queued: () => void) {
+export async function openChangeFeed(
+  url: string,
+  queued: () => void,
+  held: (window: bigint | string, holdMs: number) => void = () => {},
+) {
   const settings = { application_name: "webhook-service-changes", keepAlive: true, query_timeout: 5_000 };
   const { client } = await connect(url, settings);
-  client.on("notification", queued);
+  const heldWindow = (window: string, holdMs: number) =>
+    held(window.includes("-") ? window : BigInt(window), holdMs);
+  client.on("notification", ({ channel, payload = "" }) => {
+    if (channel !== HOLDS_CHANNEL) return queued();
+    const [window = "", holdMs] = payload.split(" ");
+    heldWindow(window, Number(holdMs));
+  });
   try {
     await client.query(`listen ${CHANNEL}`);
+    await client.query(`listen ${HOLDS_CHANNEL}`);
+    const lasting = await client.query<{ window: string; holdMs: number }>(
+      `select coalesce(w.endpoint_id::text, w.id::text) as window,
+          (extract(epoch from max(w.held_until) - now()) * 1000)::float8 as "holdMs"
+        from webhooks w where ${isHeld("w")} and w.deleted is null group by 1`,
+    );
+    for (const { window, holdMs } of lasting.rows) heldWindow(window, holdMs);
   } catch (error) {
     await client.end().catch(() => {});
     throw error;

@@ -2,6 +2,7 @@ import { type Bindings, count, type Db, plainArray, rows } from "../lib/pg/index
 import { NIL_ID } from "../schema/index.ts";
 import { distinctOf, isFree, MAX_ID, ofWebhook, ratePerSecond, retriesOf, WORKERS } from "./conditions.ts";
 import { endInterrupted } from "./endings.ts";
+import { burstOf, isHeld, paceOf } from "./holds.ts";
 import { GROUP_WEBHOOKS, type GroupKey, HAS_RETRIES, MAY_RETRY, webhookOf } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 
@@ -60,10 +61,12 @@ export interface ClaimResult {
 /** The result of a claim of first attempts. */
 export interface PendingClaim extends ClaimResult {
   /**
-   * The time until more deliveries may become claimable, in milliseconds: until the next token of a visited webhook with a rate limit that
-   * had unclaimed deliveries, even if this claim took all of them. Null without one.
+  /**
+   * The time until a later claim may find more deliveries, in milliseconds: until the earliest next token of a visited webhook with a rate
+   * limit or pace that had unclaimed deliveries, even if this claim took all of them, or end of a hold of a visited webhook. 0 if other
+   * claims held tokens. Null if no webhook has to wait.
    */
-  limitedMs: number | null;
+  laterMs: number | null;
   /** The webhook id after which to continue; null if the last webhook was visited. */
   next: bigint | null;
   /** The number of workers: the rows in `workers`, this worker's included. */
@@ -73,7 +76,8 @@ export interface PendingClaim extends ClaimResult {
 /**
  * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
  * webhook with unclaimed deliveries gets an equal share of `limit`, at least one. Visits at most `limit` webhooks. Leaves out deleted
- * webhooks. Of a paused webhook, claims only `webhooks.test_delivery`: a test event's delivery, or the probe of a circuit breaker.
+ * webhooks. Of a webhook that is paused, or whose receiver wants no requests now, claims only `webhooks.test_delivery`: a test event's
+ * delivery, or the probe of a circuit breaker.
  *
  * Writes to no index of `queue`, because no indexed column changes. In other tables, a claim locks and changes only the rows of
  * `webhooks` and `endpoints` that hold the tokens of rate limits.
@@ -94,27 +98,33 @@ export async function claimPending(
 ): Promise<PendingClaim> {
   const { limit, after, excluded } = options;
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, limit);
-  const found = await rows<FoundRow & { next: bigint | null; workers: number; limitedMs: number | null }>(
+  const found = await rows<FoundRow & Pick<PendingClaim, "laterMs" | "next" | "workers">>(
     db,
     `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
-    eligible as materialized (
+    visited as materialized (
       select s.webhook_id, w.* from waiting s
         cross join lateral (
           -- Looks the row up by id only. Conditions on its other columns follow outside, kept there by offset 0: with them, the
           -- planner may scan a whole partial index.
           select w.deleted, ${ratePerSecond("w")} as rate_limit, w.endpoint_id,
-            -- Of a paused webhook, only the test delivery or the probe.
-            case when w.paused is null then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
-            case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id
+            case when ${isHeld("w")} and w.paused is null and w.deleted is null then w.held_until end as held_until,
+            -- The pace does not slow a test delivery during a hold.
+            case when ${isHeld("w")} is not true then ${paceOf("w")} end as pace,
+            -- Of a paused or held webhook, only the test delivery or the probe.
+            case when ${IS_OPEN} then ${visited ? "s.first_id" : `'${NIL_ID}'::uuid`} else w.test_delivery end as first_id,
+            case when ${IS_OPEN} then ${MAX_ID} else w.test_delivery end as last_id
           from webhooks w where w.id = s.webhook_id and ${isVisited("s.webhook_id")} and ${IS_WORKER}
           offset 0
         ) w
+    ),
+    eligible as materialized (
+      select s.* from visited s
         -- Only webhooks with an unclaimed delivery divide the limit.
         cross join lateral (
-          select from queue q where ${ofWebhook("q", "s.webhook_id", "w.first_id", "w.last_id")}
+          select from queue q where ${ofWebhook("q", "s.webhook_id", "s.first_id", "s.last_id")}
             and ${isFree("q")} order by q.webhook_id, q.id limit 1
         ) free
-      where w.deleted is null and w.first_id is not null
+      where s.deleted is null and s.first_id is not null
     ), ${allowances("eligible", LEFT_TO_RETRIES)},
     chosen as (
       select d.place from allowed s cross join lateral (
@@ -126,7 +136,11 @@ export async function claimPending(
       ) d limit ${unplanned(":limit::int")}
     ), ${claimed("queue", ":runId::int")}, ${SPEND_ALLOWANCES}
     select c.*, v.next, cardinality(${WORKERS}) as workers,
-      least((select min(wait_ms) from spending), (select 0 from allowed where is_locked limit 1)) as "limitedMs"
+      least(
+        (select min(wait_ms) from spending),
+        (select 0 from allowed where is_locked limit 1),
+        (select ceil(1000 * extract(epoch from min(held_until) - now()))::float8 from visited)
+      ) as "laterMs"
     from (select case when count(webhook_id) = :limit::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,
     {
@@ -139,9 +153,12 @@ export async function claimPending(
     } satisfies Bindings,
     { prepare: visited ? "claim_given" : "claim_pending" },
   );
-  const { next = null, workers = 1, limitedMs = null } = found[0] ?? {};
-  return { ...(await toResult(db, known, claimant.workerId, "queue", found)), limitedMs, next, workers };
+  const { next = null, workers = 1, laterMs = null } = found[0] ?? {};
+  return { ...(await toResult(db, known, claimant.workerId, "queue", found)), laterMs, next, workers };
 }
+
+/** SQL for whether all pending deliveries of webhook `w` may be claimed: it is not paused, and its receiver has not asked for a hold. */
+const IS_OPEN = `w.paused is null and ${isHeld("w")} is not true`;
 
 /** SQL query `waiting`: the webhooks with rows in `queue`, by id, after `:after`, at most `:limit`. */
 const WAITING_WEBHOOKS = distinctOf("waiting", "webhook_id", "queue", {
@@ -169,7 +186,8 @@ const dueOf = (runId: string, webhookId: string) =>
 const earliest = (limit: string) => `order by t.run_id, t.webhook_id, t.due limit ${limit}`;
 
 /**
- * Claims due retries of groups, the earliest of each webhook first and fairly between the webhooks.
+ * Claims due retries of groups, the earliest of each webhook first and fairly between the webhooks. Leaves out webhooks whose receivers
+ * want no requests now.
  *
  * A claim reads one entry of `run_groups` per webhook of the groups. For each webhook that is not excluded, it makes one index lookup
  * in `retries`. For each webhook with due retries, it reads the row of `webhooks`. It reads no retries that are not due or whose webhook
@@ -199,11 +217,12 @@ export async function claimDue(
     ),
     failing as materialized (
       -- One row per webhook, even if several runs retry it: the runs share its rate limit.
-      select m.*, w.paused, w.test_delivery, w.probe_attempts, ${ratePerSecond("w")} as rate_limit, w.endpoint_id from (
+      select m.*, w.paused, w.test_delivery, w.probe_attempts, ${ratePerSecond("w")} as rate_limit, ${paceOf("w")} as pace, w.endpoint_id
+      from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
         ) m ${webhookOf("m")}
-      where w.deleted is null and ${HAS_RETRIES}
+      where w.deleted is null and ${HAS_RETRIES} and ${isHeld("w")} is not true
     ), ${allowances("failing", "0")},
     chosen as (
       -- In random order: if the limit is smaller than the number of webhooks, all have the same chance.
@@ -249,13 +268,10 @@ const claimed = (table: "queue" | "retries", runId: string) => `
     returning id, event_id, webhook_id, run_id, attempts, claims
   )`;
 
-/**
- * SQL for the current tokens of a bucket, a row of `webhooks` or `endpoints`. It gains `limit` tokens a second, up to those of a second, at
- * least one: the limit of a long period is spread evenly over it.
- */
-const tokensOf = (bucket: string, limit: string) =>
+/** SQL for the current tokens of a bucket, a row of `webhooks` or `endpoints`. It gains `limit` tokens a second, up to `burst`. */
+const tokensOf = (bucket: string, limit: string, burst: string) =>
   // A claim that began later may have ended first and stored its later time: no time has passed then.
-  `least(greatest(1, ${limit}), ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
+  `least(${burst}, ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
 
 /**
  * SQL for the new `rate_at` of a bucket: now, or the stored time if that is later, because a claim that began later stored it. A
@@ -286,7 +302,8 @@ const LEFT_TO_RETRIES = `
 
 /**
  * SQL queries `divided` and `allowed`: the number of deliveries, `most`, that each webhook of
- * `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no limit. `rate_limit` is in deliveries a second. A bucket of tokens belongs to an endpoint, or to a
+ * `source(webhook_id, rate_limit, pace, endpoint_id)` may get now; null for no limit. `rate_limit` and `pace` are in deliveries a second:
+ * the lower one counts. A bucket of tokens belongs to an endpoint, or to a
  * webhook without one. The webhooks of an endpoint divide its tokens evenly. One token each of a remainder goes to the webhooks whose
  * ids follow that of the last webhook served from an earlier remainder (`endpoints.served`). If another claim has locked a bucket, its
  * webhooks get 0 (`is_locked`), so that the rate limit holds over all workers.
@@ -306,12 +323,12 @@ const allowances = (source: string, left: string) => `
         (row_number() over (partition by b.alone, b.endpoint_id
           order by s.webhook_id <= coalesce(t.served, 0), s.webhook_id))::int as place
       from (
-        select case when endpoint_id is null then webhook_id end as alone, endpoint_id, max(rate_limit) as rate_limit,
-          array_agg(webhook_id) as webhook_ids
-        from ${source} where rate_limit is not null group by 1, 2
+        select case when endpoint_id is null then webhook_id end as alone, endpoint_id, max(least(rate_limit, pace)) as rate_limit,
+          max(${burstOf("rate_limit", "pace")}) as burst, array_agg(webhook_id) as webhook_ids
+        from ${source} where coalesce(rate_limit, pace) is not null group by 1, 2
       ) b
         cross join lateral (
-          select ${tokensOf("r", "b.rate_limit")} as tokens, r.served from (
+          select ${tokensOf("r", "b.rate_limit", "b.burst")} as tokens, r.served from (
             select * from (
               select w.rate_tokens, w.rate_at, null::bigint as served from webhooks w where w.id = b.alone for update skip locked
             ) w
@@ -326,8 +343,8 @@ const allowances = (source: string, left: string) => `
     ) d
   ),
   allowed as materialized (
-    select s.*, case when s.rate_limit is not null then coalesce(d.most, 0) end as most,
-      s.rate_limit is not null and d.webhook_id is null as is_locked
+    select s.*, case when coalesce(s.rate_limit, s.pace) is not null then coalesce(d.most, 0) end as most,
+      coalesce(s.rate_limit, s.pace) is not null and d.webhook_id is null as is_locked
     from ${source} s left join divided d on d.webhook_id = s.webhook_id
   )`;
 

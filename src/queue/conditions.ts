@@ -61,16 +61,3 @@ export const pendingUpTo = (webhookId: string, limit: string) =>
 /** SQL for the rate limit of a webhook in deliveries a second; null for none. @param webhook its row in the query */
 export const ratePerSecond = (webhook: string) =>
   `(${webhook}.rate_limit::float8 / coalesce(${webhook}.rate_period_seconds, 1))`;
-
-/**
- * SQL for the time from which a webhook `w` has a token of its rate limit; null without a limit of less than one delivery a second. Reads
- * the bucket by id.
- */
-export const NEXT_TOKEN = `
-  case when ${ratePerSecond("w")} < 1 then (
-    -- The clock of the database may have been set back.
-    select least(b.rate_at, now()) + interval '1 second' * greatest(0, (1 - b.rate_tokens) / ${ratePerSecond("w")}) from (
-      select w.rate_at, w.rate_tokens where w.endpoint_id is null
-      union all select e.rate_at, e.rate_tokens from endpoints e where e.id = w.endpoint_id
-    ) b
-  ) end`;

@@ -1,12 +1,9 @@
 /** Open deliveries: claims, results, retry groups, runs and leases. */
 export { announceQueued, type ChangeFeed, type HeldWebhook, loadStopped, openChangeFeed } from "./changes.ts";
 export {
-  type Claimant,
   type ClaimedDelivery,
   type ClaimResult,
   claimDue,
-  type claimPending,
-  type PendingClaim,
   type RetryClaim,
   release,
 } from "./claims.ts";
@@ -14,6 +11,7 @@ export { distinctOf, isFree, ofWebhook, pendingUpTo, WORKERS } from "./condition
 export { cancelFirst, cancelOfDeleted } from "./deleted-webhooks.ts";
 export { cancelOfErased, endBeyond, endExpired, endFiltered } from "./endings.ts";
 export { type EventContent, loadContents } from "./event-contents.ts";
+export { heedWishes, isHeld, paceOf, type ReceiverWish, type WebhookWish } from "./holds.ts";
 export { deleteOldRuns } from "./old-runs.ts";
 export { accountForOverdue, readOverdueRetries } from "./overdue-retries.ts";
 export { createPendingClaims } from "./pending-claims.ts";

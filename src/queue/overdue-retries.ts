@@ -1,5 +1,6 @@
 import { type Db, rows } from "../lib/pg/index.ts";
 import { ofWebhook } from "./conditions.ts";
+import { isHeld } from "./holds.ts";
 
 /** The seconds after its due time from which a retry is overdue. An attempt in flight may take `DELIVERY_TIMEOUT`, 15 s by default. */
 export const OVERDUE_AFTER_S = 20;
@@ -30,7 +31,7 @@ export async function readOverdueRetries(db: Db, webhookId: bigint): Promise<Ove
   return found?.oldestDue ? { count: found.count, oldestDue: found.oldestDue } : null;
 }
 
-/** The overdue retries of all webhooks that are not paused or deleted. */
+/** The overdue retries of all webhooks that are not paused or deleted, and whose receivers have not asked for a hold. */
 export interface OverdueAccount extends OverdueRetries {
   webhooks: number;
   /** The number of overdue retries by host, for the up to five hosts with the most. */
@@ -46,6 +47,7 @@ export async function accountForOverdue(db: Db): Promise<OverdueAccount | null> 
       from (
         select webhook_id, count(*) as count, min(due) as oldest from retries where ${isOverdue} group by webhook_id
       ) r join webhooks w on w.id = r.webhook_id and w.paused is null and w.deleted is null
+        and ${isHeld("w")} is not true
       group by host order by count desc, host`,
   );
   if (found.length === 0) return null;

@@ -26,7 +26,7 @@ const READ_TIMEOUT_MS = 10_000;
  * After a slow claim, the function reads the oldest pending delivery of each webhook. It scans the whole table, which is cheaper than an
  * index lookup per webhook. The next claims start at these deliveries, and later ones at the last claimed delivery of each webhook.
  * Deliveries that are queued meanwhile for other webhooks, or released, wait for the next read. A claim that finds nothing therefore
- * returns `limitedMs: 0`, unless it follows a new read directly.
+ * returns `laterMs: 0`, unless it follows a new read directly.
  */
 export function createPendingClaims(db: Db, webhooks: ClaimedWebhooks, when = WHEN) {
   /**
@@ -65,7 +65,7 @@ export function createPendingClaims(db: Db, webhooks: ClaimedWebhooks, when = WH
     }
     // Advances the map that this claim used. A newer one, read meanwhile, may name released deliveries, which must not be passed over.
     for (const { id, webhook } of claim.deliveries) oldest.set(webhook.id, id);
-    return isNew || claim.touched > 0 ? claim : { ...claim, limitedMs: 0 };
+    return isNew || claim.touched > 0 ? claim : { ...claim, laterMs: 0 };
   };
 }
 

@@ -1,6 +1,7 @@
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { timeOfId, withPartitions } from "../schema/index.ts";
 import type { ClaimToken } from "./claims.ts";
+import type { WebhookWish } from "./holds.ts";
 import { CHANGE, deltaOf } from "./rollup-deltas.ts";
 
 /** The number of attempts per round: the first and three retries (contract, section 8). */
@@ -24,6 +25,8 @@ export interface AttemptResult {
   /** The response headers of a failed attempt, as a JSON array of alternating names and values; null if there are none. */
   responseHeaders: string | null;
   retryAfterMs: number | null;
+  /** What the receiver asks for, which `heedWishes` stores; left out for nothing. */
+  wish?: WebhookWish | undefined;
 }
 
 /** The state of a delivery after a recorded attempt. */

@@ -1,5 +1,6 @@
 import { count, type Db, plainArray, rows } from "../lib/pg/index.ts";
-import { distinctOf, NEXT_TOKEN, retriesOf } from "./conditions.ts";
+import { distinctOf, ratePerSecond, retriesOf } from "./conditions.ts";
+import { paceOf } from "./holds.ts";
 
 /**
  * The maximum number of webhooks with a retry group of their own, over all open runs: those with the most retries when a run chooses
@@ -15,9 +16,22 @@ const MIN_GROUPS = 2;
 export const MAX_GROUPS = OWN_GROUPS + HOST_GROUPS + 1;
 /**
  * SQL for the time from which a row of `retries t` can be sent: it is due, and the lease of the worker that has claimed it, if any, has
- * expired. A webhook with a rate limit also needs a token.
+ * expired. Its webhook may have to wait longer: see `OPENS`.
  */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
+/** SQL for the rate of webhook `w`, in deliveries a second: the lower one of rate limit and pace; null for none. */
+const RATE = `least(${ratePerSecond("w")}, ${paceOf("w")})`;
+/**
+ * SQL for the time from which webhook `w` may get retries: when its receiver wants requests again and, at a rate of less than one delivery a
+ * second, when its bucket has a token. Null for any time. Reads the bucket by id.
+ */
+const OPENS = `greatest(w.held_until, case when ${RATE} < 1 then (
+    -- The clock of the database may have been set back.
+    select least(b.rate_at, now()) + interval '1 second' * greatest(0, (1 - b.rate_tokens) / ${RATE}) from (
+      select w.rate_at, w.rate_tokens where w.endpoint_id is null
+      union all select e.rate_at, e.rate_tokens from endpoints e where e.id = w.endpoint_id
+    ) b
+  ) end)`;
 /** SQL for the milliseconds until a time; 0 if the time has passed or is null. */
 const untilDue = (due: string) => `ceil(greatest(0, extract(epoch from ${due} - now()) * 1000))::float8`;
 /**
@@ -154,7 +168,7 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
     db,
     `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", l."lastError" from (
         select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
-          ${untilDue(`greatest(o.due, ${NEXT_TOKEN})`)} as "delayMs", w.paused is not null as "isProbe",
+          ${untilDue(`greatest(o.due, ${OPENS})`)} as "delayMs", w.paused is not null as "isProbe",
           row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
         from (
           select webhook_id, count(*)::int as open, min(${DUE}) as due
@@ -231,7 +245,7 @@ export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise
   const found = await rows<GroupStatus & { place: number }>(
     db,
     `with grouped as materialized (
-        select q.place, q.run_id, g.webhook_id, w.paused, w.test_delivery, w.probe_attempts, w.deleted, ${NEXT_TOKEN} as next_token
+        select q.place, q.run_id, g.webhook_id, w.paused, w.test_delivery, w.probe_attempts, w.deleted, ${OPENS} as opens
         from ${GROUP_WEBHOOKS} ${webhookOf("g")}
       ),
       leaving as (
@@ -244,7 +258,7 @@ export async function settleGroups(db: Db, groups: readonly GroupKey[]): Promise
       )
       select w.place::int, count(*)::int as open, ${untilDue("min(t.due)")} as "delayMs"
       from grouped w cross join lateral (
-        select greatest(${DUE}, w.next_token) as due from retries t
+        select greatest(${DUE}, w.opens) as due from retries t
         where t.run_id = w.run_id and t.webhook_id = w.webhook_id and ${MAY_RETRY} offset 0
       ) t
       where w.deleted is null and ${HAS_RETRIES} group by 1`,

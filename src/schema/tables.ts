@@ -81,6 +81,9 @@ interface WebhooksTable extends SettingColumns {
   paused: Date | null;
   rate_tokens: number;
   rate_at: Date;
+  held_until: Date | null;
+  receiver_rate: number | null;
+  paced_from: Date | null;
   deleted: Date | null;
   emptied: Date | null;
   test_delivery: string | null;

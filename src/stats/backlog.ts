@@ -1,11 +1,14 @@
 import { type Db, rows } from "../lib/pg/index.ts";
 import type { Backlog } from "../metrics/index.ts";
-import { distinctOf, isFree, ofWebhook } from "../queue/index.ts";
+import { distinctOf, isFree, isHeld, ofWebhook, paceOf } from "../queue/index.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;
 /** The maximum number of webhooks whose queue a reading visits; the next reading continues after them. */
 const MAX_WEBHOOKS = 10_000;
+/** SQL for whether nothing slows the deliveries of webhook `w`: pause, rate limit, or a hold or pace that its receiver has asked for. */
+const IS_SENDABLE = `w.paused is null and w.deleted is null and w.rate_limit is null
+  and ${isHeld("w")} is not true and (${paceOf("w")}) is null`;
 /** A retry is overdue when it has been due for longer, in seconds: until then it may just be waiting for its turn. */
 const OVERDUE_S = 60;
 
@@ -43,7 +46,7 @@ async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending"
         from (select webhook_id, due, claimed_by from retries order by id limit :most::int) t
           join webhooks w on w.id = t.webhook_id
         where t.due < now() - make_interval(secs => :overdue::float8) and ${isFree("t")}
-          and w.paused is null and w.deleted is null and w.rate_limit is null
+          and ${IS_SENDABLE}
       ) as overdue`,
     { most, overdue: OVERDUE_S },
   );
@@ -52,7 +55,7 @@ async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending"
 
 /**
  * The oldest delivery that nothing but the service itself holds back: nobody has claimed it, and its webhook is not paused,
- * has no rate limit, and is not failing (none of its deliveries waits for a retry). Events that are not fanned out yet
+ * has no rate limit, nor does its receiver ask for less, and is not failing (none of its deliveries waits for a retry). Events that are not fanned out yet
  * count too. The age is the time since publishing or, if the delivery was sent again or replayed, since then.
  */
 async function readOldestSendable(
@@ -65,8 +68,8 @@ async function readOldestSendable(
     `with recursive ${distinctOf("waiting", "webhook_id", "queue", { where: "webhook_id > :after::bigint", most: ":most::int" })},
     oldest(created) as (
       select coalesce(free.queued, time_of_id(free.id)) from waiting s cross join lateral (
-        select from webhooks w where w.id = s.webhook_id and w.paused is null and w.deleted is null
-          and w.rate_limit is null and not exists (select from retries r where r.webhook_id = w.id)
+        select from webhooks w where w.id = s.webhook_id and ${IS_SENDABLE}
+          and not exists (select from retries r where r.webhook_id = w.id)
         offset 0
       ) sendable cross join lateral (
         select id, queued from queue q where ${ofWebhook("q", "s.webhook_id")} and ${isFree("q")}

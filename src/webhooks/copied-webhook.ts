@@ -11,8 +11,13 @@ import {
 } from "./secret-box.ts";
 import { insertedType, nextWebhookId, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
-/** The columns of settings. */
-const COPIED = SETTING_NAMES.map((name) => SETTINGS[name].column);
+/** The columns of settings, and of what the receiver asks for. */
+const COPIED = [
+  ...SETTING_NAMES.map((name) => SETTINGS[name].column),
+  "held_until",
+  "receiver_rate",
+  "paced_from",
+];
 
 /**
  * Adds a webhook for another event type, with the owner, secrets, settings and circuit breaker of a webhook that is locked by the

@@ -121,6 +121,10 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
         probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
         rate_tokens = case when ${NEW_RATE} then :firstTokens::float8 else w.rate_tokens end,
         rate_at = case when ${NEW_RATE} then now() else w.rate_at end,
+        -- What its receiver asked for does not concern another one.
+        held_until = case when w.target_url = :targetUrl::text then w.held_until end,
+        receiver_rate = case when w.target_url = :targetUrl::text then w.receiver_rate end,
+        paced_from = case when w.target_url = :targetUrl::text then w.paced_from end,
         modified = now(), revision = w.revision + 1
       where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
         or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null)

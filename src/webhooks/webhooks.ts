@@ -35,6 +35,10 @@ export interface WebhookRow extends Settings {
   filterSlow: Date | null;
   /** The time since which the filter is switched off, because evaluations took too long; null if it is evaluated. */
   filterStopped: Date | null;
+  /** The end of the time for which the receiver wants no requests; null if it is over, or there was none. */
+  heldUntil: Date | null;
+  /** The deliveries per second that the receiver takes; null if not known, or if it was learnt more than a day ago. */
+  takesPerSecond: number | null;
   /** Null for none. */
   breaker: Breaker | null;
   created: Date;
@@ -78,7 +82,10 @@ export const webhookColumns = (
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
   ${table}.endpoint_id as "endpointId",
   ${table}.filter, ${table}.filter_slow as "filterSlow",
-  ${table}.filter_stopped as "filterStopped", ${breakerColumns(table)}, ${table}.created, ${table}.modified,
+  ${table}.filter_stopped as "filterStopped",
+  case when ${table}.held_until > now() then ${table}.held_until end as "heldUntil",
+  case when greatest(${table}.held_until, ${table}.paced_from) > now() - interval '1 day' then ${table}.receiver_rate end as "takesPerSecond",
+  ${breakerColumns(table)}, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 

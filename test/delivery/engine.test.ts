@@ -2,6 +2,7 @@ import { Webhook } from "standardwebhooks";
 import { expect, test } from "vitest";
 import type { ReceivedRequest } from "../../demo/receiver.ts";
 import { INITIAL_WINDOW as WINDOW } from "../../src/delivery/limits/windows.ts";
+import { queueTestEvent } from "../../src/events/test-events.ts";
 import { type Db, rows } from "../../src/lib/pg/database.ts";
 import { cancelFirst } from "../../src/queue/deleted-webhooks.ts";
 import { createEndpoint } from "../../src/webhooks/endpoints.ts";
@@ -145,4 +146,41 @@ test("a run looks for a probe that the filter matches, one after the other, and 
   expect(await pump(engine, await freshRun(db))).toMatchObject({ delivered: 1, end: "done" });
   expect(received.map(({ body }) => body)).toEqual([`{"OrderId":${events}}`]);
   expect(await rows(db, "select from deliveries where outcome = 'filtered'")).toHaveLength(events - 1);
+});
+
+test("while a receiver wants no requests, no process sends it any but test events, also after a restart; neighbours at its host get theirs", async () => {
+  const parts = await useEngine();
+  const { db, engine } = parts;
+  const [events, neighbours] = [20, 2];
+  const { url, received } = await aReceiver(({ path, headers }, response) => {
+    if (path !== "/1" || headers["x-service-webhook-test"]) return 200;
+    response.writeHead(503, { "retry-after": "7200" }).end();
+    return undefined;
+  });
+  const [held] = (await queueFor(parts, url, { webhooks: 1 + neighbours, events })) as [bigint];
+  const other = parts.another();
+  const runId = await freshRun(db);
+  const results = await Promise.all([engine, other].map((each) => pump(each, runId)));
+  // They do not wait for an hour.
+  expect(results.map(({ end }) => end)).toEqual(["done", "done"]);
+  const requests = () => received.filter(({ path }) => path === "/1").length;
+  const refused = requests();
+  expect(refused).toBeLessThanOrEqual(2 * WINDOW);
+  const left = {
+    "delivered 1": neighbours * events,
+    "retrying 1": refused,
+    "pending 0": events - refused,
+  };
+  expect(await states(parts)).toEqual(left);
+  const { id: apiKeyId } = await aKey().in(db);
+  await queueTestEvent(db, "everything", { apiKeyId, webhookId: held, process: 1, payload: "{}" });
+  const restarted = parts.another();
+  for (const each of [restarted, other]) await pump(each, runId);
+  expect(await passDue(db, restarted, runId)).toMatchObject({ sent: 0, status: { open: refused } });
+  expect(requests()).toBe(refused + 1);
+  expect(await states(parts)).toEqual({ ...left, "delivered 1": neighbours * events + 1 });
+  await db.raw("update webhooks set held_until = now()");
+  await pump(restarted, runId);
+  // One request at a time.
+  expect(requests()).toBe(refused + 2);
 });

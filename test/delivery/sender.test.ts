@@ -5,8 +5,10 @@ import { ClaimOwner } from "../../src/delivery/claim-owner.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
+import type { Gate } from "../../src/delivery/request/post.ts";
 import { MAX_UNRECORDED } from "../../src/delivery/sender.ts";
 import type { ClaimedDelivery } from "../../src/queue/claims.ts";
+import type { AttemptResult } from "../../src/queue/results.ts";
 import { type Answer, answerOf, faultOf } from "../support/simulation/receivers.ts";
 import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, OWNER, startSender } from "./sender-parts.ts";
@@ -33,7 +35,7 @@ async function startUnanswered(limit: number, deliveries: number) {
   const sender = startSender(time.clock, parts, { max: limit, perHost: 4, perWebhook: 4 });
   // Each delivery goes to a separate host, so that only the limit of all requests counts.
   const claimed = Array.from({ length: deliveries }, (_, n) => claimsOf(n + 1, 1)).flat();
-  await sender.take(claimed, "first", () => OWNER, 0n);
+  await sender.take(claimed, "first", () => OWNER, { revision: 0n, at: 0 });
   const settle = () => time.run(time.now + 1);
   await settle();
   return {
@@ -94,7 +96,7 @@ test("nothing starts while new connections wait for long, or the outbound proxy 
   const proxy = { isThere: false, mayStart: () => proxy.isThere };
   let posted = 0;
   const sender = startSender(time.clock, { post: () => posted++, handshakes, proxy });
-  await sender.take(claimsOf(1, 9), "first", () => OWNER, 0n);
+  await sender.take(claimsOf(1, 9), "first", () => OWNER, { revision: 0n, at: 0 });
   proxy.isThere = true;
   await time.run(1_000);
   handshakes.backlogMs = 0;
@@ -112,7 +114,7 @@ test("while the outbound proxy is unavailable, one request tries it at a time", 
   const proxy = { mayStart: () => tries-- > 0 };
   let posted = 0;
   const sender = startSender(time.clock, { post: () => posted++, proxy });
-  await sender.take(claimsOf(1, 9), "first", () => OWNER, 0n);
+  await sender.take(claimsOf(1, 9), "first", () => OWNER, { revision: 0n, at: 0 });
   await time.run(1_000);
   expect(posted).toBe(0);
   tries = 1;
@@ -133,7 +135,7 @@ test("once a result matches no claim, nothing starts before the lease has been r
     recorder: { unrecorded: 0, record: (_result, recorded) => time.clock.soon(() => recorded(undefined)) },
     lease: { isValid: () => isValid, hasLost: () => false, retire: () => {}, settle: () => {}, verify },
   });
-  await sender.take(claimsOf(1, 20), "first", () => OWNER, 0n);
+  await sender.take(claimsOf(1, 20), "first", () => OWNER, { revision: 0n, at: 0 });
   await time.run(1_000);
   // Some start between the response and its record.
   expect(posted).toBeLessThanOrEqual(2 * INITIAL_WINDOW);
@@ -155,7 +157,7 @@ test.each<[string, Answer, string | null, number]>([
   });
   const [delivery] = claimsOf(1, 1) as [ClaimedDelivery];
   const webhook = { ...delivery.webhook, requestSettings: Buffer.alloc(1) };
-  await sender.take([{ ...delivery, webhook }], "first", () => OWNER, 0n);
+  await sender.take([{ ...delivery, webhook }], "first", () => OWNER, { revision: 0n, at: 0 });
   await time.run(1_000);
   expect([kept, onUnauthorized.mock.calls.length]).toEqual([[signature], refusals]);
 });
@@ -181,7 +183,7 @@ test.each([
       release: () => Promise.reject(new Error(message)),
     });
     const owner = new ClaimOwner(1);
-    await sender.take(claimsOf(1, 2, { workerId: 7 }), "first", () => owner, 0n);
+    await sender.take(claimsOf(1, 2, { workerId: 7 }), "first", () => owner, { revision: 0n, at: 0 });
     sender.withdraw(owner);
     await sender.ended();
     expect(told).toEqual(["retire 7", "settle 7 2"]);
@@ -189,3 +191,80 @@ test.each([
     expect(lines).toEqual(logged);
   },
 );
+
+/** The response of a receiver that wants no requests for ten seconds. */
+const REFUSED: Outcome = {
+  ...DELIVERED,
+  delivered: false,
+  status: 429,
+  retryAfterMs: 10_000,
+  wish: { holdMs: 10_000, isRefusal: true, statedRate: null, remaining: null },
+};
+
+test("a refusal releases what waits for its webhook, keeps back what has no connection yet, and leaves others alone", async () => {
+  const [released, results]: [string[], AttemptResult[]] = [[], []];
+  const requests: { id: string; webhookId: bigint; answer: (outcome: Outcome) => void; gate: Gate }[] = [];
+  const sender = startSender(
+    time.clock,
+    {
+      post: (_request, answer, gate, { id, webhook }) =>
+        requests.push({ id, webhookId: webhook.id, answer, gate }),
+      release: async (_workerId, some) => void released.push(...some.map(({ id }) => id)),
+      recorder: { unrecorded: 0, record: (result) => results.push(result) },
+    },
+    { max: 64, perHost: 8, perWebhook: 8 },
+  );
+  const take = (id: number, deliveries: number, at: number) =>
+    sender.take(claimsOf(id, deliveries), "first", () => OWNER, { revision: 0n, at });
+  await take(1, 6, 0);
+  await take(2, 2, 0);
+  await time.run(1);
+  const [first, second] = requests.filter(({ webhookId }) => webhookId === 1n);
+  const other = requests.find(({ webhookId }) => webhookId === 2n);
+  expect(first?.gate.maySend()).toBe(true);
+  first?.answer(REFUSED);
+  expect(released).toEqual(["2", "3", "4", "5"]);
+  expect([second?.gate.maySend(), other?.gate.maySend()]).toEqual([false, true]);
+  second?.gate.withdrawn();
+  expect(released).toContain(second?.id);
+  expect(results).toMatchObject([
+    { deliveryId: "0", status: 429, wish: { webhookId: 1n, holdMs: 10_000, acceptedRate: null } },
+  ]);
+  // A claim that began before the hold was stored.
+  await take(1, 1, time.now);
+  await time.run(time.now + 100);
+  expect(released).toHaveLength(6);
+  await time.run(10_100);
+  await take(1, 6, 0);
+  await time.run(time.now + 1);
+  // One at a time.
+  expect(requests.filter(({ webhookId }) => webhookId === 1n)).toHaveLength(3);
+});
+
+test("another process's hold releases what waits, but not test events; a later claim is sent", async () => {
+  const [released, sent]: [string[], string[]] = [[], []];
+  const sender = startSender(time.clock, {
+    post: (_request, _answer, _gate, { id }) => sent.push(id),
+    release: async (_workerId, some) => void released.push(...some.map(({ id }) => id)),
+    contents: {
+      room: 1_000,
+      hold: async () => [],
+      of: ({ id }) => ({ payload: "{}", userId: "", test: id === "3" }),
+      release: () => {},
+    },
+  });
+  const take = (deliveries: readonly ClaimedDelivery[], at: number) =>
+    sender.take(deliveries, "first", () => OWNER, { revision: 0n, at });
+  await take(claimsOf(1, 5), 0);
+  await time.run(1);
+  sender.hold(1n, 60_000);
+  expect([sent, released]).toEqual([
+    ["0", "1"],
+    ["2", "4"],
+  ]);
+  await time.run(10);
+  await take(claimsOf(1, 1), 0);
+  expect(released).toEqual(["2", "4", "0"]);
+  await take(claimsOf(1, 1), time.now);
+  expect(released).toHaveLength(3);
+});

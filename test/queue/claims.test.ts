@@ -263,7 +263,7 @@ describe.each(["webhook", "endpoint"])("a claim of a rate-limited %s", (limited)
       // What was left before may be spent.
       expect(await claimPending(trx, claimant, ALL)).toMatchObject({
         touched: 3,
-        limitedMs: expect.any(Number),
+        laterMs: expect.any(Number),
       });
       expect(await claimRetries(trx, claimant)).toHaveLength(20);
     });
@@ -309,10 +309,10 @@ describe.each([
     const claimant = await limited();
     const next = (trx: Db) => claimPending(trx, claimant, ALL);
     await within(1, 0.25, 0, async (trx) =>
-      expect(await next(trx)).toMatchObject({ touched: 0, limitedMs: expect.closeTo(750 * tokenS, -1) }),
+      expect(await next(trx)).toMatchObject({ touched: 0, laterMs: expect.closeTo(750 * tokenS, -1) }),
     );
     await within(1, 4, 0.5, async (trx) => {
-      expect(await next(trx)).toMatchObject({ touched: 1, limitedMs: expect.closeTo(1_000 * tokenS, -1) });
+      expect(await next(trx)).toMatchObject({ touched: 1, laterMs: expect.closeTo(1_000 * tokenS, -1) });
       expect(await next(trx)).toMatchObject({ touched: 0 });
     });
   });
@@ -322,7 +322,7 @@ describe.each([
     const groups = [{ runId: claimant.runId, group: 1 }];
     await within(0, 0.75, 0.5, async (trx) => {
       // Until the time of the token that is left to retries has passed.
-      const wait = { touched: 0, limitedMs: expect.closeTo(250 * tokenS, -1) };
+      const wait = { touched: 0, laterMs: expect.closeTo(250 * tokenS, -1) };
       expect(await claimPending(trx, claimant, ALL)).toMatchObject(wait);
       expect(await settleGroups(trx, groups)).toEqual([{ open: 3, delayMs: 0 }]);
       const claimed = await claimFirstGroup(trx, claimant);

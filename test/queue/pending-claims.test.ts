@@ -123,11 +123,11 @@ test("a claim that finds nothing says that there may be more, until it has read 
   expect((await claim({ limit: 200 })).deliveries).toHaveLength(PENDING - 10);
   await queue(db, 5);
   // The last read did not find its webhook.
-  expect(await claim()).toMatchObject({ touched: 0, limitedMs: 0 });
+  expect(await claim()).toMatchObject({ touched: 0, laterMs: 0 });
   vi.advanceTimersByTime(READ_AGAIN_MS);
   expect((await claim()).touched).toBe(5);
   vi.advanceTimersByTime(READ_AGAIN_MS);
-  expect((await claim()).limitedMs).toBeNull();
+  expect((await claim()).laterMs).toBeNull();
 });
 
 test("if the oldest deliveries cannot be read, claims read the dead rows", async () => {

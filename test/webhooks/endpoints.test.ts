@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { createInstalledApp } from "../../src/keys/installed-apps.ts";
 import { cancelFirst } from "../../src/queue/deleted-webhooks.ts";
+import { heedWishes } from "../../src/queue/holds.ts";
 import { createEndpoint, updateEndpoint } from "../../src/webhooks/endpoints.ts";
 import { rotateWebhookSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
@@ -70,6 +71,20 @@ test("a webhook that becomes an endpoint gives it the tokens of its rate limit; 
   await db("endpoints").update({ rate_tokens: 5 });
   await update(second, { rateLimit: 10 });
   expect(await tokens()).toEqual([5]);
+});
+
+test("an event type that is added to an endpoint is held with it, at the same pace", async () => {
+  const { id, webhooks } = await newEndpoint(db, box, [1]);
+  const [first] = idsOf(webhooks) as [bigint];
+  const [targetUrl = ""] = await db("webhooks").where({ id: first }).pluck("target_url");
+  const asked = { holdMs: 3_600_000, isRefusal: true, statedRate: null, acceptedRate: 5 };
+  await heedWishes(db, [{ ...asked, webhookId: first, targetUrl }]);
+  await add(id, [2]);
+  const [one, other] = await db("webhooks")
+    .where({ endpoint_id: id })
+    .select("held_until", "receiver_rate", "paced_from");
+  expect(other).toEqual(one);
+  expect(other?.receiver_rate).toBe(5);
 });
 
 test("a secret that cannot be decrypted is not shared with another event type, and rotating repairs the endpoint", async () => {

@@ -96,6 +96,20 @@ describe("while a run waits for the retries of one webhook, another webhook", ()
   });
 });
 
+test("a run waits until a receiver wants requests again, and what waits uses up no attempts", async () => {
+  let requests = 0;
+  const receiver = await service.endpoint((_request, response) => {
+    requests += 1;
+    if (requests > 1) return 200;
+    response.writeHead(429, { "retry-after": "1" }).end();
+    return undefined;
+  });
+  await Promise.all(Array.from({ length: 10 }, (_, n) => service.publish(BigInt(n + 1))));
+  const run = await startRun(service);
+  expect(await run.result()).toMatchObject({ sent: 11, delivered: 10, failed: 0 });
+  expect(receiver.received.map(({ attempt }) => attempt).toSorted()).toEqual([...Array(10).fill(1), 2]);
+});
+
 test("a run lists the webhooks that their circuit breakers hold back", async () => {
   const webhookId = await service.register("https://shop.example/");
   await service.webhooks.updateWebhook({ webhookId, circuitBreaker: { enabled: true } });

@@ -89,12 +89,12 @@ export class Scheduler<T extends Task> {
     return this.#turn === 0;
   }
 
-  /** Records the end of a task that `next` returned. */
-  end(task: T, verdict: Verdict): void {
+  /** Records the end of a task that `next` returned. @param now as `Windows.end` takes it */
+  end(task: T, verdict: Verdict, now?: number): void {
     this.inFlight -= 1;
     if (task.kind === "retry") this.#retries -= 1;
     const wasInTrouble = this.hosts.isInTrouble(task.host);
-    this.webhooks.end(task.window, verdict.webhook);
+    this.webhooks.end(task.window, verdict.webhook, false, now);
     this.hosts.end(task.host, verdict.host, this.#hanging.get(task));
     this.#hanging.delete(task);
     this.#refresh(task, wasInTrouble !== this.hosts.isInTrouble(task.host));

@@ -17,8 +17,10 @@ const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
  * Returns the effect of an outcome on the windows. A failure of a webhook also counts for its host until the host has had a success: if all
  * webhooks of a host fail, one request shows it.
  */
-export function verdictOf({ delivered, status, failure }: Outcome): Verdict {
+export function verdictOf({ delivered, status, failure, wish }: Outcome): Verdict {
   if (delivered) return { webhook: "success", host: "success" };
+  // The receiver is well, and speaks for its own webhook.
+  if (wish && wish.holdMs > 0) return { webhook: "hold", host: "none" };
   if (status !== null) return { webhook: "failure", host: "partial failure" };
   return (failure && OF_FAILURE[failure]) ?? NO_VERDICT;
 }

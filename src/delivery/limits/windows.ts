@@ -8,6 +8,8 @@ export type Evidence =
   | "partial failure"
   /** A timeout: the window is set to one, and the webhook or host hangs until the next success or failure. */
   | "timeout"
+  /** The receiver wants no requests for some time: the window is set to one, from which it grows afterwards. */
+  | "hold"
   /** No information: the attempt was not made, or failed for another reason. No effect. */
   | "none";
 
@@ -29,6 +31,8 @@ export interface Window {
    * one request at a time.
    */
   trouble: "none" | "hangs" | "fails";
+  /** The successes of a second, and of the second before. Undefined if there was none since the last refusal. */
+  accepted: { second: number; count: number; before: number } | undefined;
 }
 
 /** The initial window of a key. Small, because a receiver that fails or hangs costs this many connections before that is known. */
@@ -79,11 +83,21 @@ export class Windows<Key> {
     if (!apart) window.isFull = window.inFlight >= window.allowed;
   }
 
-  /** @param apart as given to `start` */
-  end(key: Key, evidence: Evidence, apart = false): void {
+  /**
+   * @param apart as given to `start`
+   * @param now the monotonic time, in milliseconds, for `refusedRate`
+   */
+  end(key: Key, evidence: Evidence, apart = false, now = 0): void {
     const window = this.#window(key);
     window[apart ? "apart" : "inFlight"] -= 1;
     if (evidence === "none") return;
+    if (evidence === "hold") {
+      window.lastSucceeded = false;
+      window.trouble = "none";
+      this.limit(key, 1);
+      return;
+    }
+    if (evidence === "success") window.accepted = countedAt(window.accepted, now, 1);
     const isIsolated = window.lastSucceeded;
     window.lastSucceeded = evidence === "success";
     const isFailure =
@@ -97,6 +111,27 @@ export class Windows<Key> {
     if (isFailure && window.allowed === 1) window.trouble = "fails";
   }
 
+  /** Reduces the window to at most `allowed`, at least one. Requests that are in flight do not enlarge it. */
+  limit(key: Key, allowed: number): void {
+    const window = this.#window(key);
+    if (window.allowed < allowed) return;
+    window.allowed = Math.max(1, allowed);
+    window.isFull = false;
+  }
+
+  /**
+   * Takes note of a refusal.
+   *
+   * @returns the number of successes in the second before `now`; null if there was none since the last refusal
+   */
+  refusedRate(key: Key, now: number): number | null {
+    const window = this.#window(key);
+    if (!window.accepted) return null;
+    const { count, before } = countedAt(window.accepted, now, 0);
+    window.accepted = undefined;
+    return Math.max(1, count + before * (1 - ((now / 1_000) % 1)));
+  }
+
   #fresh(): Window {
     const allowed = Math.min(INITIAL_WINDOW, this.#max);
     return {
@@ -107,6 +142,7 @@ export class Windows<Key> {
       hasSucceeded: false,
       lastSucceeded: false,
       trouble: "none",
+      accepted: undefined,
     };
   }
 
@@ -124,4 +160,14 @@ export class Windows<Key> {
     for (const [key, window] of this.#windows)
       if (window.inFlight + window.apart === 0) this.#windows.delete(key);
   }
+}
+
+/** Adds successes to the count of the second of `now`. */
+function countedAt(counted: Window["accepted"], now: number, added: number): NonNullable<Window["accepted"]> {
+  const second = Math.floor(now / 1_000);
+  if (counted?.second === second) {
+    counted.count += added;
+    return counted;
+  }
+  return { second, count: added, before: counted?.second === second - 1 ? counted.count : 0 };
 }

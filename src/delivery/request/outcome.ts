@@ -1,4 +1,5 @@
 import { faultCode, isTlsFault, ProxyRefusedError } from "../../lib/egress/index.ts";
+import type { ReceiverWish } from "../../queue/index.ts";
 
 /** The maximum Retry-After that is respected, in milliseconds. Longer values are reduced to it. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
@@ -21,6 +22,14 @@ export interface Outcome {
   retryAfterMs: number | null;
   /** The part that failed, if there was no response; otherwise null. */
   failure: FailureOf | null;
+  /** What the receiver says about how many requests it takes; left out if it says nothing. */
+  wish?: Wish | undefined;
+}
+
+/** What a response says about how many requests its receiver takes. */
+export interface Wish extends ReceiverWish {
+  /** The number of requests that it accepts until its quota is renewed; null if it says nothing. */
+  remaining: number | null;
 }
 
 /** The fields of an outcome without a response. */
@@ -80,6 +89,7 @@ export function describeStatus(status: number, retryAfterMs: number | null): str
  * or not in the future.
  *
  * @param header seconds, also with a fraction, or an HTTP date (RFC 9110, 10.2.3)
+ * @param now the time of the response, by the clock of the receiver if it names it, in milliseconds since 1970
  */
 export function parseRetryAfter(header: string | undefined, now: number): number | null {
   if (header === undefined) return null;
@@ -88,7 +98,7 @@ export function parseRetryAfter(header: string | undefined, now: number): number
   if (/^\d+(\.\d+)?$/.test(text)) ms = Math.ceil(Number(text) * 1_000);
   // An HTTP date has letters. Without this condition, Date.parse would read malformed numbers as months, days or years.
   else if (/[a-z]/i.test(text)) ms = Date.parse(text) - now;
-  return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
+  return ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
 /**

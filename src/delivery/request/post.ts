@@ -10,6 +10,7 @@ import {
 } from "./outcome.ts";
 import type { SignedRequest } from "./request.ts";
 import { excerptBytes, headerText, responseText } from "./response-text.ts";
+import { wishOf } from "./wish.ts";
 
 /** The maximum size of the response headers stored with a failed attempt, names and values, in bytes. */
 const MAX_HEADERS_BYTES = 2_048;
@@ -58,7 +59,7 @@ export function post(
   let isSettled = false;
   let wasSent = false;
   let isExpired = false;
-  const response: Pick<Outcome, keyof typeof NO_RESPONSE> = { ...NO_RESPONSE };
+  const response: Pick<Outcome, keyof typeof NO_RESPONSE | "wish"> = { ...NO_RESPONSE };
   let received = 0;
   const excerpt: Buffer[] = [];
   let contentEncoding: string | undefined;
@@ -125,11 +126,13 @@ export function post(
         if (!response.delivered) response.responseHeaders = headersText(fields, hidden);
         contentEncoding = fields["content-encoding"]?.toString();
         contentType = fields["content-type"]?.toString();
-        const retryAfter = fields["retry-after"];
+        const { "retry-after": retryAfter, date } = fields;
         response.retryAfterMs = parseRetryAfter(
           Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-          Date.now(),
+          // The receiver's clock may differ.
+          Date.parse(String(date)) || Date.now(),
         );
+        response.wish = wishOf(code, fields, response.retryAfterMs);
       },
       onResponseData(_controller, chunk) {
         if (received < mostKept) excerpt.push(Buffer.from(chunk.subarray(0, mostKept - received)));

@@ -60,6 +60,8 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...(row.filter === null ? {} : { filter: row.filter }),
     ...(row.filterSlow === null ? {} : { filterSlow: timestampFromDate(row.filterSlow) }),
     ...(row.filterStopped === null ? {} : { filterStopped: timestampFromDate(row.filterStopped) }),
+    ...(row.heldUntil === null ? {} : { heldUntil: timestampFromDate(row.heldUntil) }),
+    ...(row.takesPerSecond === null ? {} : { takesPerSecond: row.takesPerSecond }),
     ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
     ...(row.endpointId === null ? {} : { endpointId: row.endpointId }),
   };

@@ -90,7 +90,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       return { webhook, warnings };
     });
     // Its pending deliveries can be sent now.
-    if (changes.paused === false || changes.breaker === null) onQueued();
+    if (changes.paused === false || changes.breaker === null || changes.address) onQueued();
     return { webhook: webhookMessage(changed, scope), warnings: [...(await ofHost), ...warnings] };
   }
 

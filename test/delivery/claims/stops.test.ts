@@ -139,9 +139,9 @@ async function tell(told: Partial<Story>) {
         return { deliveries: isClaimable ? claimed : [], touched: claimed.length };
       }, false);
     clock.after(at, async () => {
-      const { revision } = watch;
+      const asOf = { revision: watch.revision, at: clock.now() };
       const claimed = await lease.claim(claim, never);
-      await sender.take(claimed.deliveries, "first", () => OWNER, revision);
+      await sender.take(claimed.deliveries, "first", () => OWNER, asOf);
     });
   }
   for (const { at, webhook, kind } of story.changes)

@@ -31,7 +31,7 @@ async function start(parts: Partial<SenderParts> = {}, { max = 1, deliveries = 1
     { post: () => {}, bottlenecks, ...parts },
     { max, perHost: 4, perWebhook: 4 },
   );
-  await sender.take(claimsOf(1, deliveries), "first", () => OWNER, 0n);
+  await sender.take(claimsOf(1, deliveries), "first", () => OWNER, { revision: 0n, at: 0 });
   return { bottlenecks, lines, seconds, sender };
 }
 

@@ -111,3 +111,48 @@ test("at most 20,000 idle windows are remembered, and every window with an attem
   expect(windows.of(19_999).allowed).toBe(1);
   expect(windows.of(-1).inFlight).toBe(1);
 });
+
+test("a window is one during a hold, and grows by what starts after it", () => {
+  const windows = full();
+  for (const evidence of ["success", "success", "success"] as const) {
+    windows.end("a", evidence);
+    while (windows.hasRoom("a")) windows.start("a");
+  }
+  windows.end("a", "hold");
+  windows.end("a", "success");
+  windows.end("a", "success");
+  expect(windows.of("a")).toMatchObject({ allowed: 1, trouble: "none" });
+  while (windows.of("a").inFlight > 0) windows.end("a", "success");
+  windows.start("a");
+  windows.end("a", "success");
+  expect(windows.of("a").allowed).toBe(2);
+});
+
+test("a window grows up to the number of requests that the receiver still accepts", () => {
+  const windows = full();
+  const sizes = [9, 8, 3, 2, 0, 100, 100].map((remaining) => {
+    windows.limit("a", remaining);
+    windows.end("a", "success");
+    while (windows.hasRoom("a")) windows.start("a");
+    return windows.of("a").allowed;
+  });
+  expect(sizes).toEqual([3, 4, 3, 2, 1, 1, 2]);
+});
+
+test("the rate at a refusal is that of the second before it, and there is none without a success since the last refusal", () => {
+  const windows = new Windows<string>(100);
+  const accept = (times: number, now: number) => {
+    for (let n = 0; n < times; n += 1) {
+      windows.start("a");
+      windows.end("a", "success", false, now);
+    }
+  };
+  const refused = (now: number) => windows.refusedRate("a", now);
+  expect(refused(0)).toBeNull();
+  accept(10, 1_200);
+  accept(4, 2_100);
+  expect(refused(2_500)).toBe(4 + 10 / 2);
+  expect(refused(2_600)).toBeNull();
+  accept(1, 3_000);
+  expect(refused(60_000)).toBe(1);
+});

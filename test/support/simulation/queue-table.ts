@@ -148,7 +148,7 @@ export class QueueTable {
     for (const each of eligible)
       this.#take(each, Math.min(share, limit - deliveries.length), claimant, deliveries);
     const touched = deliveries.length;
-    return this.database.claimed(visited, { deliveries, touched, limitedMs: null, next });
+    return this.database.claimed(visited, { deliveries, touched, laterMs: null, next });
   }
 
   /** Releases a claim. */

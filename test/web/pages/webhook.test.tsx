@@ -95,6 +95,18 @@ test("a webhook's page tells what is registered, what failed and how it did in e
   expect(figures("Latency p95")).toEqual(["–", "–", "2.4 s"]);
 });
 
+test("a webhook's page tells until when its endpoint wants no requests, and how many it takes", async () => {
+  const webhook = aWebhook({ heldUntil: ahead(10 * MINUTE), takesPerSecond: 4.96 });
+  await openWebhook(
+    {},
+    { getWebhook: { webhook, overdueRetries: { count: 12, oldestDue: ago(16 * MINUTE) } } },
+  );
+  sees("The endpoint wants no requests for now");
+  sees("use up no attempts; test events are sent. It takes about 5/s.");
+  sees("Takes about 5/s", region("Registration"));
+  sees("Shop.example wants no requests for now; 12 retries overdue, oldest 16 min.");
+});
+
 test("attempts over time are described in words and in a table that links the deliveries of an interval", async () => {
   const start = { seconds: BigInt(NOW / SECOND) - 3_600n };
   const history = (attempts: bigint) => ({

@@ -8,6 +8,7 @@ import {
   type Webhook,
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { heedWishes } from "../../../src/queue/holds.ts";
 import { connect } from "../../support/clients.ts";
 import { expectWithin, timed } from "../../support/database-time.ts";
 import { DESCRIBED_TIMEOUT_MS } from "../../support/described-answers.ts";
@@ -64,6 +65,21 @@ test("values that are as they were change nothing, and calls that change one fie
   expectWithin(span, paused?.paused);
   expect((await webhooks.pauseWebhook({ webhookId })).webhook).toEqual(paused);
   expect((await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 3 })).webhook?.revision).toBe(3n);
+});
+
+test("a webhook tells until when its endpoint wants no requests, and how many it takes, until it moves", async () => {
+  const webhookId = await api.register();
+  const before = await get(webhookId);
+  const asked = { holdMs: 3_600_000, isRefusal: true, statedRate: null, acceptedRate: 5 };
+  await heedWishes(api.context.db, [{ ...asked, webhookId, targetUrl: before?.url ?? "" }]);
+  expect(await get(webhookId)).toEqual({ ...before, heldUntil: expect.anything(), takesPerSecond: 5 });
+  await api.context.db.raw(
+    "update webhooks set held_until = now() - interval '1 hour', paced_from = held_until",
+  );
+  const paced = await get(webhookId);
+  expect([paced?.heldUntil, paced?.takesPerSecond]).toEqual([undefined, 5]);
+  const { webhook } = await webhooks.updateWebhook({ webhookId, url: "https://elsewhere.example/" });
+  expect(webhook?.takesPerSecond).toBeUndefined();
 });
 
 type Call = { webhookId: bigint; revision: bigint };

@@ -21,6 +21,7 @@ export function waitingFor(webhook: Webhook): string {
   if (webhook.circuitBreaker?.state === CircuitBreakerState.OPEN) return "the circuit breaker is open";
   if (webhook.circuitBreaker?.state === CircuitBreakerState.DISABLED) return "the webhook is disabled";
   const host = URL.canParse(webhook.url) ? new URL(webhook.url).host : webhook.url;
+  if (webhook.heldUntil) return `${host} wants no requests for now`;
   if (webhook.health === WebhookHealth.FAILING) {
     const answers = webhook.lastError?.startsWith("HTTP status");
     return `waiting for ${host}, which ${answers ? `answers with ${webhook.lastError}` : "does not answer"}`;

@@ -5,6 +5,7 @@ import {
   IconAlertTriangle,
   IconBan,
   IconClockExclamation,
+  IconClockPause,
   IconPlayerPause,
   IconPlugConnectedX,
 } from "@tabler/icons-react";
@@ -20,7 +21,7 @@ import { useMay } from "../../api/session.tsx";
 import { overdueInWords, useLateness, waitingFor } from "../../parts/overdue.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { errorInWords } from "../../parts/states.tsx";
-import { capitalized } from "../../parts/text/words.ts";
+import { capitalized, paceInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
 
@@ -102,6 +103,23 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
           </Button>
         )}
       </Stack>
+    </Alert>
+  );
+}
+
+/** Says that the endpoint of a webhook wants no requests, until when, and how much it takes. */
+export function HoldNotice({ webhook: { heldUntil, takesPerSecond } }: { webhook: Webhook }) {
+  if (!heldUntil) return null;
+  return (
+    <Alert
+      color="yellow"
+      icon={<IconClockPause />}
+      title="The endpoint wants no requests for now"
+      role="note"
+    >
+      It has asked for that by Retry-After or RateLimit headers. Its deliveries wait until{" "}
+      <Time value={heldUntil} /> and use up no attempts; test events are sent.
+      {takesPerSecond !== undefined && ` It takes about ${paceInWords(takesPerSecond)}.`}
     </Alert>
   );
 }

@@ -20,7 +20,7 @@ import { notifyDone } from "../../parts/save.ts";
 import { WebhookHealthBadges } from "../../parts/states.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { CopyButton } from "../../parts/text/copy.tsx";
-import { capitalized } from "../../parts/text/words.ts";
+import { capitalized, paceInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { SharedNote, useUndelivered } from "./endpoint.tsx";
 import { useEventTypes } from "./event-types-select.tsx";
@@ -72,6 +72,10 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
           ...NUMBER_NAMES.map((name) => numberFact(name, webhook)),
+          webhook.takesPerSecond !== undefined && [
+            "Endpoint’s limit",
+            `Takes about ${paceInWords(webhook.takesPerSecond)}`,
+          ],
           ["Created", <Time key="created" value={webhook.created} />],
           ["Changed", <Time key="modified" value={webhook.modified} />],
         ]}

@@ -20,7 +20,7 @@ import { DeleteWebhook } from "./delete-webhook.tsx";
 import { EventTypesSection } from "./event-types.tsx";
 import { FilterSection } from "./filter.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
-import { BreakerNotice, PausedNotice, TroubleNotice, usePause, useResume } from "./notices.tsx";
+import { BreakerNotice, HoldNotice, PausedNotice, TroubleNotice, usePause, useResume } from "./notices.tsx";
 import { Registration } from "./registration.tsx";
 import { RequestSection } from "./request/request-section.tsx";
 import { SecondSignatureSection } from "./second-signature.tsx";
@@ -100,6 +100,7 @@ function WebhookDetails(props: { webhook: Webhook; overdue: OverdueRetries | und
       <Stack gap="lg">
         {webhook.paused && <PausedNotice webhook={webhook} />}
         <BreakerNotice webhook={webhook} />
+        <HoldNotice webhook={webhook} />
         <TroubleNotice
           webhook={webhook}
           overdue={webhook.paused || isHeldBack(webhook) ? undefined : overdue}

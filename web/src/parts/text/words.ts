@@ -8,6 +8,10 @@ export function countOf(count: number, one: string, many: string): string {
   return `${count.toLocaleString()} ${count === 1 ? one : many}`;
 }
 
+/** A rate with two digits: `5/s`, `0.33/s`. */
+export const paceInWords = (perSecond: number): string =>
+  `${Number(perSecond.toPrecision(2)).toLocaleString()}/s`;
+
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
