@@ -42,7 +42,7 @@ function claimable(model: StorageModel): Place[] {
   return model.places.filter((place) => {
     if (place.table !== "queue" || model.isHeld(place)) return false;
     const webhook = model.now.webhooks.get(place.webhookId);
-    return !webhook?.deleted && (!webhook?.paused || webhook.testDelivery === place.id);
+    return !webhook?.deleted && (!(webhook?.paused || webhook?.held) || webhook.testDelivery === place.id);
   });
 }
 
@@ -133,7 +133,11 @@ async function claimRetries(model: StorageModel, worker: ModelWorker, limit: num
   const group = pick(await assignGroups(db, runId), n)?.group;
   if (group === undefined) return NO_EFFECT;
   const [status] = await settleGroups(db, [{ runId, group }]);
-  const isClaimable = (place: Place) => place.table === "retries" && !place.waits && !model.isHeld(place);
+  const isClaimable = (place: Place) =>
+    place.table === "retries" &&
+    !place.waits &&
+    !model.isHeld(place) &&
+    !model.now.webhooks.get(place.webhookId)?.held;
   const options = { groups: [{ runId, group }], limit, excluded: [] };
   const { answer } = await model.call(fault, (on) => claimDue(on, worker.id, options, worker.webhooks));
   if (!answer) {
@@ -346,6 +350,7 @@ export async function endHistory(model: StorageModel): Promise<void> {
     await updateWebhook(db, "everything", webhook.id, { paused: false, breaker: null });
   }
   await db.raw("update retries set due = now()");
+  await db.raw("update webhooks set held_until = null");
   const deliver = async ({ deliveries }: Claimed) => {
     const results = deliveries.map((delivery) => result(delivery, 200));
     if (results.length > 0) expect((await recordAttempts(db, results, NO_WAIT)).size).toBe(results.length);

@@ -34,6 +34,8 @@ export interface StoredWebhook {
   filter: string | null;
   /** By a user or the breaker. */
   paused: boolean;
+  /** Whether its receiver wants no requests. */
+  held: boolean;
   deleted: boolean;
   testDelivery: string | null;
   /** Of a probe that is a retry, its attempts so far. */
@@ -80,7 +82,8 @@ const EVERYTHING = `select
       from events e left join fan_out f on f.event_id = e.id order by e.id
   ) e) as events,
   (select coalesce(json_agg(w), '[]') from (
-    select w.id, w.target_url as url, w.revision, w.filter, w.paused is not null as paused, w.deleted is not null as deleted,
+    select w.id, w.target_url as url, w.revision, w.filter, w.paused is not null as paused,
+        coalesce(w.held_until > now(), false) as held, w.deleted is not null as deleted,
         w.test_delivery as "testDelivery", w.probe_attempts as "probeAttempts", b.state as breaker
       from webhooks w left join webhook_breakers b on b.webhook_id = w.id order by w.id
   ) w) as webhooks,

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { Db } from "../../../src/lib/pg/database.ts";
 import { cancelFirst, cancelOfDeleted } from "../../../src/queue/deleted-webhooks.ts";
+import { heedWishes } from "../../../src/queue/holds.ts";
 import { deleteWebhook } from "../../../src/webhooks/webhook-deletion.ts";
 import { updateWebhook, type WebhookChanges } from "../../../src/webhooks/webhook-update.ts";
 import { createWebhook } from "../../../src/webhooks/webhooks.ts";
@@ -110,6 +111,28 @@ const resume = steps(
   (model, webhook) => update(model, webhook, null, { paused: false }, { paused: false }),
 );
 
+const hold = steps(
+  1,
+  ({ n }) => `the receiver of webhook ${n} wants no requests`,
+  liveOne,
+  async (model, { id, url }, { fault }) => {
+    // Longer than any history takes.
+    const wish = { holdMs: 3_600_000, isRefusal: true, statedRate: null, acceptedRate: null };
+    await model.call(fault, (db) => heedWishes(db, [{ ...wish, webhookId: id, targetUrl: url }]));
+    return NO_EFFECT;
+  },
+);
+
+const endHolds = steps(
+  2,
+  "receivers want requests again",
+  (model) => ([...model.now.webhooks.values()].some(({ held }) => held) ? true : undefined),
+  async ({ db }) => {
+    await db.raw("update webhooks set held_until = now() where held_until > now()");
+    return NO_EFFECT;
+  },
+);
+
 const move = steps(
   1,
   ({ n }) => `move webhook ${n}`,
@@ -153,7 +176,7 @@ const breaker = (times: number) =>
     },
   );
 
-/** Webhooks are created, changed and deleted. */
+/** Webhooks are created, changed, held and deleted. */
 export const webhookSteps = [
   ...create,
   ...remove,
@@ -161,6 +184,8 @@ export const webhookSteps = [
   ...age,
   ...pause,
   ...resume,
+  ...hold,
+  ...endHolds,
   ...move,
   ...filter(1),
   ...breaker(1),
