@@ -2,7 +2,7 @@ import { type Bindings, count, type Db, plainArray, rows } from "../lib/pg/index
 import { NIL_ID } from "../schema/index.ts";
 import { distinctOf, isFree, MAX_ID, ofWebhook, ratePerSecond, retriesOf, WORKERS } from "./conditions.ts";
 import { endInterrupted } from "./endings.ts";
-import { burstOf, isHeld, paceOf } from "./holds.ts";
+import { burstOf, fewAfterHold, isHeld, paceOf } from "./holds.ts";
 import { GROUP_WEBHOOKS, type GroupKey, HAS_RETRIES, MAY_RETRY, webhookOf } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 
@@ -106,7 +106,7 @@ export async function claimPending(
         cross join lateral (
           -- Looks the row up by id only. Conditions on its other columns follow outside, kept there by offset 0: with them, the
           -- planner may scan a whole partial index.
-          select w.deleted, ${ratePerSecond("w")} as rate_limit, w.endpoint_id,
+          select w.deleted, ${ratePerSecond("w")} as rate_limit, w.endpoint_id, ${fewAfterHold("w")} as few,
             case when ${isHeld("w")} and w.paused is null and w.deleted is null then w.held_until end as held_until,
             -- The pace does not slow a test delivery during a hold.
             case when ${isHeld("w")} is not true then ${paceOf("w")} end as pace,
@@ -131,7 +131,7 @@ export async function claimPending(
         select ctid as place from queue q
         where ${ofWebhook("q", "s.webhook_id", "s.first_id", "s.last_id")} and ${isFree("q")}
         order by q.webhook_id, q.id
-        limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
+        limit least(s.most, s.few, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
       ) d limit ${unplanned(":limit::int")}
     ), ${claimed("queue", ":runId::int")}, ${SPEND_ALLOWANCES}
@@ -217,7 +217,8 @@ export async function claimDue(
     ),
     failing as materialized (
       -- One row per webhook, even if several runs retry it: the runs share its rate limit.
-      select m.*, w.paused, w.test_delivery, w.probe_attempts, ${ratePerSecond("w")} as rate_limit, ${paceOf("w")} as pace, w.endpoint_id
+      select m.*, w.paused, w.test_delivery, w.probe_attempts, ${ratePerSecond("w")} as rate_limit, ${paceOf("w")} as pace,
+        ${fewAfterHold("w")} as few, w.endpoint_id
       from (
           select webhook_id, array_agg(run_id) as run_ids, array_agg(group_number) as group_numbers
           from members group by webhook_id
@@ -227,7 +228,7 @@ export async function claimDue(
     chosen as (
       -- In random order: if the limit is smaller than the number of webhooks, all have the same chance.
       select c.* from (
-        select *, least(most, greatest(1, :limit::int / greatest(1, (select count(*)::int from failing)))) as share
+        select *, least(most, few, greatest(1, :limit::int / greatest(1, (select count(*)::int from failing)))) as share
         from allowed order by random()
       ) w cross join lateral (
         select t.*, r.group_number from unnest(w.run_ids, w.group_numbers) r(run_id, group_number) cross join lateral (

@@ -40,10 +40,19 @@ const MIN_RATE = 0.1;
 const GROWTH = { seconds: 60, deliveries: 20 };
 /** The number of these times after which there is no pace. */
 const FORGOTTEN_AFTER = 10;
+/**
+ * In the seconds after a hold, a claim takes at most so many deliveries of a webhook. If the receiver refuses again, the others would have
+ * been claimed and released in vain.
+ */
+const AFTER_HOLD = { seconds: 5, deliveries: 8 };
 /** The seconds whose deliveries may be claimed at once, though always one. A longer burst would exceed limits per second. */
 const BURST_S = 0.2;
 /** The seconds in which further refusals without a hold count as one: those of requests that were in flight. */
 const SAME_REFUSAL_S = 1;
+
+/** SQL for the most deliveries of row `w` of `webhooks` that a claim may take soon after a hold; null for no limit. */
+export const fewAfterHold = (w: string) =>
+  `case when ${w}.held_until > now() - interval '${AFTER_HOLD.seconds} seconds' then ${AFTER_HOLD.deliveries} end`;
 
 /** SQL for the time in which a pace grows from half of a rate to the rate, in seconds. */
 const growthOf = (rate: string) => `greatest(${GROWTH.seconds}, ${GROWTH.deliveries} / ${rate})`;

@@ -18,6 +18,7 @@ import {
   makeEndpoint,
   openQueueDatabase,
   queue,
+  queueEvents,
 } from "./queue.ts";
 
 const db = await openQueueDatabase();
@@ -112,6 +113,20 @@ test("retries wait for the end of a hold, and their group says so", async () => 
   await pass(3_700);
   expect(await settleGroups(db, group)).toEqual([{ open: 2, delayMs: 0 }]);
   expect(await claimRetries(db, claimant)).toHaveLength(2);
+});
+
+test("soon after a hold, a claim takes few deliveries, first attempts and retries", async () => {
+  const id = await queue(db, 30);
+  await inOneMoment(async () => {
+    const claimant = await failFirst(at);
+    await queueEvents(at, [id], 30);
+    await heed(id);
+    await pass(60);
+    const few = [await claim(at, claimant), await claimRetries(at, claimant)];
+    await pass(10);
+    const more = [await claim(at, claimant), await claimRetries(at, claimant)];
+    expect([...few, ...more].map(({ length }) => length)).toEqual([8, 8, 22, 22]);
+  });
 });
 
 test("a hold never becomes shorter", async () => {

@@ -97,7 +97,9 @@ export function parseRetryAfter(header: string | undefined, now: number): number
   let ms = Number.NaN;
   if (/^\d+(\.\d+)?$/.test(text)) ms = Math.ceil(Number(text) * 1_000);
   // An HTTP date has letters. Without this condition, Date.parse would read malformed numbers as months, days or years.
-  else if (/[a-z]/i.test(text)) ms = Date.parse(text) - now;
+  // HTTP dates are in GMT; one of their forms does not say so.
+  else if (/[a-z]/i.test(text))
+    ms = Date.parse(/([A-Z]|[+-]\d\d:?\d\d)$/.test(text) ? text : `${text} GMT`) - now;
   return ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
