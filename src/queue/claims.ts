@@ -61,7 +61,6 @@ export interface ClaimResult {
 /** The result of a claim of first attempts. */
 export interface PendingClaim extends ClaimResult {
   /**
-  /**
    * The time until a later claim may find more deliveries, in milliseconds: until the earliest next token of a visited webhook with a rate
    * limit or pace that had unclaimed deliveries, even if this claim took all of them, or end of a hold of a visited webhook. 0 if other
    * claims held tokens. Null if no webhook has to wait.
@@ -304,10 +303,10 @@ const LEFT_TO_RETRIES = `
 /**
  * SQL queries `divided` and `allowed`: the number of deliveries, `most`, that each webhook of
  * `source(webhook_id, rate_limit, pace, endpoint_id)` may get now; null for no limit. `rate_limit` and `pace` are in deliveries a second:
- * the lower one counts. A bucket of tokens belongs to an endpoint, or to a
- * webhook without one. The webhooks of an endpoint divide its tokens evenly. One token each of a remainder goes to the webhooks whose
- * ids follow that of the last webhook served from an earlier remainder (`endpoints.served`). If another claim has locked a bucket, its
- * webhooks get 0 (`is_locked`), so that the rate limit holds over all workers.
+ * the lower one counts. A bucket of tokens belongs to an endpoint, or to a webhook without one. The webhooks of an endpoint divide its tokens
+ * evenly. One token each of a remainder goes to the webhooks whose ids follow that of the last webhook served from an earlier remainder
+ * (`endpoints.served`). If another claim has locked a bucket, its webhooks get 0 (`is_locked`), so that the rate limit holds over all
+ * workers.
  *
  * Makes one index lookup per bucket. With joins, the planner would read all webhooks for each bucket while its statistics show a small
  * table.

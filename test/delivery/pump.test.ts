@@ -1,11 +1,7 @@
-import pino from "pino";
 import { expect, test } from "vitest";
 import { INITIAL_WINDOW as FEW } from "../../src/delivery/limits/windows.ts";
-import { Pumps } from "../../src/delivery/pump.ts";
 import { answerOf } from "../support/simulation/receivers.ts";
 import { Scenario } from "../support/simulation/scenario.ts";
-import { SimulatedTime } from "../support/simulation/simulated-time.ts";
-import { startSender } from "./sender-parts.ts";
 
 /** The polling interval of a lingering pump, in milliseconds. */
 const POLL_MS = 250;
@@ -123,43 +119,40 @@ test("a pump that lingers finds what is queued later within the polling interval
 });
 
 test.each([
-  ["sleeps until the next token of a slow rate limit", 30_000, [0, 30_000, 60_000], 75_000],
-  ["leaves a token to the pump of a later run if it comes after its time", 80_000, [0], 0],
-])("a pump %s", async (_what, laterMs, expected, endsBy) => {
+  ["sleeps until the next token, again and again", [30_000, 30_000, 30_000], [0, 30_000, 60_000]],
+  ["waits for the end of a hold without a claim, and ends", [30_000, null], [0, 30_000]],
+  ["waits for a token that comes soon", [200, null], [0, 200]],
+  ["leaves what comes after its time to the pump of a later run", [80_000], [0]],
+])("a pump that finds nothing %s", async (_what, later, expected) => {
   const scenario = new Scenario({ one: {} }, { settings: SETTINGS });
   const claims: number[] = [];
   const claim = scenario.queue.claim.bind(scenario.queue);
   scenario.queue.claim = async (...args) => {
-    claims.push(Math.round(scenario.time.now / 1_000) * 1_000);
+    const laterMs = later[claims.length] ?? null;
+    claims.push(Math.round(scenario.time.now / 100) * 100);
     return { ...(await claim(...args)), laterMs };
   };
   const pump = scenario.pump(1, { forMs: 75_000 });
   expect(await scenario.until(pump, 200_000)).toMatchObject({ sent: 0, end: "done" });
   expect(claims).toEqual(expected);
-  expect(scenario.time.now).toBeLessThanOrEqual(endsBy + 1_000);
-  ["waits for the end of a hold without a claim", 30_000, [0, 30_000]],
-  ["ends if the hold lasts longer than the pump", 90_000, [0]],
-  ["waits for the next token", 200, [0, 200]],
-])("a pump that finds nothing else %s", async (_what, laterMs, expected) => {
-  const time = new SimulatedTime();
-  const claims: number[] = [];
-  const pumps = new Pumps({
-    queue: {
-      async claim() {
-        const later = claims.length === 0 ? laterMs : null;
-        claims.push(time.now);
-        return { deliveries: [], touched: 0, laterMs: later, next: null, workers: 1 };
-      },
-      fanOut: async () => null,
-      expectsMore: async () => false,
-    },
-    log: pino({ level: "silent" }),
-    lease: { claim: (work) => work(1) },
-    sender: startSender(time.clock, { post: () => {} }),
-    clock: time.clock,
-  });
-  const ran = pumps.run(1, { lingers: false, forMs: 60_000 }, new AbortController().signal);
-  await time.run(100_000);
-  expect(claims).toEqual(expected);
-  expect(await ran).toMatchObject({ end: "done" });
+  expect(scenario.time.now).toBeLessThanOrEqual((expected.at(-1) as number) + 1_000);
+});
+
+test("a pump that sleeps until the next token wakes when deliveries of its own are released", async () => {
+  const scenario = new Scenario({ one: { answer: () => answerOf(200, LATE_MS) } }, { settings: SETTINGS });
+  const touched: number[] = [];
+  const claim = scenario.queue.claim.bind(scenario.queue);
+  scenario.queue.claim = async (...args) => {
+    const claimed = await claim(...args);
+    touched.push(claimed.touched);
+    return { ...claimed, laterMs: 30_000 };
+  };
+  scenario.add("one", FEW + 1);
+  const stop = new AbortController();
+  void scenario.pump(1, { stop: stop.signal });
+  await scenario.run(1_000);
+  expect(touched.at(-1)).toBe(0);
+  scenario.workers[0]?.sender.stop(new Set([1n]));
+  await scenario.run(1_000);
+  expect(touched.filter((each) => each > 0)).toEqual([FEW + 1, 1]);
 });

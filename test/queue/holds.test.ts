@@ -251,6 +251,26 @@ test("a pace spends tokens as a rate limit does, and a claim says when the next 
   });
 });
 
+const SLOW = { rate_limit: 6, rate_period_seconds: 60 };
+
+test.each([
+  ["a pace of less than one a second", {}, { acceptedRate: 1, holdMs: 0 }, 2_000],
+  ["a rate limit that is slower than the pace", SLOW, { acceptedRate: 1, holdMs: 0 }, 10_000],
+  ["a hold that ends after the next token", SLOW, { acceptedRate: 1 }, MINUTE_MS],
+])("first attempts and retries wait equally for %s", async (_what, settings, wish, expected) => {
+  const id = await queue(db, 1);
+  await inOneMoment(async () => {
+    const claimant = await failFirst(at);
+    await queueEvents(at, [id], 1);
+    await at("webhooks").update({ ...settings, rate_tokens: 0, rate_at: at.fn.now() });
+    await heed(id, wish);
+    await assignGroups(at, claimant.runId);
+    const { touched, laterMs } = await claimPending(at, claimant, ALL);
+    const [group] = await settleGroups(at, [{ runId: claimant.runId, group: 1 }]);
+    expect([touched, laterMs, group?.delayMs]).toEqual([0, expected, expected]);
+  });
+});
+
 test("the lower one of pace and rate limit counts", async () => {
   const [slow, fast] = [await queue(db, 9), await queue(db, 9)];
   const limited = { rate_limit: 3, rate_at: db.raw("now() - interval '1 hour'") };

@@ -208,6 +208,7 @@ describe("a run that is cancelled", () => {
     const { deliveries } = await service.deliveries.listDeliveries({ eventId });
     expect(deliveries).toMatchObject([{ state: DeliveryState.RETRYING, attemptCount: 1 }]);
     await service.db("retries").update({ due: new Date() });
+    await service.db("webhooks").update({ held_until: null });
     expect(await service.dispatch()).toMatchObject({ sent: 1, delivered: 1 });
     await service.untilDelivered(eventId, 2);
   });

@@ -53,6 +53,7 @@ export interface WorkerSurroundings {
 
 /** A worker process: the service's scheduler, sender, pumps and retry passes, on simulated sockets and a simulated database. */
 export class SimulatedWorker {
+  readonly sender: Sender;
   readonly pumps: Pumps;
   readonly retries: RetryPasses;
   readonly bottlenecks: Bottlenecks;
@@ -110,6 +111,7 @@ export class SimulatedWorker {
       },
       { max: delivery.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
     );
+    this.sender = sender;
     const pending = {
       claim: async (...given: Parameters<typeof queue.claim>) => ({
         ...(await queue.claim(...given)),
