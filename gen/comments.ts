@@ -378,6 +378,8 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Webhook.signature_form": "The form of a second signature beside that of Standard Webhooks. Unset if there is none.",
   "webhook.v1.Webhook.signature_header": "The header of the second signature. Unset means that of the form. Svix's form has its own headers.",
   "webhook.v1.Webhook.signature_prefix": "The text before a second signature of the form HEX. Unset for none.",
+  "webhook.v1.Webhook.held_until": "Until when its deliveries wait, because its endpoint asked for that: by 429 or 503 with Retry-After, or by RateLimit headers. Test events are sent nevertheless. Unset if they do not wait.",
+  "webhook.v1.Webhook.takes_per_second": "About how many deliveries a second its endpoint takes: as many as it took before it refused some within the last day, or as it has stated by RateLimit-Policy. Unset if not known.",
   "webhook.v1.EventType": "An event type of the catalogue.",
   "webhook.v1.EventType.number": "The value for `process` of CreateWebhook.",
   "webhook.v1.EventType.name": "Its name in webhooks and in the X-Service-Webhook-Process header.",

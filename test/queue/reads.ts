@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Databases, type Db, openDatabases, rows } from "../../src/lib/pg/database.ts";
 import type { Claimant, ClaimedDelivery } from "../../src/queue/claims.ts";
@@ -19,6 +20,11 @@ const ADOPTED_ROWS_EACH = 5;
 const FIRST_PLANS = 5;
 /** Executions after which it keeps the plan that it makes then. */
 const UNTIL_KEPT = FIRST_PLANS + 2;
+/**
+ * Times that many executions, after which plans are kept. What other tests define in the same server can invalidate a plan, and PostgreSQL
+ * then compares the cost of the new one with those of the first plans, for fewer rows.
+ */
+const MOST_TRIES = 10;
 
 let database: TestDatabase;
 let databases: Databases | undefined;
@@ -183,10 +189,20 @@ export function testReads(histories: readonly History[]): void {
     }
 
     async function expectPlansKept(statement: string, work: (trx: Db) => Promise<number>): Promise<void> {
-      for (let n = 0; n < UNTIL_KEPT; n += 1) await readBy(work);
-      const planned =
-        "select custom_plans::int as n from pg_prepared_statements where starts_with(name, :statement)";
-      expect(await rows(db, planned, { statement })).toEqual([{ n: FIRST_PLANS }]);
+      const planned = () =>
+        rows(
+          db,
+          "select custom_plans::int as n from pg_prepared_statements where starts_with(name, :statement)",
+          { statement },
+        );
+      let [before, after]: unknown[] = [undefined, await planned()];
+      for (let tries = 0; !isDeepStrictEqual(before, after); tries += 1) {
+        expect(tries, "plans that are made each time").toBeLessThan(MOST_TRIES);
+        before = after;
+        for (let n = 0; n < UNTIL_KEPT; n += 1) await readBy(work);
+        after = await planned();
+      }
+      expect(after).toEqual([{ n: expect.any(Number) }]);
     }
 
     // Once for all tests, because each rolls back its work. The second uses the plans of the first, or opens a new pool.
