@@ -127,11 +127,13 @@ export function post(
         contentEncoding = fields["content-encoding"]?.toString();
         contentType = fields["content-type"]?.toString();
         const { "retry-after": retryAfter, date } = fields;
-        response.retryAfterMs = parseRetryAfter(
-          Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-          // The receiver's clock may differ.
-          Date.parse(String(date)) || Date.now(),
-        );
+        if (retryAfter !== undefined) {
+          response.retryAfterMs = parseRetryAfter(
+            Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+            // The receiver's clock may differ.
+            Date.parse(String(date)) || Date.now(),
+          );
+        }
         response.wish = wishOf(code, fields, response.retryAfterMs);
       },
       onResponseData(_controller, chunk) {

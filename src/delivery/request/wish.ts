@@ -12,6 +12,9 @@ type Fields = Record<string, string | string[] | undefined>;
  */
 export function wishOf(status: number, fields: Fields, retryAfterMs: number | null): Wish | undefined {
   const isRefusal = status === 429 || (status === 503 && retryAfterMs !== null);
+  // Nearly all responses say nothing.
+  if (!isRefusal && fields.ratelimit === undefined && fields["ratelimit-remaining"] === undefined)
+    return undefined;
   const { remaining, resetMs } = readQuota(fields);
   if (!isRefusal && remaining === null) return undefined;
   const usedUpMs = remaining === 0 ? Math.min(resetMs, MAX_RETRY_AFTER_MS) : 0;
