@@ -9,15 +9,16 @@ import {
   UnopenableError,
   webhookSecretContext,
 } from "./secret-box.ts";
-import { insertedType, nextWebhookId, type WebhookRow, webhookColumns } from "./webhooks.ts";
+import {
+  insertedType,
+  nextWebhookId,
+  RECEIVER_COLUMNS,
+  type WebhookRow,
+  webhookColumns,
+} from "./webhooks.ts";
 
 /** The columns of settings, and of what the receiver asks for. */
-const COPIED = [
-  ...SETTING_NAMES.map((name) => SETTINGS[name].column),
-  "held_until",
-  "receiver_rate",
-  "paced_from",
-];
+const COPIED = [...SETTING_NAMES.map((name) => SETTINGS[name].column), ...RECEIVER_COLUMNS];
 
 /**
  * Adds a webhook for another event type, with the owner, secrets, settings and circuit breaker of a webhook that is locked by the

@@ -15,7 +15,7 @@ import {
 } from "./breakers.ts";
 import { raiseRevisions } from "./revisions.ts";
 import { lockShared } from "./shared-webhooks.ts";
-import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
+import { findWebhook, lockWebhook, RECEIVER_COLUMNS, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */
 export interface WebhookChanges extends Partial<Settings> {
@@ -122,9 +122,7 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
         rate_tokens = case when ${NEW_RATE} then :firstTokens::float8 else w.rate_tokens end,
         rate_at = case when ${NEW_RATE} then now() else w.rate_at end,
         -- What its receiver asked for does not concern another one.
-        held_until = case when w.target_url = :targetUrl::text then w.held_until end,
-        receiver_rate = case when w.target_url = :targetUrl::text then w.receiver_rate end,
-        paced_from = case when w.target_url = :targetUrl::text then w.paced_from end,
+        ${RECEIVER_COLUMNS.map((column) => `${column} = case when w.target_url = :targetUrl::text then w.${column} end`).join(", ")},
         modified = now(), revision = w.revision + 1
       where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
         or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null)

@@ -89,6 +89,9 @@ export const webhookColumns = (
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 
+/** The columns of what a webhook's receiver asks for. They belong to its URL. */
+export const RECEIVER_COLUMNS: readonly string[] = ["held_until", "receiver_rate", "paced_from"];
+
 /** A live webhook of the scope, or null. */
 export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
   const inScope = webhookIn(scope, "w");
