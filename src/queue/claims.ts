@@ -138,7 +138,13 @@ export async function claimPending(
       least(
         (select min(wait_ms) from spending),
         (select 0 from allowed where is_locked limit 1),
-        (select ceil(1000 * extract(epoch from min(held_until) - now()))::float8 from visited)
+        -- A delivery in flight, whose response began the hold, does not wait for its end.
+        (select ceil(1000 * extract(epoch from min(v.held_until) - now()))::float8 from visited v
+          cross join lateral (
+            select from queue q where ${ofWebhook("q", "v.webhook_id")} and ${isFree("q")}
+            order by q.webhook_id, q.id limit 1
+          ) waiting
+          where v.held_until is not null)
       ) as "laterMs"
     from (select case when count(webhook_id) = :limit::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,

@@ -83,6 +83,14 @@ test("while a receiver wants no requests, claims take nothing of its webhook, an
   expect(await claimPending(db, claimant, ALL)).toMatchObject({ touched: 0, laterMs: null });
 });
 
+test("a delivery in flight does not wait for the end of the hold that its response began", async () => {
+  const id = await queue(db, 1);
+  const claimant = await freshClaimant(db);
+  expect(await claim(db, claimant)).toHaveLength(1);
+  await heed(id, { holdMs: HOUR_MS });
+  expect(await claimPending(db, claimant, ALL)).toMatchObject({ touched: 0, laterMs: null });
+});
+
 test("a test event is claimed in spite of a hold, and alone", async () => {
   const id = await queue(db, 3);
   await heed(id, { acceptedRate: 1 });

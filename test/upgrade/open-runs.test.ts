@@ -28,8 +28,11 @@ async function deploy(bundle?: { code: string }): Promise<void> {
   worker = await service.startWorker(bundle);
 }
 
-/** Starts a run that waits for a retry so long that its worker can be replaced: the receiver accepts the third attempt. */
-async function startWaitingRun(retryAfterS = 3) {
+/**
+ * Starts a run that waits for a retry so long that its worker can be replaced: the receiver accepts the third attempt. The wait begins
+ * with the response, so it is many times what a run needs to record it: a run that finds the retry due has no timer.
+ */
+async function startWaitingRun(retryAfterS = 5) {
   const receiver = await service.endpoint(({ attempt }, response) => {
     if (attempt > 1) return attempt < 3 ? 503 : 200;
     response.writeHead(503, { "retry-after": String(retryAfterS) }).end();
@@ -74,7 +77,7 @@ test.each(["first", "last"] as const)(
 
 test("an open run that has not reached the change continues when the release is rolled back", async () => {
   await deploy();
-  const waiting = await startWaitingRun(5);
+  const waiting = await startWaitingRun();
   await deploy(changed.last);
   await deploy();
   await expectUnaffected(waiting);
