@@ -2,6 +2,10 @@
 
 /** What the proto files say about their messages, fields, oneofs, enums, members, services and methods, by full name. */
 export const comments: Readonly<Record<string, string>> = {
+  "webhook.v1.EventTypeOptions": "Makes a message an event type of the operator's. Receivers get it as JSON with PascalCase names.",
+  "webhook.v1.EventTypeOptions.process": "Its number in REST, 1,000 to 10,000. Left out, the service assigns the next free one, once.",
+  "webhook.v1.EventTypeOptions.name": "Its name, as REST returns it and as X-Service-Webhook-Process says: `InvoicePaid`. Letters and digits, the first an upper-case letter. Unique regardless of case. Left out, the name of the message.",
+  "webhook.v1.EventTypeOptions.alias": "What the operator calls it, such as `invoice.paid`: accepted wherever a name is, and shown beside it. 1 to 100 lower-case letters, digits, dots, hyphens and underscores.",
   "webhook.v1.Permission": "A permission of an API key.",
   "webhook.v1.Permission.PERMISSION_READ_ADMINISTRATIVE_DATA": "List webhooks, deliveries and their attempts. A key of an installed app sees those of its app. Of other apps' webhooks it sees only the six fields of the REST contract.",
   "webhook.v1.Permission.PERMISSION_WRITE_ADMINISTRATIVE_DATA": "Create and delete webhooks, read their signing secrets. A key of an installed app can delete every webhook, as the REST contract requires, and do everything else for webhooks of its app only.",
@@ -9,6 +13,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Permission.PERMISSION_MANAGE_API_KEYS": "Create, list, rotate, revoke and remove API keys and installed apps. The highest permission: a key that has it can create a key with every permission or, if it belongs to an installed app, with its own.",
   "webhook.v1.required_permission": "The permission required to call the method. A method without one rejects every caller.",
   "webhook.v1.rest_data": "The field of the response that becomes Data in the envelope of REST responses.",
+  "webhook.v1.event_type": "The message is the payload of an event type.",
   "webhook.v1.required": "The field is required: a present message, a non-empty string, a non-zero number.",
   "webhook.v1.rest_omitted": "The field is left out of REST answers, and is no parameter of REST requests: the contract of the REST resources names every field they have.",
   "webhook.v1.raw_json": "The text is JSON, and is embedded as such in JSON responses, so that callers read an object instead of a string; null if empty. (google.protobuf.Struct would round int64 and lose the order of keys.)",

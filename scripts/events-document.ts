@@ -1,7 +1,7 @@
 import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "../src/contract/catalogue.ts";
+import { eventTypes } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
 import { canBeUnset } from "../src/contract/event-types/schema.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
@@ -28,7 +28,7 @@ Event types, with their numbers for \`process\` ([api.md](api.md#operations)):
 
 /** The content of docs/events.md, generated from the proto files. */
 export function eventsDocument(): string {
-  const payloads = catalogue.map((entry) => entry.payload);
+  const payloads = eventTypes().map((entry) => entry.payload);
   const { messages, enums } = partsOf(payloads);
   const types = describeEventTypes();
   const overview = types.map(({ number, name }) => `- ${number}: ${link(name)}`).join("\n");

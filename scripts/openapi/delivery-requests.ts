@@ -1,5 +1,5 @@
 import { readConfig } from "../../src/config/config.ts";
-import { catalogue } from "../../src/contract/catalogue.ts";
+import { eventTypes } from "../../src/contract/catalogue.ts";
 import { commentOf, firstSentence } from "../../src/contract/comments.ts";
 import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
 import { withinTimeout } from "../../src/contract/time-in-words.ts";
@@ -60,7 +60,7 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
 export function describeDeliveries(payloads: AnswerSchemas): Record<string, JsonSchema> {
   const within = withinTimeout(readConfig({}).delivery.timeoutMs);
   return Object.fromEntries(
-    catalogue.map(({ name, payload }) => {
+    eventTypes().map(({ name, payload }) => {
       const comment = commentOf(payload) ?? name;
       return [
         name,

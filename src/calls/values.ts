@@ -1,5 +1,5 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { catalogue } from "../contract/catalogue.ts";
+import { eventType, eventTypes } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { invalidFields } from "./errors/errors.ts";
 import { findFieldViolations } from "./required-fields.ts";
@@ -34,7 +34,9 @@ export function assertText(field: string, text: string, maxCharacters: number): 
 
 /** All event types by number and name, for messages. */
 export function processChoices(): string {
-  return catalogue.map(({ number, name }) => `${number} (${name})`).join(", ");
+  return eventTypes()
+    .map(({ number, name }) => `${number} (${name})`)
+    .join(", ");
 }
 
 /** The error for an unknown event type number. */
@@ -44,7 +46,7 @@ export function unknownProcess(number: number): string {
 
 /** Whether the number is an event type of this version. */
 export function isProcess(number: number): boolean {
-  return catalogue.some((entry) => entry.number === number);
+  return eventType(number) !== undefined;
 }
 
 /** @throws DomainError INVALID_ARGUMENT if it is not a UUID */

@@ -3,6 +3,7 @@ import { PublishEventRequestSchema, WebhookProcessSchema } from "../../gen/webho
 import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
 import { assertJsonField, TIMESTAMP } from "./json/field-types.ts";
 import { pascalCase } from "./json/names.ts";
+import { collectorOf } from "./searchable-values.ts";
 
 /**
  * The first number of a notice: an event type of the service itself, which callers cannot publish. Smaller numbers are
@@ -10,21 +11,36 @@ import { pascalCase } from "./json/names.ts";
  */
 export const FIRST_NOTICE = 10_001;
 
-/** An event type of the proto. */
+/** An event type. */
 export interface CatalogueEntry {
-  /** Number of the WebhookProcess, as REST sends it. */
+  /** Its number, as REST sends it: a WebhookProcess, or that of a registered event type. */
   number: number;
   /** `OrderDispatched`, as REST returns it. */
   name: string;
-  /** The member of PublishEventRequest.data that carries it, or of Notice.data: `order_dispatched`. */
-  field: string;
+  /** What the operator calls a registered event type, such as `invoice.paid`. */
+  alias?: string;
+  /** Of a built-in event type, the member of PublishEventRequest.data or Notice.data that carries it: `order_dispatched`. */
+  field?: string;
   /** The message that its receivers get. */
   payload: DescMessage;
+  /** Whether no new webhooks are registered for it. Defaults to false. */
+  deprecated?: boolean;
 }
+
+/** An event type of the proto files of this service. */
+export type BuiltInEntry = CatalogueEntry & { field: string };
 
 /** Whether the number of an event type is that of a notice. */
 export function isNotice(number: number): boolean {
   return number >= FIRST_NOTICE;
+}
+
+/** The first number of a registered event type. Smaller ones are left to this service. */
+export const FIRST_REGISTERED = 1_000;
+
+/** Whether the number of an event type is that of one that an operator has registered. */
+export function isRegistered(number: number): boolean {
+  return number >= FIRST_REGISTERED && !isNotice(number);
 }
 
 /**
@@ -37,7 +53,7 @@ export function readCatalogue(
   processes: DescEnum,
   request: DescMessage,
   notice: DescMessage,
-): CatalogueEntry[] {
+): BuiltInEntry[] {
   const [requestMembers, noticeMembers] = [membersOf(request), membersOf(notice)];
   const entries = processes.values
     .filter((value) => value.number !== 0)
@@ -48,6 +64,8 @@ export function readCatalogue(
       if (!payload)
         throw new Error(`${value.name} has no payload: add a message ${field} to ${of.name}.data`);
       assertJsonFields(payload);
+      // Throws for a field of a type that is not searched.
+      collectorOf(payload);
       members.delete(field);
       return { number: value.number, name: pascalCase(field), field, payload };
     });
@@ -81,27 +99,78 @@ function membersOf(message: DescMessage): Map<string, DescField> {
   return new Map(members.map((field) => [field.name, field]));
 }
 
-/** Every event type, in the order of its number. */
-export const catalogue: readonly CatalogueEntry[] = readCatalogue(
+/** The event types of the proto files of this service, in the order of their numbers. */
+export const builtInTypes: readonly BuiltInEntry[] = readCatalogue(
   WebhookProcessSchema,
   PublishEventRequestSchema,
   NoticeSchema,
 );
 
-const byNumber = new Map(catalogue.map((entry) => [entry.number, entry]));
-const byField = new Map(catalogue.map((entry) => [entry.field, entry]));
-
-/** The name of a process for people and for REST; its number as text when a later version of the service made it. */
-export function processName(number: number): string {
-  return byNumber.get(number)?.name ?? String(number);
+/** The event types that this process knows, by each of what identifies them. Replaced as a whole. */
+interface Catalogue {
+  all: readonly CatalogueEntry[];
+  byNumber: ReadonlyMap<number, CatalogueEntry>;
+  /** By name, and by alias. */
+  byName: ReadonlyMap<string, CatalogueEntry>;
+  /** By the full name of the payload message. */
+  byMessage: ReadonlyMap<string, CatalogueEntry>;
 }
+
+function catalogueOf(entries: readonly CatalogueEntry[]): Catalogue {
+  const all = entries.toSorted((a, b) => a.number - b.number);
+  return {
+    all,
+    byNumber: new Map(all.map((entry) => [entry.number, entry])),
+    byName: new Map(
+      all.flatMap((entry) =>
+        [entry.name, ...(entry.alias === undefined ? [] : [entry.alias])].map((name) => [name, entry]),
+      ),
+    ),
+    byMessage: new Map(all.map((entry) => [entry.payload.typeName, entry])),
+  };
+}
+
+// One for the process: a process serves one database, which has one catalogue.
+let current = catalogueOf(builtInTypes);
+
+/** Replaces the registered event types that this process knows. */
+export function setRegisteredTypes(registered: readonly CatalogueEntry[]): void {
+  current = catalogueOf([...builtInTypes, ...registered]);
+}
+
+/** Every event type that this process knows, in the order of its number. */
+export function eventTypes(): readonly CatalogueEntry[] {
+  return current.all;
+}
+
+/** The event type of a number. Undefined if this process does not know it. */
+export function eventType(number: number): CatalogueEntry | undefined {
+  return current.byNumber.get(number);
+}
+
+/** The event type of a name or alias. Undefined if this process does not know it. */
+export function eventTypeNamed(name: string): CatalogueEntry | undefined {
+  return current.byName.get(name);
+}
+
+/** The event type whose payload is a message, by the full name of the message. Undefined if this process does not know it. */
+export function eventTypeOfMessage(typeName: string): CatalogueEntry | undefined {
+  return current.byMessage.get(typeName);
+}
+
+/** The name of a process for people and for REST; its number as text when this process does not know it. */
+export function processName(number: number): string {
+  return eventType(number)?.name ?? String(number);
+}
+
+const byField = new Map(builtInTypes.map((entry) => [entry.field, entry]));
 
 /** The process whose payload a member of PublishEventRequest.data carries, by the member's name in the proto. */
 export function processOfField(field: string): number | undefined {
   return byField.get(field)?.number;
 }
 
-/** The members of PublishEventRequest.data, as the proto names them. */
-export const payloadFields: readonly string[] = catalogue
+/** The members of PublishEventRequest.data with a payload of their own, as the proto names them. */
+export const payloadFields: readonly string[] = builtInTypes
   .filter(({ number }) => !isNotice(number))
   .map((entry) => entry.field);

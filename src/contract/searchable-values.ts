@@ -7,7 +7,6 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { searchable } from "../../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "./catalogue.ts";
 
 /** The maximum number of values that an event is found by, so that a long list cannot slow publishing. */
 const MAX_VALUES = 20;
@@ -72,12 +71,13 @@ function valueCollector(
   };
 }
 
-/** By type. Compiled at start, so that an unsuitable field prevents it. */
-const collectors = new Map(catalogue.map(({ payload }) => [payload.typeName, collectorOf(payload)]));
+const collectors = new WeakMap<DescMessage, Collect | undefined>();
 
 /** The values of a payload whose fields are marked `searchable`, each once. @param desc the payload's type */
 export function searchableValues(desc: DescMessage, payload: Message): string[] {
   const found = new Set<string>();
-  collectors.get(desc.typeName)?.(payload, found);
+  const collect = collectors.has(desc) ? collectors.get(desc) : collectorOf(desc);
+  collectors.set(desc, collect);
+  collect?.(payload, found);
   return [...found];
 }

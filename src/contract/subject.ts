@@ -1,21 +1,24 @@
-import { getOption, hasOption } from "@bufbuild/protobuf";
+import { type DescMessage, getOption, hasOption } from "@bufbuild/protobuf";
 import { searchable } from "../../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "./catalogue.ts";
+import { eventType } from "./catalogue.ts";
 import { parseExactJson } from "./json/exact-json.ts";
 import { propertyName } from "./json/names.ts";
 
 /** The maximum length of a subject, in characters. A search text has the same limit. Lists of 1,000 stay small. */
 const MAX_SUBJECT_CHARACTERS = 300;
 
-/** The searchable properties of each event type's payload. */
-const properties = new Map(
-  catalogue.map(({ number, payload }) => [
-    number,
+const properties = new WeakMap<DescMessage, string[]>();
+
+/** The searchable properties of an event type's payload. */
+function propertiesOf(process: number): string[] {
+  const payload = eventType(process)?.payload;
+  if (!payload) return [];
+  return properties.getOrInsertComputed(payload, () =>
     payload.fields
       .filter((field) => hasOption(field, searchable) && getOption(field, searchable))
       .map(propertyName),
-  ]),
-);
+  );
+}
 
 /**
  * The first searchable value of a payload, at most MAX_SUBJECT_CHARACTERS long; undefined if it has none. The payload of a test
@@ -25,7 +28,7 @@ const properties = new Map(
  * @param process the number of its event type
  */
 export function subjectOf(process: number, payload: string | null): string | undefined {
-  const names = properties.get(process) ?? [];
+  const names = propertiesOf(process);
   if (payload === null || names.length === 0) return undefined;
   const values = parsed(payload);
   for (const name of names) {

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads";
-import { catalogue } from "../contract/catalogue.ts";
+import { eventTypes } from "../contract/catalogue.ts";
 import { systemClock as clock } from "../lib/process/clock.ts";
 import { Evaluator } from "./evaluator.ts";
 import {
@@ -19,7 +19,7 @@ const WARM_UP = 50;
 /** Evaluates the filters that the thread is sent. */
 function main({ progress, outcomes }: ThreadData): void {
   const evaluator = new Evaluator();
-  const [first] = catalogue;
+  const [first] = eventTypes();
   for (let n = 1; n <= WARM_UP; n += 1) {
     const expression = `user_id.matches("^[a-z]{1,${n}}$") && [1, 2].map(n, n + 1).exists(n, n > ${n})`;
     evaluator.evaluate({ process: first?.number ?? 0, expression }, { payload: "{}", userId: "tenant" });

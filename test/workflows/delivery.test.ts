@@ -5,7 +5,7 @@ import type { Receiver } from "../../demo/receiver.ts";
 import { type Delivery, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
-import { catalogue, isNotice } from "../../src/contract/catalogue.ts";
+import { eventTypes, isNotice } from "../../src/contract/catalogue.ts";
 import { ensureSchedules } from "../../src/dispatch/schedule.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/queue/results.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
@@ -20,7 +20,7 @@ describe("a published event", () => {
   let queued: number;
   let deliveries: Delivery[];
   let secret: string;
-  const types = catalogue.filter(({ number }) => !isNotice(number));
+  const types = eventTypes().filter(({ number }) => !isNotice(number));
 
   beforeAll(async () => {
     const receivers = await Promise.all(Array.from({ length: 5 }, () => service.receiver()));

@@ -2,17 +2,54 @@
 // @generated from file webhook/v1/options.proto (package webhook.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenEnum, GenExtension, GenFile } from "@bufbuild/protobuf/codegenv2";
-import { enumDesc, extDesc, fileDesc } from "@bufbuild/protobuf/codegenv2";
-import type { FieldOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
+import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { FieldOptions, MessageOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
-import type { UnknownEnum } from "@bufbuild/protobuf";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file webhook/v1/options.proto.
  */
 export const file_webhook_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL29wdGlvbnMucHJvdG8SCndlYmhvb2sudjEqugEKClBlcm1pc3Npb24SGgoWUEVSTUlTU0lPTl9VTlNQRUNJRklFRBAAEicKI1BFUk1JU1NJT05fUkVBRF9BRE1JTklTVFJBVElWRV9EQVRBEAESKAokUEVSTUlTU0lPTl9XUklURV9BRE1JTklTVFJBVElWRV9EQVRBEAISHQoZUEVSTUlTU0lPTl9QVUJMSVNIX0VWRU5UUxADEh4KGlBFUk1JU1NJT05fTUFOQUdFX0FQSV9LRVlTEAQ6aQoTcmVxdWlyZWRfcGVybWlzc2lvbhIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKA4yFi53ZWJob29rLnYxLlBlcm1pc3Npb25SEnJlcXVpcmVkUGVybWlzc2lvbjo9CglyZXN0X2RhdGESHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjShgMgASgJUghyZXN0RGF0YTo7CghyZXF1aXJlZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCFIIcmVxdWlyZWQ6QgoMcmVzdF9vbWl0dGVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjShgMgASgIUgtyZXN0T21pdHRlZDo6CghyYXdfanNvbhIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04YDIAEoCFIHcmF3SnNvbjo5CgdleGFtcGxlEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjUhgMgASgJUgdleGFtcGxlOj8KCnNlYXJjaGFibGUSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNWGAyABKAhSCnNlYXJjaGFibGViBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("Chh3ZWJob29rL3YxL29wdGlvbnMucHJvdG8SCndlYmhvb2sudjEiQAoQRXZlbnRUeXBlT3B0aW9ucxIPCgdwcm9jZXNzGAEgASgFEgwKBG5hbWUYAiABKAkSDQoFYWxpYXMYAyABKAkqugEKClBlcm1pc3Npb24SGgoWUEVSTUlTU0lPTl9VTlNQRUNJRklFRBAAEicKI1BFUk1JU1NJT05fUkVBRF9BRE1JTklTVFJBVElWRV9EQVRBEAESKAokUEVSTUlTU0lPTl9XUklURV9BRE1JTklTVFJBVElWRV9EQVRBEAISHQoZUEVSTUlTU0lPTl9QVUJMSVNIX0VWRU5UUxADEh4KGlBFUk1JU1NJT05fTUFOQUdFX0FQSV9LRVlTEAQ6aQoTcmVxdWlyZWRfcGVybWlzc2lvbhIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKA4yFi53ZWJob29rLnYxLlBlcm1pc3Npb25SEnJlcXVpcmVkUGVybWlzc2lvbjo9CglyZXN0X2RhdGESHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjShgMgASgJUghyZXN0RGF0YTpeCgpldmVudF90eXBlEh8uZ29vZ2xlLnByb3RvYnVmLk1lc3NhZ2VPcHRpb25zGNGGAyABKAsyHC53ZWJob29rLnYxLkV2ZW50VHlwZU9wdGlvbnNSCWV2ZW50VHlwZTo7CghyZXF1aXJlZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCFIIcmVxdWlyZWQ6QgoMcmVzdF9vbWl0dGVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjShgMgASgIUgtyZXN0T21pdHRlZDo6CghyYXdfanNvbhIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04YDIAEoCFIHcmF3SnNvbjo5CgdleGFtcGxlEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjUhgMgASgJUgdleGFtcGxlOj8KCnNlYXJjaGFibGUSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNWGAyABKAhSCnNlYXJjaGFibGViBnByb3RvMw", [file_google_protobuf_descriptor]);
+
+/**
+ * Makes a message an event type of the operator's. Receivers get it as JSON with PascalCase names.
+ *
+ * @generated from message webhook.v1.EventTypeOptions
+ */
+export type EventTypeOptions = Message<"webhook.v1.EventTypeOptions"> & {
+  /**
+   * Its number in REST, 1,000 to 10,000. Left out, the service assigns the next free one, once.
+   *
+   * @generated from field: int32 process = 1;
+   */
+  process: number;
+
+  /**
+   * Its name, as REST returns it and as X-Service-Webhook-Process says: `InvoicePaid`. Letters and digits, the first an upper-case
+   * letter. Unique regardless of case. Left out, the name of the message.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What the operator calls it, such as `invoice.paid`: accepted wherever a name is, and shown beside it. 1 to 100 lower-case letters,
+   * digits, dots, hyphens and underscores.
+   *
+   * @generated from field: string alias = 3;
+   */
+  alias: string;
+};
+
+/**
+ * Describes the message webhook.v1.EventTypeOptions.
+ * Use `create(EventTypeOptionsSchema)` to create a new message.
+ */
+export const EventTypeOptionsSchema: GenMessage<EventTypeOptions> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_options, 0);
 
 /**
  * A permission of an API key.
@@ -88,12 +125,20 @@ export const rest_data: GenExtension<MethodOptions, string> = /*@__PURE__*/
   extDesc(file_webhook_v1_options, 1);
 
 /**
+ * The message is the payload of an event type.
+ *
+ * @generated from extension: webhook.v1.EventTypeOptions event_type = 50001;
+ */
+export const event_type: GenExtension<MessageOptions, EventTypeOptions> = /*@__PURE__*/
+  extDesc(file_webhook_v1_options, 2);
+
+/**
  * The field is required: a present message, a non-empty string, a non-zero number.
  *
  * @generated from extension: bool required = 50001;
  */
 export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
-  extDesc(file_webhook_v1_options, 2);
+  extDesc(file_webhook_v1_options, 3);
 
 /**
  * The field is left out of REST answers, and is no parameter of REST requests: the contract of the REST resources names every field they have.
@@ -101,7 +146,7 @@ export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
  * @generated from extension: bool rest_omitted = 50002;
  */
 export const rest_omitted: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
-  extDesc(file_webhook_v1_options, 3);
+  extDesc(file_webhook_v1_options, 4);
 
 /**
  * The text is JSON, and is embedded as such in JSON responses, so that callers read an object instead of a string;
@@ -110,7 +155,7 @@ export const rest_omitted: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
  * @generated from extension: bool raw_json = 50003;
  */
 export const raw_json: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
-  extDesc(file_webhook_v1_options, 4);
+  extDesc(file_webhook_v1_options, 5);
 
 /**
  * The value in samples, in protobuf's JSON format without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`,
@@ -120,7 +165,7 @@ export const raw_json: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
  * @generated from extension: string example = 50004;
  */
 export const example: GenExtension<FieldOptions, string> = /*@__PURE__*/
-  extDesc(file_webhook_v1_options, 5);
+  extDesc(file_webhook_v1_options, 6);
 
 /**
  * Deliveries are found by the value of the field: ListDeliveriesRequest.search. For identifying texts and integers,
@@ -129,5 +174,5 @@ export const example: GenExtension<FieldOptions, string> = /*@__PURE__*/
  * @generated from extension: bool searchable = 50005;
  */
 export const searchable: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
-  extDesc(file_webhook_v1_options, 6);
+  extDesc(file_webhook_v1_options, 7);
 

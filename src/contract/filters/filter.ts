@@ -1,6 +1,6 @@
 import { CelScalar, isCelError, objectType } from "@bufbuild/cel";
 import { createRegistry, type DescMessage, type Message } from "@bufbuild/protobuf";
-import { type CatalogueEntry, catalogue } from "../catalogue.ts";
+import { type CatalogueEntry, eventType } from "../catalogue.ts";
 import { compileExpression, type ExpressionScope } from "./expression.ts";
 import { FilterError } from "./filter-error.ts";
 import { readPayload } from "./payload-reader.ts";
@@ -62,7 +62,7 @@ export function compileFilter(process: number, expression: string): Filter {
 }
 
 function entryOf(process: number): CatalogueEntry {
-  const entry = catalogue.find(({ number }) => number === process);
+  const entry = eventType(process);
   if (!entry) throw new FilterError(`event type ${process} is not known to this version`);
   return entry;
 }

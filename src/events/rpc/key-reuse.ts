@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { DescMessage } from "@bufbuild/protobuf";
 import { LONG_WORK_BYTES, longTurn } from "../../calls/index.ts";
-import { catalogue } from "../../contract/catalogue.ts";
+import { eventType } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { type ExactJson, parseExactJson } from "../../contract/json/exact-json.ts";
 import { propertyName } from "../../contract/json/names.ts";
@@ -66,9 +66,15 @@ function differences(first: StoredEvent, event: NewEvent): string[] {
   // Without a time, a request means the time of publishing, which differs each time.
   if (event.occurred !== null && first.occurred !== event.occurred) found.push("time");
   if (first.process !== event.process) return [...found, "data"];
-  const entry = catalogue.find(({ number }) => number === event.process);
+  const entry = eventType(event.process);
   if (entry && first.payload !== null) {
-    compare(entry.payload, entry.field, parseExactJson(first.payload), parseExactJson(event.payload), found);
+    compare(
+      entry.payload,
+      entry.field ?? "event",
+      parseExactJson(first.payload),
+      parseExactJson(event.payload),
+      found,
+    );
   }
   return found;
 }

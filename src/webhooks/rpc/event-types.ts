@@ -1,5 +1,5 @@
 import { WebhookProcessSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { type CatalogueEntry, catalogue, isNotice } from "../../contract/catalogue.ts";
+import { type CatalogueEntry, eventTypes, isNotice } from "../../contract/catalogue.ts";
 import { commentOf } from "../../contract/comments.ts";
 import { sampleMessage } from "../../contract/event-types/sample.ts";
 import { payloadSchema } from "../../contract/event-types/schema.ts";
@@ -24,7 +24,7 @@ export interface EventType {
  *
  * @throws Error if a proto type has no JSON representation or an invalid example
  */
-export function describeEventTypes(entries: readonly CatalogueEntry[] = catalogue): EventType[] {
+export function describeEventTypes(entries: readonly CatalogueEntry[] = eventTypes()): EventType[] {
   return entries.map(({ number, name, payload }) => ({
     number,
     name,

@@ -11,7 +11,7 @@ import { FeatureSet_FieldPresence, FileDescriptorProtoSchema, type Timestamp } f
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { RotateApiKeyRequestSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { catalogue } from "../../../src/contract/catalogue.ts";
+import { eventTypes } from "../../../src/contract/catalogue.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { arbitraryMessage } from "./arbitrary-messages.ts";
 import { arbitraryType } from "./arbitrary-types.ts";
@@ -66,9 +66,12 @@ test("any message of any type is JSON with the proto's keys in its order, and ev
   expectWritten(arbitraryType, 200);
 });
 
-test.each(catalogue)("any payload of $name is JSON with the proto's keys and every value", ({ payload }) => {
-  expectWritten(fc.constant(payload), 100);
-});
+test.each(eventTypes())(
+  "any payload of $name is JSON with the proto's keys and every value",
+  ({ payload }) => {
+    expectWritten(fc.constant(payload), 100);
+  },
+);
 
 function typeWith(fieldNames: string[]): DescMessage {
   const field = fieldNames.map((name, n) => ({ name, jsonName: name, number: n + 1, type: 9, label: 1 }));

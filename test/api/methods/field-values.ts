@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { type DescField, type DescMessage, getOption, type Message, ScalarType } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "../../../src/contract/catalogue.ts";
+import { eventTypes } from "../../../src/contract/catalogue.ts";
 import { commentOf } from "../../../src/contract/comments.ts";
 
 /** A value of a field, and how a request gets it. */
@@ -47,8 +47,8 @@ const PADDING: Record<string, string | null> = {
   key: null,
   secret: null,
 };
-/** What they must be is in the tests of the catalogue. */
-const PAYLOADS: readonly DescMessage[] = catalogue.map(({ payload }) => payload);
+/** What they must be is in the tests of the eventTypes(). */
+const PAYLOADS: readonly DescMessage[] = eventTypes().map(({ payload }) => payload);
 
 const number = (text: string | undefined) => Number(text?.replaceAll(",", ""));
 const nameOf = (field: DescField) => `${field.parent.name}.${field.name}`;

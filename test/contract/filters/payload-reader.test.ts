@@ -2,7 +2,7 @@ import { create, type DescMessage, equals, type MessageShape } from "@bufbuild/p
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { OrderDispatchedSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { catalogue } from "../../../src/contract/catalogue.ts";
+import { eventTypes } from "../../../src/contract/catalogue.ts";
 import { readPayload } from "../../../src/contract/filters/payload-reader.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { arbitraryMessage } from "../../api/json/arbitrary-messages.ts";
@@ -13,9 +13,12 @@ function expectReadBack(desc: DescMessage, message: MessageShape<DescMessage>): 
   expect(equals(desc, readPayload(desc, payload), message), payload).toBe(true);
 }
 
-test.each(catalogue)("any payload of $name reads back as the message that was published", ({ payload }) => {
-  fc.assert(fc.property(arbitraryMessage(payload), ({ message }) => expectReadBack(payload, message)));
-});
+test.each(eventTypes())(
+  "any payload of $name reads back as the message that was published",
+  ({ payload }) => {
+    fc.assert(fc.property(arbitraryMessage(payload), ({ message }) => expectReadBack(payload, message)));
+  },
+);
 
 test("so does a payload of any type that the catalogue may hold", () => {
   const any = arbitraryType.chain((desc) =>

@@ -10,7 +10,7 @@ import {
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type Webhook, WebhookHealth, WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { catalogue, isNotice } from "../../../src/contract/catalogue.ts";
+import { eventTypes, isNotice } from "../../../src/contract/catalogue.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 
 export const SECOND = 1_000;
@@ -135,7 +135,7 @@ export const invalid = (field: string, description: string) =>
   new DomainError("INVALID_ARGUMENT", `${field} ${description}`, { violations: [{ field, description }] });
 
 /** Event types to choose from. */
-export const TYPES = catalogue.map(({ number, name }) => ({
+export const TYPES = eventTypes().map(({ number, name }) => ({
   number,
   name,
   description: `Tells of ${name.toLowerCase()}.`,

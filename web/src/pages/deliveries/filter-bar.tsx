@@ -5,7 +5,7 @@ import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
 import { useMemo, useRef } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { catalogue, processName } from "../../../../src/contract/catalogue.ts";
+import { eventTypes, processName } from "../../../../src/contract/catalogue.ts";
 import { failureReason } from "../../api/failure.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
 import { clearButton, FilterSelect, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
@@ -19,7 +19,7 @@ import { FILTER_NAMES, type FilterBarProps, readWebhookId, statesOf } from "./fi
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
 /** The maximum number of chosen states that are named; more are counted. */
 const MAX_NAMED = 2;
-const TYPES = catalogue.map(({ name }) => name);
+const typeNames = () => eventTypes().map(({ name }) => name);
 
 /** The filters of the list, on one line; on a phone all but the search is folded away. */
 export function FilterBar({ filters, onChange }: FilterBarProps) {
@@ -103,8 +103,8 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
         <FilterSelect
           aria-label="Event type"
           placeholder="Any event type"
-          data={TYPES}
-          value={TYPES.includes(filters.type) ? filters.type : ""}
+          data={typeNames()}
+          value={typeNames().includes(filters.type) ? filters.type : ""}
           onChange={(type) => onChange({ type })}
         />
       </Box>

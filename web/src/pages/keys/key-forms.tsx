@@ -16,7 +16,7 @@ import { useState } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
-import { catalogue } from "../../../../src/contract/catalogue.ts";
+import { eventTypes } from "../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
 import { useAllPages, useChange } from "../../api/queries.ts";
 import { type DialogProps, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
@@ -160,7 +160,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
             : "Event types this key may subscribe to. Empty means all, including future ones."
         }
         placeholder={ownProcesses.length > 0 ? "" : "All"}
-        data={catalogue
+        data={eventTypes()
           .filter(
             ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
           )

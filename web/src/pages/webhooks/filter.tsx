@@ -7,7 +7,7 @@ import {
   type Webhook,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { catalogue } from "../../../../src/contract/catalogue.ts";
+import { eventType } from "../../../../src/contract/catalogue.ts";
 import { FILTER_FUNCTIONS } from "../../../../src/contract/filters/function-list.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
@@ -223,7 +223,7 @@ interface EventField {
 
 /** The fields of an event type's payload, and those of the messages in its lists. */
 function eventFields(process: number): EventField[] {
-  const payload = catalogue.find(({ number }) => number === process)?.payload;
+  const payload = eventType(process)?.payload;
   const fields = payload?.fields ?? [];
   return [
     { path: "user_id", type: "string" },

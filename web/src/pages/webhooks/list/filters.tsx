@@ -2,7 +2,7 @@ import { Grid, Select } from "@mantine/core";
 import { useMemo } from "react";
 import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { catalogue, processName } from "../../../../../src/contract/catalogue.ts";
+import { eventTypes, processName } from "../../../../../src/contract/catalogue.ts";
 import { useAllPages } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
 import { type Choice, FilterSelect, isUnlisted, SearchField, withChosen } from "../../../parts/filters.tsx";
@@ -184,7 +184,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
 /** Every event type there is, and those of webhooks that a later version of the service registered. */
 function processChoices(webhooks: readonly Webhook[]): Choice[] {
   const names = new Set([
-    ...catalogue.map(({ name }) => name),
+    ...eventTypes().map(({ name }) => name),
     ...webhooks.map(({ webhookProcess }) => processName(webhookProcess)),
   ]);
   return [...names].map((name) => ({ value: name, label: name }));
