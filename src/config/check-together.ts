@@ -1,4 +1,5 @@
 import { ConfigError } from "./config-error.ts";
+import type { Environment } from "./variables.ts";
 
 /**
  * Checks the rules that concern several variables at once.
@@ -7,90 +8,44 @@ import { ConfigError } from "./config-error.ts";
  * @throws ConfigError that names every broken rule
  */
 export function checkTogether(
-  env: {
-    ROLE: string;
-    HTTP_PORT: number;
-    GRPC_PORT: number;
-    METRICS_PORT: number | undefined;
-    DATABASE_URL: string | undefined;
-    DATABASE_DIRECT_URL: string | undefined;
-    DATABASE_READ_URL: string | undefined;
-    SECRET_KEY: Buffer | undefined;
-    TLS_CERT: string | undefined;
-    TLS_KEY: string | undefined;
-    DELIVERY_PROCESSES: number | undefined;
-    DELIVERY_PROXY: object | undefined;
-    DELIVERY_PROXY_DNS: string;
-    SMTP_URL: string | undefined;
-    SMTP_FROM: string | undefined;
-    NOTICE_EMAILS: string[];
-    TEMPORAL_DEPLOYMENT_NAME: string | undefined;
-    TEMPORAL_WORKER_BUILD_ID: string | undefined;
-  },
+  env: Environment,
   externalTemporal: boolean,
   others: readonly string[] = [],
 ): void {
-  const wrong = [...new Set(others), ...samePorts(env)];
-  if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
-    wrong.push("only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither");
-  }
-  if (Boolean(env.TEMPORAL_DEPLOYMENT_NAME) !== Boolean(env.TEMPORAL_WORKER_BUILD_ID)) {
-    wrong.push(
-      "only one of TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID is set: the workers are this build of this deployment; set both, or neither",
-    );
-  }
-  if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
-    wrong.push(
-      "DATABASE_URL is missing: DATABASE_DIRECT_URL is a second address of the same database; set both, or neither",
-    );
-  }
-  if (env.DATABASE_READ_URL && !env.DATABASE_URL) {
-    wrong.push(
-      "DATABASE_URL is missing: DATABASE_READ_URL is the address of its replica; set both, or neither",
-    );
-  }
-  if (env.DATABASE_URL && !env.SECRET_KEY) {
-    wrong.push(
-      "SECRET_KEY is missing: an external database requires the same key in every process; generate one with `openssl rand -base64 32`",
-    );
-  }
-  if (env.ROLE !== "all" && !env.DATABASE_URL) {
-    wrong.push(
-      `DATABASE_URL is missing: ROLE=${env.ROLE} requires a database shared with other processes; the embedded one cannot be shared`,
-    );
-  }
-  if (env.ROLE === "worker" && !externalTemporal) {
-    wrong.push(
-      "TEMPORAL_ADDRESS is missing: ROLE=worker requires a Temporal shared with other processes; the embedded one cannot be shared",
-    );
-  }
-  if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
-    wrong.push(
-      "DELIVERY_PROCESSES: 0 is allowed with ROLE=all only, where the API's process delivers; set it to at least 1 with ROLE=worker",
-    );
-  }
-  if (env.DELIVERY_PROXY_DNS === "remote" && !env.DELIVERY_PROXY) {
-    wrong.push(
-      "DELIVERY_PROXY is missing: with DELIVERY_PROXY_DNS=remote, the proxy looks up host names; set DELIVERY_PROXY, or remove DELIVERY_PROXY_DNS",
-    );
-  }
+  const isOnlyOne = (one: unknown, other: unknown) => Boolean(one) !== Boolean(other);
   const ofMails = [env.SMTP_URL, env.SMTP_FROM, env.NOTICE_EMAILS[0]].filter(Boolean).length;
-  if (ofMails !== 0 && ofMails !== 3) {
-    wrong.push(
-      "only some of SMTP_URL, SMTP_FROM and NOTICE_EMAILS are set: set all three to e-mail notices, or none",
-    );
-  }
+  /** By what an error says: whether the rule is broken. */
+  const rules: Record<string, boolean> = {
+    "only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither": isOnlyOne(
+      env.TLS_CERT,
+      env.TLS_KEY,
+    ),
+    "only one of TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID is set: the workers are this build of this deployment; set both, or neither":
+      isOnlyOne(env.TEMPORAL_DEPLOYMENT_NAME, env.TEMPORAL_WORKER_BUILD_ID),
+    "DATABASE_URL is missing: DATABASE_DIRECT_URL is a second address of the same database; set both, or neither":
+      !env.DATABASE_URL && env.DATABASE_DIRECT_URL !== undefined,
+    "DATABASE_URL is missing: DATABASE_READ_URL is the address of its replica; set both, or neither":
+      !env.DATABASE_URL && env.DATABASE_READ_URL !== undefined,
+    "SECRET_KEY is missing: an external database requires the same key in every process; generate one with `openssl rand -base64 32`":
+      !env.SECRET_KEY && env.DATABASE_URL !== undefined,
+    [`DATABASE_URL is missing: ROLE=${env.ROLE} requires a database shared with other processes; the embedded one cannot be shared`]:
+      !env.DATABASE_URL && env.ROLE !== "all",
+    "TEMPORAL_ADDRESS is missing: ROLE=worker requires a Temporal shared with other processes; the embedded one cannot be shared":
+      !externalTemporal && env.ROLE === "worker",
+    "DELIVERY_PROCESSES: 0 is allowed with ROLE=all only, where the API's process delivers; set it to at least 1 with ROLE=worker":
+      env.DELIVERY_PROCESSES === 0 && env.ROLE === "worker",
+    "DELIVERY_PROXY is missing: with DELIVERY_PROXY_DNS=remote, the proxy looks up host names; set DELIVERY_PROXY, or remove DELIVERY_PROXY_DNS":
+      !env.DELIVERY_PROXY && env.DELIVERY_PROXY_DNS === "remote",
+    "only some of SMTP_URL, SMTP_FROM and NOTICE_EMAILS are set: set all three to e-mail notices, or none":
+      ofMails !== 0 && ofMails !== 3,
+  };
+  const broken = Object.keys(rules).filter((rule) => rules[rule]);
+  const wrong = [...new Set(others), ...samePorts(env), ...broken];
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
 }
 
 /** The rules that the ports break: each listener of the process needs a different one. 0 selects a free port. */
-function samePorts(env: {
-  ROLE: string;
-  TLS_CERT: string | undefined;
-  HTTP_PORT: number;
-  GRPC_PORT: number;
-  METRICS_PORT: number | undefined;
-}): string[] {
+function samePorts(env: Environment): string[] {
   const hasGrpcPort = env.ROLE !== "worker" && !env.TLS_CERT;
   const ports = (["HTTP_PORT", "GRPC_PORT", "METRICS_PORT"] as const).filter(
     (name) => env[name] && (name !== "GRPC_PORT" || hasGrpcPort),
