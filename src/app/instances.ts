@@ -1,4 +1,4 @@
-import { DomainError } from "../contract/errors.ts";
+import { stateNotFit } from "../calls/errors/index.ts";
 import { count, type Db, rows, run } from "../lib/pg/index.ts";
 import { ADVISORY_LOCKS } from "../schema/index.ts";
 
@@ -86,8 +86,7 @@ export async function requireFeature(trx: Db, feature: string): Promise<void> {
     const named = lacking
       .map(({ name, release, role }) => `${name} (release ${release}, ${role})`)
       .join(", ");
-    throw new DomainError(
-      "FAILED_PRECONDITION",
+    throw stateNotFit(
       `this needs the feature ${feature}, which these processes do not know: ${named}; upgrade or end them, and try again`,
     );
   }

@@ -54,15 +54,7 @@ export async function serve(
   if (announcer) started.defer(announcer.close);
   const { allowedNetworks, allowedHosts, allowedPorts } = delivery;
   const guard = createAddressGuard(allowedNetworks, { allowedHosts, allowedPorts });
-  const trial = createRequestTrial({
-    db,
-    secrets,
-    guard,
-    timeoutMs: delivery.timeoutMs,
-    proxy: delivery.proxy,
-    resolvesNames: delivery.proxyDns === "remote",
-    log,
-  });
+  const trial = createRequestTrial({ db, secrets, guard, delivery, log });
   started.defer(trial.close);
   const hostWarnings = createHostWarnings(delivery);
   started.defer(async () => hostWarnings.close());

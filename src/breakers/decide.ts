@@ -4,7 +4,13 @@ import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index
 import { noticeDisabled } from "../notices/index.ts";
 import { announceQueued, isFree, isHeld, ofWebhook } from "../queue/index.ts";
 import { withPartitions } from "../schema/index.ts";
-import { type BreakerState, raiseRevisions, removeBreakers, webhookTarget } from "../webhooks/index.ts";
+import {
+  type BreakerState,
+  idsOf,
+  raiseRevisions,
+  removeBreakers,
+  webhookTarget,
+} from "../webhooks/index.ts";
 import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 
 /** The maximum number of due breakers per transaction. A transaction locks their webhooks. */
@@ -24,23 +30,24 @@ export interface BreakerChange {
   reason: string | null;
 }
 
-/** The facts that a decision on a breaker depends on. */
-interface BreakerFacts {
-  /** Whether the webhook is paused, by a user or the breaker. */
-  held: boolean;
-  opensNow: boolean;
-  disablesNow: boolean;
-  succeeded: boolean;
-  gone: boolean;
-  /** Whether an outage lasts: since the last success, the breaker has opened or the webhook was disabled. */
-  inOutage: boolean;
-  resending: boolean;
-  probeDue: boolean;
-  /** Whether `webhooks.test_delivery` is set: a probe or a test event, which is sent although the webhook is paused. */
-  probing: boolean;
-  /** Whether the attempt of this delivery has no recorded result yet. */
-  probeWaits: boolean;
-}
+/** The facts that a decision on a breaker depends on, as `COLUMNS` reads them. */
+const FACTS = [
+  // The webhook is paused, by a user or the breaker.
+  "held",
+  "opensNow",
+  "disablesNow",
+  "succeeded",
+  "gone",
+  // An outage lasts: since the last success, the breaker has opened or the webhook was disabled.
+  "inOutage",
+  "resending",
+  "probeDue",
+  // `webhooks.test_delivery` is set: a probe or a test event, which is sent although the webhook is paused.
+  "probing",
+  // The attempt of this delivery has no recorded result yet.
+  "probeWaits",
+] as const;
+type BreakerFacts = Record<(typeof FACTS)[number], boolean>;
 
 /** The row of a breaker, with its webhook. */
 interface BreakerRow extends BreakerFacts {
@@ -113,10 +120,7 @@ export function decideBreakers(
   const decide = async (trx: Db) => {
     const found = await rows<BreakerRow>(trx, DUE);
     const [deleted, due] = [found.filter((row) => row.deleted), found.filter((row) => !row.deleted)];
-    await removeBreakers(
-      trx,
-      deleted.map(({ id }) => id),
-    );
+    await removeBreakers(trx, idsOf(deleted));
     const { circuits, skipped } = await circuitsOf(trx, due);
     const step = new Step(trx, { retentionDays, maxPending });
     for (const circuit of circuits) await step.decide(circuit);
@@ -147,25 +151,16 @@ async function circuitsOf(
 const STATES: readonly BreakerState[] = ["closed", "open", "disabled"];
 
 function circuitOf(members: readonly BreakerRow[]): Circuit {
-  const some = (fact: keyof BreakerFacts) => members.some((row) => row[fact]);
+  const facts = FACTS.map((fact) => [fact, members.some((row) => row[fact])]);
   const ages = members.map(({ failingS }) => failingS).filter((age) => age !== null);
   return {
     rows: members,
-    ids: members.map(({ id }) => id),
+    ids: idsOf(members),
     // A webhook that is not paused counts as closed: an older version of the service, without breakers, may have resumed it.
     state: STATES.findLast((state) => members.some((row) => row.held && row.state === state)) ?? "closed",
     failures: Math.max(...members.map(({ failures }) => failures)),
     failingS: ages.length === 0 ? null : Math.max(...ages),
-    held: some("held"),
-    opensNow: some("opensNow"),
-    disablesNow: some("disablesNow"),
-    succeeded: some("succeeded"),
-    gone: some("gone"),
-    inOutage: some("inOutage"),
-    resending: some("resending"),
-    probeDue: some("probeDue"),
-    probing: some("probing"),
-    probeWaits: some("probeWaits"),
+    ...(Object.fromEntries(facts) as BreakerFacts),
   };
 }
 
@@ -202,11 +197,8 @@ class Step {
   async end(): Promise<void> {
     await raiseRevisions(this.#trx, this.#processes);
     await recordChanges(this.#trx, OPERATOR, this.#entries);
-    const disabled = this.changes.filter(({ state }) => state === "disabled");
-    await noticeDisabled(
-      this.#trx,
-      disabled.map(({ webhookId }) => webhookId),
-    );
+    const disabled = this.changes.filter(({ state }) => state === "disabled").map((each) => each.webhookId);
+    await noticeDisabled(this.#trx, disabled);
     // PostgreSQL sends the notification when the transaction commits.
     if (this.#queued) await announceQueued(this.#trx);
   }
@@ -254,10 +246,8 @@ class Step {
       { succeeded },
     );
     // Resumes only webhooks that the breaker has paused: a user may have paused the others.
-    await this.#hold(
-      circuit.rows.filter((row) => row.held && row.state !== "closed"),
-      false,
-    );
+    const paused = circuit.rows.filter((row) => row.held && row.state !== "closed");
+    await this.#hold(paused, false);
     this.#queued = true;
     this.#changed(circuit, "closed", null);
   }

@@ -1,4 +1,4 @@
-import { invalidFields } from "./errors/errors.ts";
+import { invalidField } from "./errors/errors.ts";
 import { isUuid } from "./values.ts";
 
 /** Where a page of a list by UUIDv7 is: the id before which it ends, or after which it begins. Neither for the first page. */
@@ -34,9 +34,7 @@ export function readPageToken(token: string): PagePosition {
   const hex = Buffer.from(encoded, "base64url").toString("hex");
   const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   if (!isUuid(id)) {
-    throw invalidFields([
-      { field: "page_token", description: "must be the next_page_token or previous_page_token of a page" },
-    ]);
+    throw invalidField("page_token", "must be the next_page_token or previous_page_token of a page");
   }
   return newer ? { after: id } : { before: id };
 }
@@ -49,5 +47,5 @@ export function readPageToken(token: string): PagePosition {
 export function readOlderPageToken(token: string): string | undefined {
   const { before, after } = readPageToken(token);
   if (after === undefined) return before;
-  throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
+  throw invalidField("page_token", "must be the next_page_token of a page");
 }

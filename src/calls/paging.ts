@@ -1,4 +1,4 @@
-import { invalidFields } from "./errors/errors.ts";
+import { invalidField } from "./errors/errors.ts";
 
 /** The maximum size of a page of webhooks, keys, apps or statistics, and the size if a request names none. */
 const MAX_PAGE_SIZE = 1_000;
@@ -14,7 +14,7 @@ export function pageSize(
   { most, usual }: { most: number; usual: number } = { most: MAX_PAGE_SIZE, usual: MAX_PAGE_SIZE },
 ): number {
   if (asked < 0 || asked > most) {
-    throw invalidFields([{ field: "page_size", description: `must be from 1 to ${most}` }]);
+    throw invalidField("page_size", `must be from 1 to ${most}`);
   }
   return asked || usual;
 }
@@ -50,7 +50,7 @@ function positionIn<Position>(token: string, parse: (text: string) => Position |
   if (token === "") return null;
   const position = parse(Buffer.from(token, "base64url").toString());
   if (position !== undefined) return position;
-  throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
+  throw invalidField("page_token", "must be the next_page_token of a page");
 }
 
 /** The largest bigint of the database. */

@@ -1,7 +1,7 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { eventType, eventTypes } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
-import { invalidFields } from "./errors/errors.ts";
+import { invalidField, invalidFields } from "./errors/errors.ts";
 import { findFieldViolations } from "./required-fields.ts";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -25,10 +25,10 @@ export function assertFields<Desc extends DescMessage>(desc: Desc, message: Mess
 export function assertText(field: string, text: string, maxCharacters: number): void {
   // Counting characters costs more than their UTF-16 units, of which there are no fewer.
   if (text.length > maxCharacters && [...text].length > maxCharacters) {
-    throw invalidFields([{ field, description: `must have at most ${maxCharacters} characters` }]);
+    throw invalidField(field, `must have at most ${maxCharacters} characters`);
   }
   if (text.includes("\0") || !text.isWellFormed()) {
-    throw invalidFields([{ field, description: "must be valid Unicode text without null characters" }]);
+    throw invalidField(field, "must be valid Unicode text without null characters");
   }
 }
 
@@ -53,7 +53,7 @@ export function isProcess(number: number): boolean {
 export function optionalUuid(field: string, id: string | undefined): string | undefined {
   if (id !== undefined && !isUuid(id)) {
     const thing = field.replace(/_id$/, "");
-    throw invalidFields([{ field, description: `must be the id of ${article(thing)} ${thing}, a UUID` }]);
+    throw invalidField(field, `must be the id of ${article(thing)} ${thing}, a UUID`);
   }
   return id;
 }

@@ -1,6 +1,7 @@
 import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
 import pLimit from "p-limit";
 import type { Logger } from "pino";
+import { stateNotFit } from "../calls/errors/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { clientOptions, type TemporalNames, type TemporalTarget } from "../temporal/index.ts";
 import { triggerDispatch } from "./schedule.ts";
@@ -59,10 +60,8 @@ export function createDispatchTrigger(target: TemporalTarget, names: TemporalNam
         throw new DomainError("UNAVAILABLE", "Temporal does not respond; retry", { retryAfterMs });
       });
       if (triggered) return;
-      throw new DomainError(
-        "FAILED_PRECONDITION",
+      throw stateNotFit(
         `the schedule ${names.scheduleId} is paused in Temporal; to dispatch, unpause it: temporal schedule toggle --namespace ${target.namespace} --schedule-id ${names.scheduleId} --unpause`,
-        { reason: "STATE_NOT_FIT" },
       );
     },
     close: () => connection.close(),

@@ -72,12 +72,6 @@ export function secretPrefix(secret: string): string {
   return secret.slice(0, PREFIX_LENGTH);
 }
 
-/** The key with this secret; null if it does not exist or is revoked. One index lookup. */
-export async function findApiKey(db: Db, secret: string): Promise<ApiKeyRow | null> {
-  const [key] = await findApiKeys(db, [secret]);
-  return key ?? null;
-}
-
 /**
  * The keys with these secrets, in order; null for those that do not exist or are revoked. Runs one statement, and a
  * second one if some are unknown, because they may be from before a rotation.

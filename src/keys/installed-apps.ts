@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { stateNotFit } from "../calls/errors/index.ts";
 import type { Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
@@ -87,8 +88,7 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
       { id },
     );
     if (keys + webhooks > 0) {
-      throw new DomainError(
-        "FAILED_PRECONDITION",
+      throw stateNotFit(
         `installed_application_id: the app ${id} has ${keys} API keys, including revoked ones, and ${webhooks} webhooks; revoke and remove its keys and delete its webhooks first`,
       );
     }

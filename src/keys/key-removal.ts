@@ -1,5 +1,5 @@
+import { stateNotFit } from "../calls/errors/index.ts";
 import type { ApiKeyRow, Scope } from "../calls/index.ts";
-import { DomainError } from "../contract/errors.ts";
 import { type Db, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { lockApiKey } from "./api-keys.ts";
 import { assertNoMoreRights } from "./more-rights.ts";
@@ -16,8 +16,7 @@ export function removeApiKey(db: Db, scope: Scope, id: string): Promise<ApiKeyRo
     const key = await lockApiKey(trx, scope, id);
     assertNoMoreRights(scope, key, `the API key ${id}`);
     if (!key.revoked) {
-      throw new DomainError(
-        "FAILED_PRECONDITION",
+      throw stateNotFit(
         `api_key_id: the API key ${id} is not revoked; only revoked keys can be removed: call RevokeApiKey first`,
       );
     }

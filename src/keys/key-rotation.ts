@@ -1,3 +1,4 @@
+import { stateNotFit } from "../calls/errors/index.ts";
 import type { ApiKeyRow, Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { count, type Db, run, transactionWithRetry } from "../lib/pg/index.ts";
@@ -33,10 +34,7 @@ export function rotateApiKey(
     const key = await lockApiKey(trx, scope, id);
     assertNoMoreRights(scope, key, `the API key ${id}`);
     if (key.revoked) {
-      throw new DomainError(
-        "FAILED_PRECONDITION",
-        `api_key_id: the API key ${id} is revoked and cannot be rotated; create another key`,
-      );
+      throw stateNotFit(`api_key_id: the API key ${id} is revoked and cannot be rotated; create another key`);
     }
     const old = trx("api_key_old_secrets").where({ api_key_id: id });
     await run(trx, (graceMs === 0 ? old : old.where("expires", "<=", trx.fn.now())).delete());

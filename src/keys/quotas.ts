@@ -1,3 +1,4 @@
+import { stateNotFit } from "../calls/errors/index.ts";
 import { type ApiKeyRow, reachesKey, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Db, gathering, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
@@ -18,8 +19,7 @@ export function setQuotas(
   return transactionWithRetry(db, async (trx) => {
     const before = await lockApiKey(trx, scope, id);
     if (before.revoked)
-      throw new DomainError(
-        "FAILED_PRECONDITION",
+      throw stateNotFit(
         `api_key_id: the API key ${id} is revoked, so that quotas would have no effect; choose an active key`,
       );
     const [key] = await run(

@@ -1,5 +1,6 @@
+import { stateNotFit } from "../calls/errors/index.ts";
 import { type Scope, webhookIn } from "../calls/index.ts";
-import { DomainError } from "../contract/errors.ts";
+import type { DomainError } from "../contract/errors.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { CHANGE } from "../queue/index.ts";
 import { idRangeOf } from "../schema/index.ts";
@@ -113,13 +114,11 @@ async function notNow(
   { id, eventId, webhookId, state, attempts }: DeliveryRow,
   retentionDays: number,
 ): Promise<DomainError> {
-  const refuse = (message: string) =>
-    new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
   if (!FINAL_STATES.includes(state)) {
-    return refuse(`delivery ${id} is ${state}; it can be sent again once it is ${FINAL_STATES.join(", ")}`);
+    return stateNotFit(`delivery ${id} is ${state}; it can be sent again once it is ${FINAL_STATES.join(", ")}`);
   }
   if (attempts >= MAX_ATTEMPTS) {
-    return refuse(
+    return stateNotFit(
       `delivery ${id} has had ${attempts} attempts; at most ${MAX_ATTEMPTS} are allowed; publish the event again`,
     );
   }
@@ -130,13 +129,13 @@ async function notNow(
     { id, eventId, retentionDays },
   );
   if (found?.old) {
-    return refuse(
+    return stateNotFit(
       `delivery ${id} is older than ${retentionDays} days (RETENTION_DAYS) and would expire immediately; publish the event again`,
     );
   }
   if (found?.erased)
-    return refuse(`the payload of delivery ${id} was erased; publish the event again with its data`);
-  return refuse(
+    return stateNotFit(`the payload of delivery ${id} was erased; publish the event again with its data`);
+  return stateNotFit(
     `webhook ${webhookId} of delivery ${id}, or its API key, no longer exists; register the URL again and publish the event again`,
   );
 }

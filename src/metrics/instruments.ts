@@ -1,11 +1,4 @@
-import type {
-  Attributes,
-  Counter,
-  Histogram,
-  Meter,
-  MetricOptions,
-  ObservableUpDownCounter,
-} from "@opentelemetry/api";
+import type { Attributes, Counter, Histogram, Meter, MetricOptions } from "@opentelemetry/api";
 import { CAUSES } from "../contract/stats/bottlenecks.ts";
 import { timeOfId } from "../schema/index.ts";
 
@@ -21,15 +14,9 @@ const LATENCY_SECONDS = [
 ];
 
 /** The instruments of an API. */
-export interface ApiInstruments {
-  httpDuration: Histogram;
-  rpcDuration: Histogram;
-  published: Counter;
-  refusals: Counter;
-}
+export type ApiInstruments = ReturnType<typeof createApiInstruments>;
 
-/** The instruments of an API. */
-export function createApiInstruments(meter: Meter): ApiInstruments {
+export function createApiInstruments(meter: Meter) {
   return {
     httpDuration: seconds(
       meter,
@@ -82,20 +69,9 @@ const FAILURE_REASONS = ["attempts", "interrupted", "queue_full", "expired"] as 
 export type FailureReason = (typeof FAILURE_REASONS)[number];
 
 /** The instruments of a process that delivers. */
-export interface DeliveryInstruments {
-  requestDuration: Histogram;
-  latency: Histogram;
-  attempts: Counter;
-  failed: Counter;
-  inFlight: ObservableUpDownCounter;
-  bottleneck: Counter;
-  leasesExpired: Counter;
-  breakerChanges: Counter;
-  slowFilters: Counter;
-}
+export type DeliveryInstruments = ReturnType<typeof createDeliveryInstruments>;
 
-/** The instruments of a process that delivers. */
-export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
+export function createDeliveryInstruments(meter: Meter) {
   return {
     requestDuration: seconds(
       meter,

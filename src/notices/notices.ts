@@ -9,14 +9,13 @@ import {
   WebhookFilterStoppedSchema,
   WebhookRecoveredSchema,
 } from "../../gen/webhook/v1/notice_pb.ts";
-import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
 import { FIRST_NOTICE, processName } from "../contract/catalogue.ts";
 import { jsonWriter } from "../contract/json/writer.ts";
 import type { HealthChange } from "../health/index.ts";
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { announceQueued } from "../queue/index.ts";
 import { NIL_ID } from "../schema/index.ts";
-import type { Health } from "../webhooks/index.ts";
+import { HEALTH_NUMBERS, type Health } from "../webhooks/index.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
 const NO_KEY = NIL_ID;
@@ -90,25 +89,16 @@ export async function noticeHealth(trx: Db, changes: readonly HealthChange[]): P
     const process = processOf(change);
     const fields = {
       webhook: webhookMessage(about),
-      healthBefore: HEALTHS[change.was],
-      health: HEALTHS[change.health],
+      healthBefore: HEALTH_NUMBERS[change.was],
+      health: HEALTH_NUMBERS[change.health],
       since: timestampFromDate(change.since),
       ...(lastError === null ? {} : { lastError }),
     };
-    return {
-      process,
-      key: `${processName(process)}/${about.webhookId}/${now.toISOString()}`,
-      about,
-      userId: USER_ID,
-      occurred: now,
-      payload:
-        change.health === "failing"
-          ? write(WebhookFailingSchema, fields)
-          : write(WebhookRecoveredSchema, {
-              ...fields,
-              failingSince: timestampFromDate(change.wasSince),
-            }),
-    };
+    const payload =
+      change.health === "failing"
+        ? write(WebhookFailingSchema, fields)
+        : write(WebhookRecoveredSchema, { ...fields, failingSince: timestampFromDate(change.wasSince) });
+    return noticeOf(process, about, now, payload);
   });
   await publish(trx, notices);
 }
@@ -133,21 +123,17 @@ export async function noticeDisabled(trx: Db, webhookIds: readonly bigint[]): Pr
       where w.id = any(:ids::bigint[]) and ${isNoticed(String(process))}`,
     { ids: plainArray(webhookIds) },
   );
-  const notices = noticed.map(({ health, lastError, reason, since, failingSince, ...about }) => ({
-    process,
-    key: `${processName(process)}/${about.webhookId}/${since.toISOString()}`,
-    about,
-    userId: USER_ID,
-    occurred: since,
-    payload: write(WebhookDisabledSchema, {
+  const notices = noticed.map(({ health, lastError, reason, since, failingSince, ...about }) => {
+    const payload = write(WebhookDisabledSchema, {
       webhook: webhookMessage(about),
-      health: HEALTHS[health],
+      health: HEALTH_NUMBERS[health],
       reason,
       since: timestampFromDate(since),
       ...(failingSince === null ? {} : { failingSince: timestampFromDate(failingSince) }),
       ...(lastError === null ? {} : { lastError }),
-    }),
-  }));
+    });
+    return noticeOf(process, about, since, payload);
+  });
   await publish(trx, notices);
 }
 
@@ -160,18 +146,10 @@ export async function noticeFilterStopped(trx: Db, webhookId: bigint): Promise<v
       where w.id = :webhookId::bigint and ${isNoticed(String(process))}`,
     { webhookId },
   );
-  const notices = noticed.map(({ filter, since, ...about }) => ({
-    process,
-    key: `${processName(process)}/${webhookId}/${since.toISOString()}`,
-    about,
-    userId: USER_ID,
-    occurred: since,
-    payload: write(WebhookFilterStoppedSchema, {
-      webhook: webhookMessage(about),
-      filter,
-      since: timestampFromDate(since),
-    }),
-  }));
+  const notices = noticed.map(({ filter, since, ...about }) => {
+    const fields = { webhook: webhookMessage(about), filter, since: timestampFromDate(since) };
+    return noticeOf(process, about, since, write(WebhookFilterStoppedSchema, fields));
+  });
   await publish(trx, notices);
 }
 
@@ -213,24 +191,29 @@ export async function noticeFailed(trx: Db, deliveryIds: readonly string[]): Pro
 
 function failedNotice(failed: FailedDelivery): Notice {
   const { id, eventId, eventType, userId, attempts, finished, reason, lastError, ...about } = failed;
-  const process = WebhookProcess.DELIVERY_FAILED;
-  return {
-    process,
-    key: `${processName(process)}/${id}/${finished.toISOString()}`,
-    about,
-    userId,
-    occurred: finished,
-    payload: write(DeliveryFailedSchema, {
-      webhook: webhookMessage(about),
-      deliveryId: id,
-      eventId,
-      eventType: processName(eventType),
-      attempts,
-      failedAt: timestampFromDate(finished),
-      ...(reason === null ? {} : { reason }),
-      ...(lastError === null ? {} : { lastError }),
-    }),
-  };
+  const payload = write(DeliveryFailedSchema, {
+    webhook: webhookMessage(about),
+    deliveryId: id,
+    eventId,
+    eventType: processName(eventType),
+    attempts,
+    failedAt: timestampFromDate(finished),
+    ...(reason === null ? {} : { reason }),
+    ...(lastError === null ? {} : { lastError }),
+  });
+  return noticeOf(WebhookProcess.DELIVERY_FAILED, about, finished, payload, { id, userId });
+}
+
+/** @param of the id and the user of what the notice is about. Defaults to those of the webhook */
+function noticeOf(
+  process: WebhookProcess,
+  about: AboutWebhook,
+  occurred: Date,
+  payload: string,
+  { id, userId }: { id: string; userId: string } = { id: String(about.webhookId), userId: USER_ID },
+): Notice {
+  const key = `${processName(process)}/${id}/${occurred.toISOString()}`;
+  return { process, key, about, userId, occurred, payload };
 }
 
 /** Stores notices as events and queues them for their webhooks. */
@@ -275,12 +258,6 @@ const PUBLISH = `
   )
   insert into queue (id, event_id, webhook_id)
   select new_delivery_id(event_id), event_id, webhook_id from recipient order by event_id, webhook_id`;
-
-const HEALTHS: Record<Health, WebhookHealth> = {
-  healthy: WebhookHealth.HEALTHY,
-  degraded: WebhookHealth.DEGRADED,
-  failing: WebhookHealth.FAILING,
-};
 
 function webhookMessage(about: AboutWebhook): MessageInitShape<typeof NoticeWebhookSchema> {
   const { webhookId: id, name, process, url, targetUrl, installedAppId } = about;

@@ -1,4 +1,4 @@
-import { connect, type Db, plainArray, ReadOnlySessionError, rows } from "../lib/pg/index.ts";
+import { connect, type Db, plainArray, rows, UnfitSessionError } from "../lib/pg/index.ts";
 import { HOLDS_CHANNEL, isHeld } from "./holds.ts";
 
 /** The notification channel for queued deliveries. */
@@ -53,7 +53,7 @@ export async function openChangeFeed(
         text: `select coalesce(sum(revision), 0)::text as revision,
             current_setting('transaction_read_only') = 'on' as "isReadOnly" from processes`,
       });
-      if (found[0]?.isReadOnly) throw new ReadOnlySessionError();
+      if (found[0]?.isReadOnly) throw new UnfitSessionError("the session is read-only");
       return BigInt(found[0]?.revision ?? 0);
     },
     close: () => client.end().catch(() => {}),

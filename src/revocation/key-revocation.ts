@@ -1,6 +1,6 @@
+import { stateNotFit } from "../calls/errors/index.ts";
 import { type ApiKeyRow, type Scope, scopeOf } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
-import { DomainError } from "../contract/errors.ts";
 import {
   assertNoMoreRights,
   assertWebhookQuota,
@@ -62,19 +62,14 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
 function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKeyRow {
   const key = locked.find((row) => row.id === id);
   if (!key) throw noSuchKey(field, id);
-  if (key.revoked)
-    throw new DomainError(
-      "FAILED_PRECONDITION",
-      `${field}: the API key ${id} is already revoked; choose an active key`,
-    );
+  if (key.revoked) throw stateNotFit(`${field}: the API key ${id} is already revoked; choose an active key`);
   return key;
 }
 
 /** A key of an app must not change webhooks outside its scope. */
 async function assertOwnWebhooks(trx: Db, scope: Scope, id: string): Promise<void> {
   if (!(await ownsOutside(trx, scope, id))) return;
-  throw new DomainError(
-    "FAILED_PRECONDITION",
+  throw stateNotFit(
     `api_key_id: the API key ${id} owns webhooks outside your key's scope; revoke it with a key without an app`,
   );
 }
@@ -82,8 +77,7 @@ async function assertOwnWebhooks(trx: Db, scope: Scope, id: string): Promise<voi
 /** A key of an app may only own webhooks of its app; a key without an app may own any. */
 async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<void> {
   if (await ownsOutside(trx, scopeOf({ ...to, allowedProcesses: [] }), from)) {
-    throw new DomainError(
-      "FAILED_PRECONDITION",
+    throw stateNotFit(
       `transfer_to_key_id: the API key ${to.id} belongs to an installed app, but some webhooks do not belong to that app; choose a key of their app or a key without an app, or delete the webhooks`,
     );
   }
@@ -92,8 +86,7 @@ async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<v
     (process) => !to.allowedProcesses.includes(process),
   );
   if (refused.length === 0) return;
-  throw new DomainError(
-    "FAILED_PRECONDITION",
+  throw stateNotFit(
     `transfer_to_key_id: the API key ${to.id} may not subscribe to ${refused.map(processName).join(", ")}; choose a key that may, or delete the webhooks`,
   );
 }

@@ -1,5 +1,5 @@
 import { type Scope, webhookIn } from "../calls/index.ts";
-import { type Db, rows } from "../lib/pg/index.ts";
+import { count, type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { countsSince } from "./rollups.ts";
 
@@ -27,6 +27,11 @@ export interface OverviewRow {
   /** What holds up deliveries of live workers. Empty for an app. A newer version beside this one may name others. */
   bottlenecks: string[];
 }
+
+/** SQL for the sums of columns, 0 without rows, under the names of the columns. */
+const sumsOf = (...columns: string[]) =>
+  columns.map((column) => `coalesce(sum(${column}), 0)::bigint as ${column}`).join(", ");
+const OF_A_DAY = sumsOf("attempts", "delivered", "failed", "failed_attempts");
 
 /** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or the app's webhooks. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
@@ -77,17 +82,12 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
       ) queued, (${toFanOut(scope)}) unqueued, (
         select count(*) as retrying from retries where ${own}
       ) retries, (
-        select coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cancelled), 0)::bigint as cancelled,
-          coalesce(sum(filtered), 0)::bigint as filtered
-        from (${countsSince("hour", webhooks, "true")}) c
+        select ${sumsOf("failed", "cancelled", "filtered")} from (${countsSince("hour", webhooks, "true")}) c
       ) ended, (
-        select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
-          coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
-        from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
+        select ${OF_A_DAY} from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
       ) day, (
         -- Minutes are not kept as long.
-        select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
-          coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
+        select ${OF_A_DAY}
         from (${countsSince("hour", webhooks, "start > now() - interval '48 hours' and start <= now() - interval '24 hours'")}) c
       ) before, (${liveWebhooks(scope)}) live, (
         select count(*) filter (where h.health = 'degraded') as degraded,
@@ -187,15 +187,11 @@ export async function readWebhookPeriods(
   webhookId: bigint,
 ): Promise<WebhookPeriodRow[] | null> {
   const inScope = webhookIn(scope, "w");
-  const known = await rows(
-    db,
-    `select 1 from webhooks w where w.id = :webhookId::bigint and ${inScope.sql}`,
-    {
-      webhookId,
-      ...inScope.bindings,
-    },
-  );
-  if (known.length === 0) return null;
+  const known = await count(db, `select from webhooks w where w.id = :webhookId::bigint and ${inScope.sql}`, {
+    webhookId,
+    ...inScope.bindings,
+  });
+  if (known === 0) return null;
   return Promise.all(
     PERIODS.map(async (hours) => {
       const unit = hours === 1 ? "minute" : "hour";
@@ -203,8 +199,7 @@ export async function readWebhookPeriods(
       const [row] = await rows<Omit<WebhookPeriodRow, "hours">>(
         db,
         `with counted as materialized (${countsSince(unit, "webhook_id = :webhookId::bigint", from)})
-          select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
-            coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(filtered), 0)::bigint as filtered,
+          select ${sumsOf("attempts", "delivered", "failed", "filtered")},
             coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
             array(
               select sum(n)::float8 from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class

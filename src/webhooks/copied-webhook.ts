@@ -1,14 +1,14 @@
-import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS } from "../contract/webhooks/settings.ts";
 import { count, type Db, rows, run } from "../lib/pg/index.ts";
 import { requestSettingsContext } from "./request-settings.ts";
 import {
   keyPairContext,
+  openFor,
   type SecretBox,
   type SecretContext,
-  UnopenableError,
   webhookSecretContext,
 } from "./secret-box.ts";
+import { NEW_SECRET } from "./webhook-secrets.ts";
 import {
   insertedType,
   nextWebhookId,
@@ -47,9 +47,13 @@ export async function copyWebhook(
       from webhook_breakers where webhook_id = :from::bigint`,
     { id, from },
   );
+  const shared = `a secret of webhook ${from}, which other event types would share,`;
   /** Each value is bound to its webhook. */
   const copied = (sealed: Buffer, contextOf: (webhookId: bigint) => SecretContext) =>
-    box.seal(opened(box, from, sealed, contextOf(from)), contextOf(id));
+    box.seal(
+      openFor(shared, () => box.open(sealed, contextOf(from)), NEW_SECRET),
+      contextOf(id),
+    );
   const [made] = await rows<WebhookRow>(
     trx,
     `with ${insertedType},
@@ -73,16 +77,4 @@ export async function copyWebhook(
     },
   );
   return made as WebhookRow;
-}
-
-function opened(box: SecretBox, webhookId: bigint, sealed: Buffer, context: SecretContext): Buffer {
-  try {
-    return box.open(sealed, context);
-  } catch (error) {
-    if (!(error instanceof UnopenableError)) throw error;
-    throw new DomainError(
-      "FAILED_PRECONDITION",
-      `a secret of webhook ${webhookId}, which other event types would share, can be decrypted with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or was stored for another webhook; give the service the key it was encrypted with, or create a new secret with RotateWebhookSecret`,
-    );
-  }
 }

@@ -1,3 +1,4 @@
+import { stateNotFit } from "../calls/errors/index.ts";
 import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
@@ -284,8 +285,7 @@ async function assertFree(
 }
 
 function noneLeft({ url }: WebhookRow): DomainError {
-  return new DomainError(
-    "FAILED_PRECONDITION",
+  return stateNotFit(
     `remove_processes: the endpoint ${url} would have no event type; leave one, or delete the endpoint with DeleteEndpoint`,
   );
 }

@@ -25,6 +25,7 @@ export {
 export { forgetOldUrls } from "./webhook-update.ts";
 export {
   getWebhook,
+  HEALTH_NUMBERS,
   type Health,
   idsOf,
   listWebhookIds,

@@ -1,8 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
-import { DomainError } from "../contract/errors.ts";
-import { type Db, rows, run } from "../lib/pg/index.ts";
-import { raiseRevisions } from "./revisions.ts";
-import { keyPairContext, type SecretBox, UnopenableError } from "./secret-box.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { raiseRevisions, writeWebhook } from "./revisions.ts";
+import { keyPairContext, openFor, type SecretBox, tryOpen } from "./secret-box.ts";
 import { GRACE_PERIOD_HOURS, keptBesideNew } from "./webhook-secrets.ts";
 
 /** A valid key pair, whose private key signs `v1a` of Standard Webhooks. */
@@ -14,7 +13,6 @@ export interface KeyPair {
 }
 
 interface KeyPairsRow {
-  process: number;
   keyPairs: Buffer[];
   keyPairsExpire: (Date | null)[];
   now: Date;
@@ -32,14 +30,12 @@ export function privateKeyOf(opened: Buffer): KeyObject {
  * @throws DomainError FAILED_PRECONDITION if no key of this process decrypts one of them
  */
 export async function readKeyPairs(db: Db, box: SecretBox, webhookId: bigint): Promise<KeyPair[]> {
-  return validAt(await readRow(db, webhookId)).map(({ sealed, expires }) => {
-    const publicKey = publicKeyOf(box, webhookId, sealed);
-    if (publicKey !== null) return { publicKey, expires };
-    throw new DomainError(
-      "FAILED_PRECONDITION",
-      `a key pair of webhook ${webhookId} can be decrypted with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or was stored for another webhook; give the service the key it was encrypted with, or create a new pair with RotateWebhookKeyPair`,
-    );
-  });
+  const open = (sealed: Buffer) => () => publicKeyOf(box, webhookId, sealed);
+  const remedy = ", or create a new pair with RotateWebhookKeyPair";
+  return validAt(await readRow(db, webhookId)).map(({ sealed, expires }) => ({
+    publicKey: openFor(`a key pair of webhook ${webhookId}`, open(sealed), remedy),
+    expires,
+  }));
 }
 
 /**
@@ -60,15 +56,12 @@ export async function rotateKeyPair(
   const processes: number[] = [];
   for (const webhookId of webhookIds) {
     const row = await readRow(trx, webhookId);
-    processes.push(row.process);
-    const usable = (revokeOld ? [] : validAt(row)).filter(
-      ({ sealed }) => publicKeyOf(box, webhookId, sealed) !== null,
+    const usable = (revokeOld ? [] : validAt(row)).filter(({ sealed }) =>
+      tryOpen(box, sealed, keyPairContext(webhookId)),
     );
     const old = keptBesideNew(webhookId, usable, row.endOfOld, "key pairs", "revoke_old_key_pairs");
-    await write(trx, webhookId, [
-      { sealed: box.seal(privateKey, keyPairContext(webhookId)), expires: null },
-      ...old,
-    ]);
+    const made = { sealed: box.seal(privateKey, keyPairContext(webhookId)), expires: null };
+    processes.push(...(await write(trx, webhookId, [made, ...old])));
   }
   await raiseRevisions(trx, processes);
 }
@@ -83,40 +76,30 @@ export async function deleteKeyPairs(trx: Db, webhookIds: readonly bigint[]): Pr
   let most = 0;
   const processes: number[] = [];
   for (const webhookId of webhookIds) {
-    const row = await readRow(trx, webhookId);
-    const valid = validAt(row).length;
-    if (valid > 0) {
-      await write(trx, webhookId, []);
-      processes.push(row.process);
-    }
+    const valid = validAt(await readRow(trx, webhookId)).length;
+    if (valid > 0) processes.push(...(await write(trx, webhookId, [])));
     most = Math.max(most, valid);
   }
   await raiseRevisions(trx, processes);
   return most;
 }
 
-async function write(
+/** @returns the event type, as `writeWebhook` does */
+function write(
   trx: Db,
   webhookId: bigint,
   pairs: readonly { sealed: Buffer; expires: Date | null }[],
-): Promise<void> {
-  await run(
-    trx,
-    trx("webhooks")
-      .where({ id: webhookId })
-      .update({
-        key_pairs: pairs.map(({ sealed }) => sealed),
-        key_pairs_expire: pairs.map(({ expires }) => expires),
-        modified: trx.fn.now(),
-        revision: trx.raw("revision + 1"),
-      }),
-  );
+): Promise<number[]> {
+  return writeWebhook(trx, webhookId, {
+    key_pairs: pairs.map(({ sealed }) => sealed),
+    key_pairs_expire: pairs.map(({ expires }) => expires),
+  });
 }
 
 async function readRow(db: Db, webhookId: bigint): Promise<KeyPairsRow> {
   const [row] = await rows<KeyPairsRow>(
     db,
-    `select process, key_pairs as "keyPairs", key_pairs_expire as "keyPairsExpire", now() as now,
+    `select key_pairs as "keyPairs", key_pairs_expire as "keyPairsExpire", now() as now,
         now() + make_interval(hours => :hours::int) as "endOfOld"
       from webhooks where id = :webhookId::bigint`,
     { webhookId, hours: GRACE_PERIOD_HOURS },
@@ -131,15 +114,8 @@ function validAt({ keyPairs, keyPairsExpire, now }: KeyPairsRow): { sealed: Buff
     .filter(({ expires }) => expires === null || expires > now);
 }
 
-/** Null if no key of this process decrypts it. */
-function publicKeyOf(box: SecretBox, webhookId: bigint, sealed: Buffer): string | null {
-  try {
-    const { x = "" } = createPublicKey(privateKeyOf(box.open(sealed, keyPairContext(webhookId)))).export({
-      format: "jwk",
-    });
-    return `whpk_${Buffer.from(x, "base64url").toString("base64")}`;
-  } catch (error) {
-    if (error instanceof UnopenableError) return null;
-    throw error;
-  }
+function publicKeyOf(box: SecretBox, webhookId: bigint, sealed: Buffer): string {
+  const privateKey = privateKeyOf(box.open(sealed, keyPairContext(webhookId)));
+  const { x = "" } = createPublicKey(privateKey).export({ format: "jwk" });
+  return `whpk_${Buffer.from(x, "base64url").toString("base64")}`;
 }

@@ -1,10 +1,8 @@
 import { headerBytes } from "../contract/delivery-headers.ts";
-import { DomainError } from "../contract/errors.ts";
 import type { OAuth2Client, TlsSettings } from "../contract/target-rules.ts";
 import { type Db, run } from "../lib/pg/index.ts";
-import { raiseRevisions } from "./revisions.ts";
-import type { SecretBox, SecretContext } from "./secret-box.ts";
-import { UnopenableError } from "./secret-box.ts";
+import { raiseRevisions, writeWebhook } from "./revisions.ts";
+import { openFor, type SecretBox, type SecretContext } from "./secret-box.ts";
 
 /** Credentials that a webhook's requests carry. */
 export type Authentication =
@@ -72,15 +70,10 @@ export async function readRequestSettings(
 ): Promise<RequestSettings> {
   const [row] = await run(db, db("webhooks").select("request_settings").where({ id: webhookId }));
   if (!row?.request_settings) return NO_REQUEST_SETTINGS;
-  try {
-    return openRequestSettings(box, webhookId, row.request_settings);
-  } catch (error) {
-    if (!(error instanceof UnopenableError)) throw error;
-    throw new DomainError(
-      "FAILED_PRECONDITION",
-      `the request settings of webhook ${webhookId} can be decrypted with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or were stored for another webhook; give the service the key they were encrypted with`,
-    );
-  }
+  const sealed = row.request_settings;
+  return openFor(`the stored value of the request settings of webhook ${webhookId}`, () =>
+    openRequestSettings(box, webhookId, sealed),
+  );
 }
 
 /**
@@ -95,18 +88,8 @@ export async function writeRequestSettings(
 ): Promise<void> {
   const processes: number[] = [];
   for (const webhookId of webhookIds) {
-    const [written] = await run(
-      trx,
-      trx("webhooks")
-        .where({ id: webhookId })
-        .update({
-          request_settings: sealRequestSettings(box, webhookId, settings),
-          modified: trx.fn.now(),
-          revision: trx.raw("revision + 1"),
-        })
-        .returning("process"),
-    );
-    if (written) processes.push(written.process);
+    const values = { request_settings: sealRequestSettings(box, webhookId, settings) };
+    processes.push(...(await writeWebhook(trx, webhookId, values)));
   }
   await raiseRevisions(trx, processes);
 }

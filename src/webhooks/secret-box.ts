@@ -1,4 +1,5 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import { stateNotFit } from "../calls/errors/index.ts";
 
 /**
  * The context that a sealed value is bound to. A value of one row also names the row, so that it cannot be moved to
@@ -24,6 +25,34 @@ export interface SecretBox {
 /** Thrown for a sealed value that this process cannot decrypt. The message reveals nothing about the value. */
 export class UnopenableError extends Error {
   override name = "UnopenableError";
+}
+
+/**
+ * Opens values for a caller.
+ *
+ * @param what what the values are, for the error: `a signing secret of webhook 7`
+ * @param remedy what to do if the key is lost, for the error. Defaults to nothing
+ * @throws DomainError FAILED_PRECONDITION if no key of this process decrypts one of them
+ */
+export function openFor<T>(what: string, open: () => T, remedy = ""): T {
+  try {
+    return open();
+  } catch (error) {
+    if (!(error instanceof UnopenableError)) throw error;
+    throw stateNotFit(
+      `${what} can be decrypted with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or was stored for another webhook; give the service the key it was encrypted with${remedy}`,
+    );
+  }
+}
+
+/** The opened value; undefined if no key of this process opens it. */
+export function tryOpen(box: SecretBox, sealed: Buffer, context: SecretContext): Buffer | undefined {
+  try {
+    return box.open(sealed, context);
+  } catch (error) {
+    if (error instanceof UnopenableError) return undefined;
+    throw error;
+  }
 }
 
 /** The purpose of webhooks' signing secrets. Earlier versions of the service bound them to it alone. */

@@ -67,10 +67,7 @@ export function updateWebhook(
     const others: Changed[] = [];
     for (const each of rest) others.push(await change(trx, each, shared));
     const told = [asked, ...others].filter(({ isTold }) => isTold);
-    await raiseRevisions(
-      trx,
-      told.map(({ webhook }) => webhook.process),
-    );
+    await raiseRevisions(trx, new Set(told.map(({ webhook }) => webhook.process)));
     const limitOf = ({ rateLimit, ratePeriodSeconds }: WebhookRow) => [rateLimit, ratePeriodSeconds];
     if (first.endpointId && !isDeepStrictEqual(limitOf(asked.webhook), limitOf(first)))
       await startBucket(trx, first.endpointId, asked.webhook);

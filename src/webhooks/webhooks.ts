@@ -1,4 +1,5 @@
-import { type Scope, webhookIn } from "../calls/index.ts";
+import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
+import { noWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
@@ -8,9 +9,14 @@ import { type Breaker, breakerColumns, removeBreakers } from "./breakers.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
 
-/** The health of a webhook's endpoint, worst last. */
-export const HEALTHS = ["healthy", "degraded", "failing"] as const;
-export type Health = (typeof HEALTHS)[number];
+/** The numbers in messages of the healths of a webhook's endpoint, worst last. */
+export const HEALTH_NUMBERS = {
+  healthy: WebhookHealth.HEALTHY,
+  degraded: WebhookHealth.DEGRADED,
+  failing: WebhookHealth.FAILING,
+};
+/** The health of a webhook's endpoint. */
+export type Health = keyof typeof HEALTH_NUMBERS;
 
 /** A registered webhook with the name of its installed app, without its signing secret. */
 export interface WebhookRow extends Settings {
@@ -101,6 +107,13 @@ export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<Webh
     { id, ...inScope.bindings },
   );
   return webhook ?? null;
+}
+
+/** @throws DomainError NOT_FOUND if the scope has no such live webhook */
+export async function requiredWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow> {
+  const webhook = await getWebhook(db, scope, id);
+  if (!webhook) throw noWebhook(id);
+  return webhook;
 }
 
 /** The ids of webhooks. */

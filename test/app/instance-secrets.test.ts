@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { ensureFirstAdmin } from "../../src/app/first-admin.ts";
 import { findSecretKey } from "../../src/app/instance-secrets.ts";
-import { ALL_PERMISSIONS, findApiKey, markRevoked } from "../../src/keys/api-keys.ts";
+import { ALL_PERMISSIONS, findApiKeys, markRevoked } from "../../src/keys/api-keys.ts";
 import { temporaryFolder } from "../lib/dev-servers/support.ts";
 import { empty, useDatabase } from "../support/database.ts";
 
@@ -55,16 +55,16 @@ test("an empty admin-key is replaced by a key that works, works for a new databa
   await writeFile(file, "");
   const secret = await start();
   const administrator = { name: "Administrator", permissions: ALL_PERMISSIONS, prefix: secret.slice(0, 12) };
-  expect(await findApiKey(db, secret)).toMatchObject(administrator);
+  expect((await findApiKeys(db, [secret]))[0]).toMatchObject(administrator);
   expect(await start()).toBe(secret);
 
   // As a new database is.
   await empty(db);
   expect(await start()).toBe(secret);
-  const restored = await findApiKey(db, secret);
+  const restored = (await findApiKeys(db, [secret]))[0];
   expect(restored).toMatchObject(administrator);
 
   await markRevoked(db, restored?.id as string);
   await start();
-  expect(await findApiKey(db, secret)).toBeNull();
+  expect((await findApiKeys(db, [secret]))[0]).toBeNull();
 });

@@ -16,11 +16,11 @@ import { startEmbeddedTemporal } from "../../src/lib/dev-servers/temporal/embedd
 import { type Db, openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { transactionWithRetry } from "../../src/lib/pg/deadlock.ts";
 import { createLogger } from "../../src/lib/process/logger.ts";
-import { imbalance, readLedger } from "../../src/queue/ledger.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { orderEvent } from "../support/grpc-calls.ts";
+import { imbalance, readLedger } from "../support/ledger.ts";
 import { part } from "../support/parts.ts";
 import { PATIENCE_MS } from "../support/patience.ts";
 import { PROMPT_TIMERS } from "../support/run/temporal.ts";

@@ -4,7 +4,6 @@ import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { noteGone } from "../../src/breakers/note-attempts.ts";
 import { publishEvents } from "../../src/events/publish.ts";
 import { createInstalledApp } from "../../src/keys/installed-apps.ts";
-import { imbalance, readLedger } from "../../src/queue/ledger.ts";
 import { adoptRetries, assignGroups } from "../../src/queue/retry-groups.ts";
 import { describeEventTypes } from "../../src/webhooks/rpc/event-types.ts";
 import { createSecretBox } from "../../src/webhooks/secret-box.ts";
@@ -12,6 +11,7 @@ import { createWebhook, getWebhook } from "../../src/webhooks/webhooks.ts";
 import { decided, SETTINGS } from "../breakers/breakers.ts";
 import { claim, claimRetries, freshClaimant, openQueueDatabase, record } from "../queue/queue.ts";
 import { aKey } from "../support/builders.ts";
+import { imbalance, readLedger } from "../support/ledger.ts";
 import { anEvent } from "../support/new-event.ts";
 import { schemaValidator } from "../support/schema-validator.ts";
 

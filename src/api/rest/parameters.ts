@@ -1,7 +1,7 @@
 import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { create, getOption, hasOption } from "@bufbuild/protobuf";
 import { required, rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField, invalidFields } from "../../calls/errors/index.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
 
@@ -65,12 +65,7 @@ function looksLikeJson(form: unknown): boolean {
 function bodyObject(body: unknown): Record<string, unknown> {
   if (body === undefined || body === null) return {};
   if (typeof body !== "object" || Array.isArray(body)) {
-    throw invalidFields([
-      {
-        field: "the body",
-        description: 'must be a JSON object with the parameters, such as {"name": "value"}',
-      },
-    ]);
+    throw invalidField("the body", 'must be a JSON object with the parameters, such as {"name": "value"}');
   }
   return body as Record<string, unknown>;
 }

@@ -9,7 +9,7 @@ import {
   type AuditService,
 } from "../../../gen/webhook/v1/audit_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import {
   assertText,
   callerScope,
@@ -74,9 +74,7 @@ export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditServic
 function actionName(number: AuditAction): ActionName {
   for (const [name, each] of NUMBERS) if (each === number) return name as ActionName;
   const choices = [...NUMBERS].map(([name, each]) => `${each} (${PREFIX}${name.toUpperCase()})`).join(", ");
-  throw invalidFields([
-    { field: "actions", description: `holds ${number}, which is not an action; send any of: ${choices}` },
-  ]);
+  throw invalidField("actions", `holds ${number}, which is not an action; send any of: ${choices}`);
 }
 
 /** An entry as a scope shows it: keys outside of the scope stay hidden. */

@@ -53,6 +53,11 @@ export function invalidFields(violations: readonly FieldViolation[]): DomainErro
   return new DomainError("INVALID_ARGUMENT", text, { reason: "FIELDS_INVALID", violations });
 }
 
+/** The error for one invalid field of a request. @param description to read after the field's name */
+export function invalidField(field: string, description: string): DomainError {
+  return invalidFields([{ field, description }]);
+}
+
 /** The error for a resource whose state does not allow an operation. @param message also says what to do */
 export function stateNotFit(message: string): DomainError {
   return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });

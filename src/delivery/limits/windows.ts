@@ -147,13 +147,10 @@ export class Windows<Key> {
   }
 
   #window(key: Key): Window {
-    let window = this.#windows.get(key);
-    if (!window) {
+    return this.#windows.getOrInsertComputed(key, () => {
       if (this.#windows.size >= MAX_REMEMBERED) this.#forgetIdle();
-      window = this.#fresh();
-      this.#windows.set(key, window);
-    }
-    return window;
+      return this.#fresh();
+    });
   }
 
   #forgetIdle(): void {

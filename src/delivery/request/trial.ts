@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
+import type { DeliveryConfig } from "../../config/index.ts";
 import { MAX_TRIALS, type RequestTrial, type TrialRequest } from "../../contract/target-rules.ts";
 import {
   type AddressGuard,
   createHttpClient,
   NameResolver,
   OutboundProxy,
-  type ProxyAddress,
   ProxyUnavailableError,
   tlsIdentity,
 } from "../../lib/egress/index.ts";
@@ -29,15 +29,12 @@ export function createRequestTrial(options: {
   db: Db;
   secrets: SecretBox;
   guard: AddressGuard;
-  /** The timeout of an attempt, in milliseconds. */
-  timeoutMs: number;
-  /** The outbound proxy of deliveries; undefined without one. */
-  proxy: ProxyAddress | undefined;
-  /** Whether the proxy looks up host names. Defaults to false. */
-  resolvesNames?: boolean;
+  delivery: Pick<DeliveryConfig, "timeoutMs" | "proxy" | "proxyDns">;
   log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
-  const { db, secrets, guard, timeoutMs, proxy, resolvesNames = false, log } = options;
+  const { db, secrets, guard, log } = options;
+  const { timeoutMs, proxy, proxyDns } = options.delivery;
+  const resolvesNames = proxyDns === "remote";
   const outbound = proxy && new OutboundProxy(proxy, new NameResolver(), { timeoutMs, resolvesNames, log });
   const client = createHttpClient(guard, MAX_TRIALS, outbound);
   const sign = createSigner(secrets);

@@ -3,7 +3,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { ApiKeyQuotas, ApiKeyService, RevokeApiKeyRequest } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { auditedCall } from "../../audit/index.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField, invalidFields } from "../../calls/errors/index.ts";
 import {
   assertServiceWide,
   assertText,
@@ -56,19 +56,15 @@ export function apiKeyService({
       assertName(request.name);
       const permissions = [...new Set(request.permissions)];
       if (permissions.length === 0 || !permissions.every(isPermission)) {
-        throw invalidFields([
-          {
-            field: "permissions",
-            description: `must be one or more of: ${enumChoices(PermissionSchema).join(", ")}`,
-          },
-        ]);
+        throw invalidField(
+          "permissions",
+          `must be one or more of: ${enumChoices(PermissionSchema).join(", ")}`,
+        );
       }
       const allowedProcesses = [...new Set(request.allowedProcesses)];
       const unknown = allowedProcesses.find((process) => !isProcess(process));
       if (unknown !== undefined) {
-        throw invalidFields([
-          { field: "allowed_processes", description: `names ${unknownProcess(unknown)}` },
-        ]);
+        throw invalidField("allowed_processes", `names ${unknownProcess(unknown)}`);
       }
       const installedAppId = request.installedApplicationId?.toLowerCase() ?? null;
       const scope = callerScope(handler);
@@ -166,9 +162,7 @@ export function apiKeyService({
       assertServiceWide(handler);
       const id = request.installedApplicationId.toLowerCase();
       if (!isUuid(id)) {
-        throw invalidFields([
-          { field: "installed_application_id", description: "must be the id of an installed app, a UUID" },
-        ]);
+        throw invalidField("installed_application_id", "must be the id of an installed app, a UUID");
       }
       const app = await auditedCall(db, handler, async (trx, record) => {
         const removed = await removeInstalledApp(trx, id);
@@ -189,12 +183,10 @@ export function apiKeyService({
 }
 
 function noSuchApp(): DomainError {
-  return invalidFields([
-    {
-      field: "installed_application_id",
-      description: "is not the id of an installed app; list them or create one",
-    },
-  ]);
+  return invalidField(
+    "installed_application_id",
+    "is not the id of an installed app; list them or create one",
+  );
 }
 
 /** @throws DomainError PERMISSION_DENIED if a key of an app would create a key of another app or of none */
@@ -217,15 +209,13 @@ function assertSetsQuotas(scope: Scope): void {
 
 function assertName(name: string): void {
   assertText("name", name, MAX_NAME_CHARACTERS);
-  if (isBlank(name)) throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
+  if (isBlank(name)) throw invalidField("name", "must hold more than white space");
   const invisible = invisibleCharacter(name);
   if (invisible)
-    throw invalidFields([
-      {
-        field: "name",
-        description: `must not hold ${invisible}: control and formatting characters are not shown; remove it`,
-      },
-    ]);
+    throw invalidField(
+      "name",
+      `must not hold ${invisible}: control and formatting characters are not shown; remove it`,
+    );
 }
 
 /** The quotas of a request; null for those that are unset or 0. */
@@ -253,16 +243,12 @@ function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
       const transferTo = request.webhooks.value;
       assertKeyId("transfer_to_key_id", transferTo);
       if (transferTo.toLowerCase() === request.apiKeyId.toLowerCase()) {
-        throw invalidFields([
-          { field: "transfer_to_key_id", description: "must be another key than the revoked one" },
-        ]);
+        throw invalidField("transfer_to_key_id", "must be another key than the revoked one");
       }
       return { transferTo: transferTo.toLowerCase() };
     }
     default:
-      throw invalidFields([
-        { field: "webhooks", description: "is required: set transfer_to_key_id or delete_webhooks" },
-      ]);
+      throw invalidField("webhooks", "is required: set transfer_to_key_id or delete_webhooks");
   }
 }
 
@@ -270,11 +256,9 @@ function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
 function graceOf(period: Duration | undefined): number {
   const ms = period === undefined ? 0 : Number(period.seconds) * 1_000 + period.nanos / 1_000_000;
   if (ms >= 0 && ms <= MAX_GRACE_MS) return ms;
-  throw invalidFields([
-    { field: "grace_period", description: "must be 0 to 7 days, such as 86400s, or unset" },
-  ]);
+  throw invalidField("grace_period", "must be 0 to 7 days, such as 86400s, or unset");
 }
 
 function assertKeyId(field: string, id: string): void {
-  if (!isUuid(id)) throw invalidFields([{ field, description: "must be the id of an API key, a UUID" }]);
+  if (!isUuid(id)) throw invalidField(field, "must be the id of an API key, a UUID");
 }

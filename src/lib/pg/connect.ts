@@ -1,6 +1,7 @@
 import { lookup } from "node:dns/promises";
 import { isIP, Socket } from "node:net";
 import pg from "pg";
+import { UnfitSessionError } from "./faults.ts";
 import { type Host, parseTarget, type SessionKind } from "./target.ts";
 
 /** The timeout of a connection, in milliseconds. */
@@ -26,13 +27,6 @@ export interface SessionState {
 
 /** The statement that reads a SessionState. */
 export const SESSION_STATE = `select pg_is_in_recovery() as "isStandby", current_setting('transaction_read_only') = 'on' as "isReadOnly"`;
-
-/** Thrown if a server is reached whose sessions are not what the connection URL asks for. */
-class UnfitSessionError extends Error {
-  override name = "DatabaseError";
-  /** The SQLSTATE of a write in a read-only transaction: nothing can be written to this server now. */
-  code = "25006";
-}
 
 /** Thrown if none of several hosts has a fitting session. */
 class NoHostError extends AggregateError {

@@ -284,21 +284,16 @@ interface Translated {
   names: string[];
 }
 
+/** Translations by statement. Bounded: statements are constants in the code. */
 const translations = new Map<string, Translated>();
 
 function translate(sql: string): Translated {
-  let known = translations.get(sql);
-  if (!known) {
-    const names: string[] = [];
-    const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (_place, name: string) => {
-      names.push(name);
-      return "?";
-    });
-    known = { text, names };
-    // The cache is bounded: queries are constants in the code.
-    translations.set(sql, known);
-  }
-  return known;
+  const names: string[] = [];
+  const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (_place, name: string) => {
+    names.push(name);
+    return "?";
+  });
+  return { text, names };
 }
 
 /** The first word of a statement in lower case, such as `select`. */
@@ -347,7 +342,7 @@ async function execute<T>(
   bindings: Bindings,
   { prepare }: QueryOptions,
 ): Promise<{ rows: T[]; rowCount: number | null }> {
-  const { text, names } = translate(sql);
+  const { text, names } = translations.getOrInsertComputed(sql, translate);
   const values = names.map((name) => {
     if (!(name in bindings)) throw new Error(`no value for the placeholder :${name}; pass one in bindings`);
     return bindings[name];

@@ -69,14 +69,11 @@ export function isDamage(error: unknown): boolean {
   return error instanceof Error && (error as NodeJS.ErrnoException).code === "XX001";
 }
 
-/** Thrown if a session that must write can only read. */
-export class ReadOnlySessionError extends Error {
+/** Thrown if a session can only read, or is not of the kind that the connection URL asks for. */
+export class UnfitSessionError extends Error {
   override name = "DatabaseError";
+  /** The SQLSTATE of a write in a read-only transaction: nothing can be written to this server now. */
   code = "25006";
-
-  constructor() {
-    super("the session is read-only");
-  }
 }
 
 /** Whether nothing can be written to the server now: it is a standby, or its transactions are read-only. */

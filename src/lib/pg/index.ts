@@ -22,7 +22,7 @@ export {
   takesWrites,
 } from "./database.ts";
 export { transactionWithRetry } from "./deadlock.ts";
-export { isDamage, isReadOnlyFault, isTransient, ReadOnlySessionError, untilAnswered } from "./faults.ts";
+export { isDamage, isReadOnlyFault, isTransient, UnfitSessionError, untilAnswered } from "./faults.ts";
 export { gathering } from "./gathering.ts";
 export { LivenessProbe } from "./liveness.ts";
 export { checkPooler } from "./pooler.ts";

@@ -2,7 +2,7 @@ import type pg from "pg";
 import type { ConnectedClient } from "./cancel-request.ts";
 import { connect, SESSION_STATE, type SessionState } from "./connect.ts";
 import type { Db } from "./database.ts";
-import { isReadOnlyFault, ReadOnlySessionError } from "./faults.ts";
+import { isReadOnlyFault, UnfitSessionError } from "./faults.ts";
 
 /** The length of the ticks that measure a timeout, in milliseconds. */
 const TICK_MS = 50;
@@ -68,10 +68,10 @@ export class LivenessProbe {
     else this.#client = client;
   }
 
-  /** @throws ReadOnlySessionError */
+  /** @throws UnfitSessionError */
   async #readState(): Promise<void> {
     const found = await this.#client?.query<SessionState>(SESSION_STATE);
-    if (found?.rows[0]?.isReadOnly) throw new ReadOnlySessionError();
+    if (found?.rows[0]?.isReadOnly) throw new UnfitSessionError("the session is read-only");
   }
 }
 

@@ -9,7 +9,7 @@ import {
   type ListDeliveriesResponseSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { auditedCall } from "../../audit/index.ts";
-import { hideSecrets, invalidFields, stoppingError } from "../../calls/errors/index.ts";
+import { hideSecrets, invalidField, stoppingError } from "../../calls/errors/index.ts";
 import {
   callerOf,
   callerScope,
@@ -155,9 +155,7 @@ export function deliveryService(
       const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
       const filter = finalDeliveryFilter(request, "states");
       if (filter.after !== undefined) {
-        throw invalidFields([
-          { field: "page_token", description: "must be the next_page_token of the call before" },
-        ]);
+        throw invalidField("page_token", "must be the next_page_token of the call before");
       }
       const search = searchText(request.search);
       const searched = search === undefined ? undefined : hideSecrets(request.search);
@@ -220,12 +218,10 @@ export function deliveryService(
       const states = request.states.length > 0 ? request.states : FAILURE_STATES;
       const filter = deliveryFilter({ ...request, states, pageToken: "" });
       if (!states.every((state) => FAILURE_STATES.includes(state))) {
-        throw invalidFields([
-          {
-            field: "states",
-            description: `must be one or more of: ${(["failed", "retrying"] as const).map(stateText).join(", ")}`,
-          },
-        ]);
+        throw invalidField(
+          "states",
+          `must be one or more of: ${(["failed", "retrying"] as const).map(stateText).join(", ")}`,
+        );
       }
       const search = searchText(request.search);
       const scope = callerScope(handler);

@@ -1,6 +1,6 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState, DeliveryStateSchema } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import {
   assertText,
   isProcess,
@@ -42,7 +42,7 @@ interface FilterFields {
 /** @throws DomainError INVALID_ARGUMENT that names the invalid field */
 export function deliveryFilter(request: FilterFields): DeliveryFilter {
   if (request.process !== undefined && !isProcess(request.process)) {
-    throw invalidFields([{ field: "process", description: unknownProcess(request.process) }]);
+    throw invalidField("process", unknownProcess(request.process));
   }
   return {
     webhookId: request.webhookId,
@@ -65,12 +65,10 @@ export function finalDeliveryFilter(request: FilterFields, field: string): Deliv
   const states = request.states.length > 0 ? request.states : [DeliveryState.FAILED];
   const filter = deliveryFilter({ ...request, states });
   if (filter.states?.every((state) => FINAL_STATES.includes(state))) return filter;
-  throw invalidFields([
-    {
-      field,
-      description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
-    },
-  ]);
+  throw invalidField(
+    field,
+    `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
+  );
 }
 
 /** The maximum length of a search text, in characters. */
@@ -109,7 +107,7 @@ function stateName(state: number): DeliveryStateName {
   const name = stateNames.get(state);
   if (!name) {
     const description = `holds ${state}, which is not a state; send one or more of: ${[...stateNames.values()].map(stateText).join(", ")}`;
-    throw invalidFields([{ field: "states", description }]);
+    throw invalidField("states", description);
   }
   return name;
 }

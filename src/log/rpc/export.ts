@@ -5,7 +5,7 @@ import {
   type ExportDeliveriesResponseSchema,
   ExportFormat,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import { assertText, type Scope } from "../../calls/index.ts";
 import { eventsContaining, readSubjects } from "../../events/index.ts";
 import type { Db, StaleReads } from "../../lib/pg/index.ts";
@@ -50,18 +50,18 @@ export function exportOf(request: ExportDeliveriesRequest): Export {
   if (payloadText !== "") {
     if ([...payloadText].length < MIN_TEXT_CHARACTERS) {
       const description = `must have from ${MIN_TEXT_CHARACTERS} to ${MAX_TEXT_CHARACTERS} characters`;
-      throw invalidFields([{ field: "payload_text", description }]);
+      throw invalidField("payload_text", description);
     }
     assertText("payload_text", payloadText, MAX_TEXT_CHARACTERS);
     if (!request.from) {
       const description = "is required with payload_text, because all payloads since then are read";
-      throw invalidFields([{ field: "from", description }]);
+      throw invalidField("from", description);
     }
   }
   if (withPayload && format === ExportFormat.UNSPECIFIED) {
     const description =
       "is for EXPORT_FORMAT_CSV and EXPORT_FORMAT_JSON_LINES; GetEvent returns the payload of an event";
-    throw invalidFields([{ field: "with_payload", description }]);
+    throw invalidField("with_payload", description);
   }
   return {
     filter: deliveryFilter({ ...request, pageToken: "" }),
@@ -82,12 +82,10 @@ function linesOf(format: ExportFormat, withPayload: boolean, withMark: boolean):
     case ExportFormat.JSON_LINES:
       return JSON_LINES;
     default:
-      throw invalidFields([
-        {
-          field: "format",
-          description: `${format} is not a format; allowed: EXPORT_FORMAT_CSV, EXPORT_FORMAT_JSON_LINES, or none for messages`,
-        },
-      ]);
+      throw invalidField(
+        "format",
+        `${format} is not a format; allowed: EXPORT_FORMAT_CSV, EXPORT_FORMAT_JSON_LINES, or none for messages`,
+      );
   }
 }
 

@@ -4,7 +4,7 @@ import type {
   ResentDeliveries,
   StartReplayRequest,
 } from "../../../gen/webhook/v1/replay_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import { finalDeliveryFilter, searchText } from "../../log/rpc/index.ts";
 import type { NewReplay } from "../replays.ts";
 
@@ -20,13 +20,10 @@ export function requestedReplay({ what }: StartReplayRequest): Pick<NewReplay, "
     case "backfill":
       return { kind: "backfill", filter: missed(what.value) };
     default:
-      throw invalidFields([
-        {
-          field: "what",
-          description:
-            "is required: `resend` for ended deliveries, or `backfill` for events that a webhook missed",
-        },
-      ]);
+      throw invalidField(
+        "what",
+        "is required: `resend` for ended deliveries, or `backfill` for events that a webhook missed",
+      );
   }
 }
 
@@ -46,5 +43,5 @@ function missed({ webhookId, from, to }: MissedEvents): NewReplay["filter"] {
 
 function assertRange(what: string, from: Date | undefined, to: Date | undefined): void {
   if (from === undefined || to === undefined || from < to) return;
-  throw invalidFields([{ field: `${what}.to`, description: "must be later than `from`" }]);
+  throw invalidField(`${what}.to`, "must be later than `from`");
 }

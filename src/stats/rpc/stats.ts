@@ -11,7 +11,7 @@ import type {
   WebhookPeriodSchema,
 } from "../../../gen/webhook/v1/stats_pb.ts";
 import { auditedCall } from "../../audit/index.ts";
-import { invalidFields, stoppingError } from "../../calls/errors/index.ts";
+import { invalidField, stateNotFit, stoppingError } from "../../calls/errors/index.ts";
 import {
   assertServiceWide,
   BY_ID,
@@ -22,7 +22,6 @@ import {
   type Scope,
   scopeName,
 } from "../../calls/index.ts";
-import { DomainError } from "../../contract/errors.ts";
 import { BOTTLENECKS, CAUSES } from "../../contract/stats/bottlenecks.ts";
 import type { Gate } from "../../keys/gate/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
@@ -145,7 +144,7 @@ export function statsService(
 
     async getHistory({ buckets }, handler) {
       if (buckets < 0 || buckets > MAX_BUCKETS) {
-        throw invalidFields([{ field: "buckets", description: `must be from 1 to ${MAX_BUCKETS}` }]);
+        throw invalidField("buckets", `must be from 1 to ${MAX_BUCKETS}`);
       }
       const found = await history({ scope: callerScope(handler), buckets: buckets || DEFAULT_BUCKETS });
       return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
@@ -154,12 +153,10 @@ export function statsService(
     async listWebhookStats(request, handler) {
       const { webhookIds } = request;
       if (webhookIds.length > MAX_WEBHOOKS) {
-        throw invalidFields([
-          {
-            field: "webhook_ids",
-            description: `has ${webhookIds.length} ids; at most ${MAX_WEBHOOKS} are allowed`,
-          },
-        ]);
+        throw invalidField(
+          "webhook_ids",
+          `has ${webhookIds.length} ids; at most ${MAX_WEBHOOKS} are allowed`,
+        );
       }
       const scope = callerScope(handler);
       const wanted = webhookIds.length === 0 ? null : webhookIds;
@@ -180,11 +177,11 @@ export function statsService(
     async listWebhookHistory({ webhookIds, hours }, handler) {
       if (webhookIds.length > MAX_HISTORIES) {
         const description = `has ${webhookIds.length} ids; at most ${MAX_HISTORIES} are allowed`;
-        throw invalidFields([{ field: "webhook_ids", description }]);
+        throw invalidField("webhook_ids", description);
       }
       const period = hours || 24;
       if (period !== 1 && period !== 24 && period !== 168) {
-        throw invalidFields([{ field: "hours", description: `is ${hours}; allowed: 1, 24, 168` }]);
+        throw invalidField("hours", `is ${hours}; allowed: 1, 24, 168`);
       }
       const found = await readWebhookHistory(db, callerScope(handler), webhookIds, period);
       const seconds = HISTORY_INTERVALS[period];
@@ -208,10 +205,8 @@ export function statsService(
     async dispatchNow(_request, handler) {
       assertServiceWide(handler);
       if (!dispatchNow) {
-        throw new DomainError(
-          "FAILED_PRECONDITION",
+        throw stateNotFit(
           "this process does not know where Temporal is; set TEMPORAL_ADDRESS for it, as for the workers",
-          { reason: "STATE_NOT_FIT" },
         );
       }
       // Written first: after a crash, an entry about a dispatch that did not start is better than none about one that did.

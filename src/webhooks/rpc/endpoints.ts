@@ -7,7 +7,7 @@ import type {
   UpdateEndpointRequest,
 } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { auditedCall } from "../../audit/index.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import { callerOf, callerScope, noWebhook, optionalUuid, type Scope } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
@@ -141,12 +141,7 @@ function requestedKey({ target }: UpdateEndpointRequest): EndpointKey {
   if (target.case === "webhookId") return { webhookId: target.value };
   if (target.case === "endpointId")
     return { endpointId: optionalUuid("endpoint_id", target.value) as string };
-  throw invalidFields([
-    {
-      field: "target",
-      description: "is required: send endpoint_id, or the webhook_id of one of its webhooks",
-    },
-  ]);
+  throw invalidField("target", "is required: send endpoint_id, or the webhook_id of one of its webhooks");
 }
 
 /** @throws DomainError INVALID_ARGUMENT */
@@ -154,21 +149,17 @@ function requestedChanges({ addProcesses, removeProcesses }: UpdateEndpointReque
   const add = checkedProcesses("add_processes", addProcesses);
   const remove = checkedProcesses("remove_processes", removeProcesses);
   if (add.length + remove.length === 0) {
-    throw invalidFields([
-      {
-        field: "add_processes",
-        description: "is empty, and so is remove_processes; send event types in one of them",
-      },
-    ]);
+    throw invalidField(
+      "add_processes",
+      "is empty, and so is remove_processes; send event types in one of them",
+    );
   }
   const both = add.find((process) => remove.includes(process));
   if (both === undefined) return { add, remove };
-  throw invalidFields([
-    {
-      field: "remove_processes",
-      description: `holds ${processName(both)}, as does add_processes; send it in one of them`,
-    },
-  ]);
+  throw invalidField(
+    "remove_processes",
+    `holds ${processName(both)}, as does add_processes; send it in one of them`,
+  );
 }
 
 /** The error for an endpoint that does not exist or is outside the caller's scope. */

@@ -6,14 +6,14 @@ import type {
   TryWebhookFilterResponseSchema,
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
-import { assertText, callerOf, callerScope, FairQueue, noWebhook } from "../../calls/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
+import { assertText, callerOf, callerScope, FairQueue } from "../../calls/index.ts";
 import { MAX_FILTER_CHARACTERS } from "../../contract/filters/filter.ts";
 import { subjectOf } from "../../contract/subject.ts";
 import { type FilterResult, type FilterRunner, type FilterText, runFilter } from "../../filters/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import { timeOfId } from "../../schema/index.ts";
-import { getWebhook } from "../webhooks.ts";
+import { requiredWebhook } from "../webhooks.ts";
 
 /** The maximum number of events for which a filter is tried. */
 const MAX_TRIED = 1_000;
@@ -63,7 +63,7 @@ export async function checkedFilter(
 async function assertValid(filters: FilterRunner, keyId: string, filter: FilterText): Promise<void> {
   assertText("filter", filter.expression, MAX_FILTER_CHARACTERS);
   const { error } = await runFilter(filters, { owner: keyId, webhook: keyId, filter });
-  if (error !== undefined) throw invalidFields([{ field: "filter", description: error }]);
+  if (error !== undefined) throw invalidField("filter", error);
 }
 
 /** The method that tries filters. */
@@ -76,8 +76,7 @@ export function filterMethods({
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);
-      const webhook = await getWebhook(db, scope, webhookId);
-      if (!webhook) throw noWebhook(webhookId);
+      const webhook = await requiredWebhook(db, scope, webhookId);
       const { process } = webhook;
       const keyId = callerOf(handler).id;
       const filter = { process, expression };

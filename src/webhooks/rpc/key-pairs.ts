@@ -9,7 +9,7 @@ import { deleteKeyPairs, type KeyPair, readKeyPairs, rotateKeyPair } from "../ke
 import type { SecretBox } from "../secret-box.ts";
 import { lockShared } from "../shared-webhooks.ts";
 import { eachOf } from "../webhook-changes.ts";
-import { getWebhook, idsOf } from "../webhooks.ts";
+import { idsOf, requiredWebhook } from "../webhooks.ts";
 
 type Methods = Pick<
   ServiceImpl<typeof WebhookService>,
@@ -20,7 +20,7 @@ type Methods = Pick<
 export function keyPairMethods({ db, secrets }: { db: Db; secrets: SecretBox }): Methods {
   return {
     async getWebhookKeyPairs({ webhookId }, handler) {
-      if (!(await getWebhook(db, callerScope(handler), webhookId))) throw noWebhook(webhookId);
+      await requiredWebhook(db, callerScope(handler), webhookId);
       return { keyPairs: messages(await readKeyPairs(db, secrets, webhookId)) };
     },
 

@@ -9,7 +9,7 @@ import type {
 } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import type { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { auditedCall, type Facts } from "../../audit/index.ts";
-import { invalidFields, stateNotFit } from "../../calls/errors/index.ts";
+import { invalidField, invalidFields, stateNotFit } from "../../calls/errors/index.ts";
 import { callerOf, callerScope, FairQueue, noWebhook } from "../../calls/index.ts";
 import {
   bearerTokenError,
@@ -41,7 +41,7 @@ import type { SecretBox } from "../secret-box.ts";
 import { lockShared } from "../shared-webhooks.ts";
 import { eachOf, webhookTarget } from "../webhook-changes.ts";
 import { type ChangedWebhook, expectRevision } from "../webhook-update.ts";
-import { getWebhook, idsOf } from "../webhooks.ts";
+import { getWebhook, idsOf, requiredWebhook } from "../webhooks.ts";
 import { describeEventTypes } from "./event-types.ts";
 import type { WebhookServiceParts } from "./service-parts.ts";
 import { type Check, checkedTls, type Findings, maskedTls, tlsFacts } from "./tls-settings.ts";
@@ -65,8 +65,7 @@ export function requestSettingsMethods({
   const queue = new FairQueue("test requests", { atOnce: MAX_TRIALS, perKey: MAX_TRIALS_PER_KEY });
   return {
     async getWebhookRequestSettings({ webhookId }, handler) {
-      const webhook = await getWebhook(db, callerScope(handler), webhookId);
-      if (!webhook) throw noWebhook(webhookId);
+      const webhook = await requiredWebhook(db, callerScope(handler), webhookId);
       // Read after the revision: if the settings change in between, a change with this revision is refused.
       const settings = masked(await readRequestSettings(db, secrets, webhookId));
       return { settings, revision: webhook.revision };
@@ -99,8 +98,7 @@ export function requestSettingsMethods({
       if (!tryRequest) {
         throw stateNotFit("this process sends no test requests; call a process with ROLE=api or ROLE=all");
       }
-      const webhook = await getWebhook(db, callerScope(handler), webhookId);
-      if (!webhook) throw noWebhook(webhookId);
+      const webhook = await requiredWebhook(db, callerScope(handler), webhookId);
       const payload = processes.find(({ number }) => number === webhook.process)?.sample;
       if (payload === undefined) {
         throw stateNotFit(
@@ -177,7 +175,7 @@ export async function assertOwnHeaders(
   if (isDeepStrictEqual(names, secondSignatureHeaders(before)) || names.length === 0) return;
   const clash = signatureClash(webhook, await readRequestSettings(trx, secrets, webhook.id));
   const field = webhook.signatureForm === "svix" ? "signature_form" : "signature_header";
-  if (clash) throw invalidFields([{ field, description: clash }]);
+  if (clash) throw invalidField(field, clash);
 }
 
 /** What is wrong if a header of a second signature is also one of the settings; otherwise undefined. */

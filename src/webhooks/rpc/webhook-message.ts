@@ -8,7 +8,7 @@ import {
   WebhookHealth,
   type WebhookSchema,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import { reachesWebhook, type Scope } from "../../calls/index.ts";
 import {
   choicesOf,
@@ -17,13 +17,7 @@ import {
   type SettingName,
 } from "../../contract/webhooks/settings.ts";
 import type { Breaker, BreakerState } from "../breakers.ts";
-import type { Health, Trouble, WebhookRow } from "../webhooks.ts";
-
-const HEALTH_NUMBERS: Record<Health, WebhookHealth> = {
-  healthy: WebhookHealth.HEALTHY,
-  degraded: WebhookHealth.DEGRADED,
-  failing: WebhookHealth.FAILING,
-};
+import { HEALTH_NUMBERS, type Health, type Trouble, type WebhookRow } from "../webhooks.ts";
 
 /** @throws DomainError INVALID_ARGUMENT when a number is none that is given out */
 export function healthNames(numbers: readonly WebhookHealth[]): Health[] {
@@ -32,9 +26,7 @@ export function healthNames(numbers: readonly WebhookHealth[]): Health[] {
     const name = names.find((each) => HEALTH_NUMBERS[each] === number);
     if (name) return name;
     const choices = names.map((each) => `${HEALTH_NUMBERS[each]} (${each.toUpperCase()})`).join(", ");
-    throw invalidFields([
-      { field: "health", description: `${number} is not allowed; send any of: ${choices}` },
-    ]);
+    throw invalidField("health", `${number} is not allowed; send any of: ${choices}`);
   });
 }
 

@@ -1,5 +1,5 @@
 import type { CircuitBreakerSettings } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField, invalidFields } from "../../calls/errors/index.ts";
 import { type ApiKeyRow, assertText, isProcess, unknownProcess } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../../contract/errors.ts";
@@ -31,7 +31,7 @@ const MAX_TEST_PAYLOAD_BYTES = 262_144;
 export function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
   // URL parsing drops some of these, but the URL is stored as given.
   if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
-    throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
+    throw invalidField("url", "must not hold control characters");
   }
   return { url, targetUrl: targets.normalise(url) };
 }
@@ -41,7 +41,7 @@ export function checkedName(name: string): string | null {
   assertText("name", name, MAX_NAME_CHARACTERS);
   const invisible = invisibleCharacter(name);
   if (invisible) {
-    throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
+    throw invalidField("name", `must not hold ${invisible}, which cannot be seen`);
   }
   return isBlank(name) ? null : name.trim();
 }
@@ -52,7 +52,7 @@ export function checkedName(name: string): string | null {
  * @throws DomainError INVALID_ARGUMENT, which repeats nothing of it
  */
 export function checkedSecret(secret: string): Buffer {
-  const refuse = (description: string) => invalidFields([{ field: "secret", description }]);
+  const refuse = (description: string) => invalidField("secret", description);
   const { min, max } = OWN_SECRET_BYTES;
   const [, base64] = /^whsec_([\w+/-]+={0,2})$/.exec(secret) ?? [];
   const bytes = Buffer.from(base64 ?? "", "base64");
@@ -68,7 +68,7 @@ export function checkedSecret(secret: string): Buffer {
 
 /** The body of a test event. @throws DomainError INVALID_ARGUMENT unless it is a JSON object of an allowed size */
 export function checkedPayload(payload: string): string {
-  const refuse = (description: string) => invalidFields([{ field: "payload", description }]);
+  const refuse = (description: string) => invalidField("payload", description);
   const bytes = Buffer.byteLength(payload);
   if (bytes > MAX_TEST_PAYLOAD_BYTES) {
     throw refuse(`is ${bytes} bytes, more than the ${MAX_TEST_PAYLOAD_BYTES} allowed`);
@@ -114,7 +114,7 @@ function checkedSetting(name: SettingName, value: number | string, deliveryTimeo
     chosen === null
       ? `${value} is not allowed; send any of: ${numbers}, or 0 for none`
       : textError(name, String(value));
-  if (description !== undefined) throw invalidFields([{ field: SETTINGS[name].column, description }]);
+  if (description !== undefined) throw invalidField(SETTINGS[name].column, description);
   return chosen ?? value;
 }
 
@@ -123,7 +123,7 @@ export function checkedNumber(name: NumberName, value: number, deliveryTimeoutMs
   const { min, max } = boundsOf(name, deliveryTimeoutMs);
   if (value >= min && value <= max) return value;
   const { column, unit } = numberSetting(name);
-  throw invalidFields([{ field: column, description: `must be ${min} to ${max} ${unit}, or unset` }]);
+  throw invalidField(column, `must be ${min} to ${max} ${unit}, or unset`);
 }
 
 /** Null for no breaker. @throws DomainError INVALID_ARGUMENT that names every wrong number */
@@ -151,7 +151,7 @@ export function checkedBreaker(asked: CircuitBreakerSettings): BreakerSettings |
 export function checkedProcesses(field: string, processes: readonly number[]): readonly number[] {
   const unknown = processes.find((process) => !isProcess(process));
   if (unknown === undefined) return [...new Set(processes)];
-  throw invalidFields([{ field, description: unknownProcess(unknown) }]);
+  throw invalidField(field, unknownProcess(unknown));
 }
 
 /**

@@ -9,7 +9,7 @@ import type {
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { type AuditAction, auditedCall } from "../../audit/index.ts";
-import { invalidFields, stateNotFit } from "../../calls/errors/index.ts";
+import { invalidField, stateNotFit } from "../../calls/errors/index.ts";
 import {
   BY_ID,
   callerOf,
@@ -27,7 +27,14 @@ import { eachOf, secretFacts, webhookEntries, webhookFacts, webhookTarget } from
 import { deleteWebhook } from "../webhook-deletion.ts";
 import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../webhook-secrets.ts";
 import { updateWebhook, type WebhookChanges } from "../webhook-update.ts";
-import { createWebhook, getWebhook, idsOf, listWebhooks, type WebhookRow } from "../webhooks.ts";
+import {
+  createWebhook,
+  getWebhook,
+  idsOf,
+  listWebhooks,
+  requiredWebhook,
+  type WebhookRow,
+} from "../webhooks.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
@@ -94,13 +101,6 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     return { webhook: webhookMessage(changed, scope), warnings: [...(await ofHost), ...warnings] };
   }
 
-  /** The event type of a webhook, which never changes. @throws DomainError NOT_FOUND */
-  async function processOf(webhookId: bigint, scope: Scope): Promise<number> {
-    const webhook = await getWebhook(db, scope, webhookId);
-    if (!webhook) throw noWebhook(webhookId);
-    return webhook.process;
-  }
-
   return {
     ...keyPairMethods(context),
     ...requestSettingsMethods(context),
@@ -118,14 +118,11 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
 
     async getWebhook(request, handler) {
       const scope = callerScope(handler);
-      const webhook = await getWebhook(db, scope, request.webhookId);
-      if (!webhook) throw noWebhook(request.webhookId);
+      const webhook = await requiredWebhook(db, scope, request.webhookId);
       const overdue = await readOverdueRetries(db, request.webhookId);
       return {
         webhook: webhookMessage(webhook, scope),
-        ...(overdue === null
-          ? {}
-          : { overdueRetries: { count: overdue.count, oldestDue: timestampFromDate(overdue.oldestDue) } }),
+        ...(overdue && { overdueRetries: { ...overdue, oldestDue: timestampFromDate(overdue.oldestDue) } }),
       };
     },
 
@@ -133,7 +130,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       const { process, url } = request;
       const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
       if (!isProcess(process)) {
-        throw invalidFields([{ field: "process", description: unknownProcess(process) }]);
+        throw invalidField("process", unknownProcess(process));
       }
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
@@ -142,10 +139,8 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       const registration = { process, ...address, apiKeyId: caller.id, secret };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
-        const { webhook, created } = result;
-        if (created) {
-          await record(...webhookEntries("webhook_created", [webhook], secretFacts(secret)));
-        }
+        if (result.created)
+          await record(...webhookEntries("webhook_created", [result.webhook], secretFacts(secret)));
         return result;
       });
       const scope = callerScope(handler);
@@ -164,11 +159,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       const deleted = await auditedCall(db, handler, async (trx, record) => {
         const webhook = await deleteWebhook(trx, request.webhookId, onDeleted);
         if (!webhook) throw noWebhook(request.webhookId);
-        await record({
-          action: "webhook_deleted",
-          target: webhookTarget(webhook),
-          before: webhookFacts(webhook),
-        });
+        await record(...webhookEntries("webhook_deleted", [webhook]));
         return webhook;
       });
       return { webhook: webhookMessage(deleted, callerScope(handler)) };
@@ -185,32 +176,22 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         ...checkedSettings(request, deliveryTimeoutMs),
         ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
         ...(paused === undefined ? {} : { paused }),
-        ...(filter === undefined
-          ? {}
-          : {
-              filter: await checkedFilter(
-                filters,
-                callerOf(handler).id,
-                await processOf(webhookId, callerScope(handler)),
-                filter,
-              ),
-            }),
         ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
+      if (filter !== undefined) {
+        const { process } = await requiredWebhook(db, callerScope(handler), webhookId);
+        changes.filter = await checkedFilter(filters, callerOf(handler).id, process, filter);
+      }
       return change(handler, webhookId, changes, {
         ...(revision === undefined ? {} : { revision }),
         ...(settings === undefined ? {} : { settings }),
       });
     },
 
-    setWebhookRateLimit: ({ webhookId, rateLimit }, handler) =>
-      change(
-        handler,
-        webhookId,
-        rateLimit === undefined
-          ? { rateLimit: null }
-          : { rateLimit: checkedNumber("rateLimit", rateLimit, deliveryTimeoutMs) },
-      ),
+    setWebhookRateLimit: ({ webhookId, rateLimit: asked }, handler) => {
+      const rateLimit = asked === undefined ? null : checkedNumber("rateLimit", asked, deliveryTimeoutMs);
+      return change(handler, webhookId, { rateLimit });
+    },
 
     pauseWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: true }),
 
@@ -218,11 +199,10 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
 
     async sendTestEvent({ webhookId, process: chosen, payload }, handler) {
       const scope = callerScope(handler);
-      const webhook = await getWebhook(db, scope, webhookId);
-      if (!webhook) throw noWebhook(webhookId);
+      const webhook = await requiredWebhook(db, scope, webhookId);
       const process = chosen || webhook.process;
       if (chosen && !isProcess(chosen)) {
-        throw invalidFields([{ field: "process", description: unknownProcess(chosen) }]);
+        throw invalidField("process", unknownProcess(chosen));
       }
       const caller = callerOf(handler);
       if (process !== webhook.process) assertMaySubscribe(caller, process);
@@ -241,13 +221,9 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       const queued = await withPartitions(db, () =>
         auditedCall(db, handler, async (trx, record) => {
           const made = await queueTestEvent(trx, scope, event);
-          if (made) {
-            await record({
-              action: "test_event_sent",
-              target: webhookTarget(webhook),
-              after: { event_id: made.eventId, delivery_id: made.deliveryId },
-            });
-          }
+          const target = webhookTarget(webhook);
+          const after = made && { event_id: made.eventId, delivery_id: made.deliveryId };
+          if (after) await record({ action: "test_event_sent", target, after });
           return made;
         }),
       );

@@ -5,11 +5,11 @@ import { erasePayloads } from "../../../src/events/erase.ts";
 import { rows } from "../../../src/lib/pg/database.ts";
 import { sendAgain } from "../../../src/log/send-again.ts";
 import { claimPending } from "../../../src/queue/claims.ts";
-import { imbalance, readLedger } from "../../../src/queue/ledger.ts";
 import { recordAttempts } from "../../../src/queue/results.ts";
 import { ALL, freshClaimant, result, SPACING } from "../../queue/queue.ts";
 import { failure } from "../../support/failure.ts";
 import { anOrder, waitingQueries } from "../../support/grpc-calls.ts";
+import { imbalance, readLedger } from "../../support/ledger.ts";
 import { useApi } from "../../support/test-api.ts";
 
 const api = await useApi();

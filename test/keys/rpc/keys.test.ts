@@ -2,7 +2,7 @@ import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
-import { ensureAdminKey, findApiKey } from "../../../src/keys/api-keys.ts";
+import { ensureAdminKey, findApiKeys } from "../../../src/keys/api-keys.ts";
 import { createSecretBox } from "../../../src/webhooks/secret-box.ts";
 import { failure } from "../../support/failure.ts";
 import { expectRefused } from "../../support/refusals.ts";
@@ -82,7 +82,7 @@ describe("revoking a key", () => {
     ] as const)
       await expectRefused(transfer(from.id, to), code, message);
     expect((await listed(id))?.apiKeyId).toBe(from.id);
-    expect(await findApiKey(db, from.secret)).not.toBeNull();
+    expect((await findApiKeys(db, [from.secret]))[0]).not.toBeNull();
   });
 
   test("leaves no webhook behind that is registered with it meanwhile", async () => {
@@ -110,7 +110,7 @@ test("the administrator's key is made once, however many processes ask for it, a
   expect(permissions).toContain(Permission.MANAGE_API_KEYS);
   await db("api_keys").where({ id }).update({ revoked: new Date(), permissions: [] });
   await ensureAdminKey(db, secret);
-  expect((await findApiKey(db, secret))?.permissions).toEqual(permissions);
+  expect((await findApiKeys(db, [secret]))[0]?.permissions).toEqual(permissions);
 });
 
 test("of a key that an operator chose, no more than four characters are stored in clear text", async () => {

@@ -1,8 +1,8 @@
 import { expect } from "vitest";
 import { type Db, rows } from "../../../src/lib/pg/database.ts";
-import { imbalance, readLedger } from "../../../src/queue/ledger.ts";
 import { ATTEMPTS_PER_ROUND } from "../../../src/queue/results.ts";
 import { countsSince } from "../../../src/stats/rollups.ts";
+import { imbalance, readLedger } from "../../support/ledger.ts";
 import type { StorageModel } from "./model.ts";
 import type { Place, Snapshot, StoredWebhook } from "./snapshot.ts";
 

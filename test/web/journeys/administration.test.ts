@@ -6,7 +6,7 @@ import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { findApiKey } from "../../../src/keys/api-keys.ts";
+import { findApiKeys } from "../../../src/keys/api-keys.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { tabTo } from "../keyboard.ts";
 import { expectCalls, sharedWeb } from "../web.ts";
@@ -68,7 +68,7 @@ test("§5.3: a key is made with chosen permissions, its secret is shown once and
     const secret = await copySecret(page);
     expect(secret).toMatch(/^whk_[\w-]{43}$/);
     const [installed] = await api.context.db("installed_apps").where({ name: "Stock planner" });
-    expect(await findApiKey(api.context.db, secret)).toMatchObject({
+    expect((await findApiKeys(api.context.db, [secret]))[0]).toMatchObject({
       name: "Warehouse, production",
       permissions: READ_AND_WRITE,
       allowedProcesses: [3],
@@ -96,7 +96,7 @@ test("§5.3: a key is made with chosen permissions, its secret is shown once and
 
 test("a key gets another secret and keeps its id, gets quotas, and is revoked with its webhooks and removed", async () => {
   const name = rotated;
-  const found = async (secret: string) => (await findApiKey(api.context.db, secret))?.id;
+  const found = async (secret: string) => (await findApiKeys(api.context.db, [secret]))[0]?.id;
   await web.visit({ path: "/keys" }, async (page) => {
     const rotate = async (grace: string) => {
       await page.getByRole("button", { name: `Rotate the secret of ${name}` }).click();

@@ -40,7 +40,13 @@ test("a test request with stored credentials is refused if the webhook was moved
   const { db, secrets } = api.context;
   const guard = createAddressGuard([]);
   const log = pino({ level: "silent" });
-  const trial = createRequestTrial({ db, secrets, log, guard, proxy: undefined, timeoutMs: 1 });
+  const trial = createRequestTrial({
+    db,
+    secrets,
+    log,
+    guard,
+    delivery: { proxy: undefined, proxyDns: "local", timeoutMs: 1 },
+  });
   const webhookId = await api.register();
   const settings = { authentication: { case: "bearer" as const, value: { token: "secret" } } };
   await webhooks.setWebhookRequestSettings({ webhookId, settings });

@@ -1,5 +1,5 @@
-import { type Db, rows } from "../lib/pg/index.ts";
-import { NIL_ID } from "../schema/index.ts";
+import { type Db, rows } from "../../src/lib/pg/index.ts";
+import { NIL_ID } from "../../src/schema/index.ts";
 
 /** Counts of all deliveries that retention has not deleted, in one snapshot. `accepted` must equal the sum of the others. */
 export interface Ledger {
