@@ -1,42 +1,10 @@
+import type { AuditAction as Actions } from "../../gen/webhook/v1/audit_pb.ts";
 import type { Scope } from "../calls/index.ts";
 import { type Bindings, count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { firstIdOf } from "../schema/index.ts";
 
-/** An audited action, by the names of AuditAction. */
-export type AuditAction =
-  | "webhook_created"
-  | "webhook_updated"
-  | "webhook_deleted"
-  | "webhook_paused"
-  | "webhook_resumed"
-  | "webhook_transferred"
-  | "webhook_secret_read"
-  | "webhook_secret_rotated"
-  | "test_event_sent"
-  | "delivery_sent_again"
-  | "deliveries_sent_again"
-  | "payloads_erased"
-  | "api_key_created"
-  | "api_key_restored"
-  | "api_key_rotated"
-  | "api_key_quotas_changed"
-  | "api_key_revoked"
-  | "api_key_deleted"
-  | "installed_app_created"
-  | "installed_app_deleted"
-  | "dispatch_requested"
-  | "request_tried"
-  | "webhook_breaker_opened"
-  | "webhook_breaker_closed"
-  | "webhook_disabled"
-  | "webhook_filter_stopped"
-  | "replay_started"
-  | "replay_paused"
-  | "replay_resumed"
-  | "replay_cancelled"
-  | "endpoint_created"
-  | "endpoint_updated"
-  | "endpoint_deleted";
+/** An audited action: the name of a member of the enum, in lower case. */
+export type AuditAction = Exclude<Lowercase<keyof typeof Actions>, "unspecified">;
 
 /** The author of a change. */
 export interface Actor {

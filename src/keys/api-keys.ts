@@ -3,7 +3,7 @@ import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts
 import { type ApiKeyRow, keyIn, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS, aliased } from "../schema/index.ts";
+import { aliased, takeLock } from "../schema/index.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** A key in a list. */
@@ -130,16 +130,8 @@ export function createBoundedApiKey(
       const app = trx("installed_apps").select("id").where({ id: key.installedAppId }).forKeyShare();
       if ((await run(trx, app)).length === 0) return null;
     }
-    // Serialized: two concurrent calls could both take the last slot.
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.keys });
-    const full = await run(
-      trx,
-      trx("api_keys")
-        .select("id")
-        .offset(maxKeys - 1)
-        .limit(1),
-    );
-    if (full.length > 0) {
+    await takeLock(trx, "keys");
+    if (await hasRows(trx, "api_keys", maxKeys)) {
       throw new DomainError(
         "FAILED_PRECONDITION",
         `the service has ${maxKeys} API keys, including revoked ones, and at most ${maxKeys} are allowed; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
@@ -190,7 +182,7 @@ export function ensureAdminKey(
     revoked: null,
   };
   return db.transaction(async (trx) => {
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.keys });
+    await takeLock(trx, "keys");
     const [before = null] = await run(
       trx,
       trx("api_keys").where({ secret_sha256: hash }).forNoKeyUpdate().select<ApiKeyRow[]>(API_KEY_SELECTION),
@@ -208,9 +200,24 @@ export function ensureAdminKey(
   });
 }
 
+/** Whether a table has at least `min` rows. To compare a limit, callers take its lock first: two could take the last place. */
+export async function hasRows(db: Db, table: "api_keys" | "installed_apps", min: number): Promise<boolean> {
+  return (
+    (
+      await run(
+        db,
+        db(table)
+          .select("id")
+          .offset(min - 1)
+          .limit(1),
+      )
+    ).length > 0
+  );
+}
+
 /** Whether the service has a key, including revoked ones. */
-export async function hasApiKeys(db: Db): Promise<boolean> {
-  return (await run(db, db("api_keys").select("id").limit(1))).length > 0;
+export function hasApiKeys(db: Db): Promise<boolean> {
+  return hasRows(db, "api_keys", 1);
 }
 
 /** A page of the scope's keys, including revoked ones, oldest first. */

@@ -3,7 +3,8 @@ import { stateNotFit } from "../calls/errors/index.ts";
 import type { Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS } from "../schema/index.ts";
+import { takeLock } from "../schema/index.ts";
+import { hasRows } from "./api-keys.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** An application that integrators install. `id` is its InstalledApplicationId. */
@@ -20,16 +21,8 @@ export interface InstalledAppRow {
  */
 export function createBoundedInstalledApp(db: Db, name: string, maxApps: number): Promise<InstalledAppRow> {
   return db.transaction(async (trx) => {
-    // Serialized: two concurrent calls could both take the last slot.
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.apps });
-    const full = await run(
-      trx,
-      trx("installed_apps")
-        .select("id")
-        .offset(maxApps - 1)
-        .limit(1),
-    );
-    if (full.length > 0) {
+    await takeLock(trx, "apps");
+    if (await hasRows(trx, "installed_apps", maxApps)) {
       throw new DomainError(
         "FAILED_PRECONDITION",
         `the service has ${maxApps} installed apps, and at most ${maxApps} are allowed; remove unused apps with DeleteInstalledApp, or ask the operator to raise MAX_INSTALLED_APPS`,
@@ -76,9 +69,7 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
       throw new DomainError(
         "NOT_FOUND",
         `installed_application_id: no installed app has the id ${id}; list them with ListInstalledApps`,
-        {
-          reason: "APP_NOT_FOUND",
-        },
+        { reason: "APP_NOT_FOUND" },
       );
     }
     const [{ keys, webhooks } = { keys: 0, webhooks: 0 }] = await rows<{ keys: number; webhooks: number }>(

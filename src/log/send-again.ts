@@ -115,7 +115,9 @@ async function notNow(
   retentionDays: number,
 ): Promise<DomainError> {
   if (!FINAL_STATES.includes(state)) {
-    return stateNotFit(`delivery ${id} is ${state}; it can be sent again once it is ${FINAL_STATES.join(", ")}`);
+    return stateNotFit(
+      `delivery ${id} is ${state}; it can be sent again once it is ${FINAL_STATES.join(", ")}`,
+    );
   }
   if (attempts >= MAX_ATTEMPTS) {
     return stateNotFit(

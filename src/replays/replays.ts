@@ -2,7 +2,7 @@ import { type Scope, scopeOf } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Bindings, count, type Db, databaseTime, rows, run } from "../lib/pg/index.ts";
 import type { DeliveryStateName, SearchText } from "../log/index.ts";
-import { ADVISORY_LOCKS, firstIdOf } from "../schema/index.ts";
+import { firstIdOf, takeLock } from "../schema/index.ts";
 
 /** The deliveries or events that a replay was requested for. Omitted fields do not restrict. */
 export interface ReplayFilter {
@@ -278,7 +278,7 @@ export async function hasOpenBackfill(trx: Db, webhookId: bigint, id: string): P
  * other one count until it ends, so that of several replays started at once each counts the ones before it.
  */
 export async function countOpenReplays(trx: Db, scope: Scope): Promise<{ own: number; all: number }> {
-  await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.replays });
+  await takeLock(trx, "replays");
   const [found] = await rows<{ own: number; all: number }>(
     trx,
     `select count(*) filter (where installed_app_id is not distinct from :app::uuid)::int as own, count(*)::int as all

@@ -1,3 +1,5 @@
+import { type Db, rows } from "../lib/pg/index.ts";
+
 /**
  * PostgreSQL's advisory locks of the service. Arbitrary numbers, the same in every process and version, and all here so
  * that each has its own.
@@ -22,3 +24,8 @@ export const ADVISORY_LOCKS = {
   /** Shared while an instance is added or renewed; exclusive while a feature is required. */
   features: 7_242_110_926,
 } as const;
+
+/** Waits for a lock, and holds it until the end of the transaction. */
+export async function takeLock(trx: Db, name: keyof typeof ADVISORY_LOCKS): Promise<void> {
+  await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS[name] });
+}

@@ -1,5 +1,5 @@
 /** The schema: migrations, partitions, and settings stored in the database. */
-export { ADVISORY_LOCKS } from "./advisory-locks.ts";
+export { ADVISORY_LOCKS, takeLock } from "./advisory-locks.ts";
 export { MIGRATION_BLOCKED, migrate } from "./migrate.ts";
 export {
   ensurePartitions,

@@ -1,5 +1,5 @@
 import { count, type Db, databaseTime, rows } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS } from "./advisory-locks.ts";
+import { takeLock } from "./advisory-locks.ts";
 
 /** The tables partitioned by the time in their ids, in the order in which retention drops their partitions. */
 export const PARTITIONED = ["deliveries", "attempts", "search_terms", "events"] as const;
@@ -100,7 +100,7 @@ export async function ensurePartitions(
     const wanted = [...moments, ...ahead];
     if (missing(await listPartitions(db, table), wanted).length === 0) continue;
     made += await db.transaction(async (trx) => {
-      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.partitions });
+      await takeLock(trx, "partitions");
       let added = 0;
       for (;;) {
         const there = await listPartitions(trx, table);

@@ -4,7 +4,7 @@ import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
 import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS } from "../schema/index.ts";
+import { takeLock } from "../schema/index.ts";
 import { copyWebhook } from "./copied-webhook.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { lockShared } from "./shared-webhooks.ts";
@@ -64,7 +64,7 @@ export function createEndpoint(
   maxWebhooks: number,
 ): Promise<EndpointRow> {
   return transactionWithRetry(db, async (trx) => {
-    await lockRegistrations(trx);
+    await takeLock(trx, "registration");
     await assertFree(trx, scope, processes, webhook.targetUrl);
     await assertRoom(trx, maxWebhooks, processes.length);
     await assertWebhookQuota(trx, webhook.apiKeyId, processes.length);
@@ -115,7 +115,7 @@ export function updateEndpoint(
   onDeleted: OnDeleted,
 ): Promise<EndpointChange | null> {
   return transactionWithRetry(db, async (trx) => {
-    if (add.length > 0) await lockRegistrations(trx);
+    if (add.length > 0) await takeLock(trx, "registration");
     const known = await findOne(trx, scope, key);
     if (known && add.length > 0) await lockOwner(trx, scope, known.apiKeyId, add);
     const webhooks = await lockWebhooks(trx, scope, key);
@@ -160,11 +160,6 @@ export function deleteEndpoint(
     if (webhooks.length === 0) return null;
     return deleteWebhooks(trx, { ids: idsOf(webhooks) }, onDeleted);
   });
-}
-
-/** Serializes registrations, so that each event type and target has one live webhook. */
-async function lockRegistrations(trx: Db): Promise<void> {
-  await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
 }
 
 /** Locks event types by number, as all transactions do: adding one and then removing another would lock them in any order. */

@@ -4,7 +4,7 @@ import { processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS } from "../schema/index.ts";
+import { takeLock } from "../schema/index.ts";
 import {
   type BreakerSettings,
   closeBreakerForUser,
@@ -54,8 +54,7 @@ export function updateWebhook(
 ): Promise<(ChangedWebhook & { others: ChangedWebhook[] }) | null> {
   return transactionWithRetry(db, async (trx) => {
     // Serialized with registrations, and taken first as they do: both could take the same address.
-    if (changes.address)
-      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
+    if (changes.address) await takeLock(trx, "registration");
     const { filter: _, ...shared } = changes;
     const [first, ...rest] =
       isShared || Object.keys(shared).length > 0

@@ -4,7 +4,7 @@ import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
 import { type Bindings, type Db, rows, run } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS } from "../schema/index.ts";
+import { takeLock } from "../schema/index.ts";
 import { type Breaker, breakerColumns, removeBreakers } from "./breakers.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
@@ -199,7 +199,7 @@ export async function createWebhook(
   if (existing) return { webhook: existing, created: false };
   return db.transaction(async (trx) => {
     // Serialized: two concurrent calls could both take the last slot.
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
+    await takeLock(trx, "registration");
     // Another call may have registered it in the meantime. Checked first, because every conflicting insert uses up an
     // id.
     const other = await findWebhook(trx, webhook);

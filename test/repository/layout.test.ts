@@ -174,7 +174,7 @@ test("a table has one writer, or its other writers are listed here", () => {
 });
 
 /** The maximum of lines of code of `src` and `workflows`. A change that raises it says which promise needs the lines. */
-const MAX_CODE_LINES = 32_360;
+const MAX_CODE_LINES = 32_330;
 
 test("the service has no more lines of code than it had", () => {
   const lines = linesOfFolder(root, "src") + linesOfFolder(root, "workflows");
