@@ -127,6 +127,8 @@ test.each(
     "event.carrier ==": /^is not a valid expression/,
     "event.carrier == 'DHL": /^is not a valid expression/,
     "": /^is not a valid expression: it ends too early$/,
+    "event.carrier = 'DHL Express Worldwide'":
+      /^is not a valid expression: it cannot be read from character 15 on: = 'DHL Express World$/,
     "OrderLine{sku: 'x'} == event.lines[0]": /messages cannot be made/,
     [`user_id == "${"x".repeat(MAX_FILTER_CHARACTERS)}"`]:
       /^has 1013 characters, more than the 1000 allowed$/,

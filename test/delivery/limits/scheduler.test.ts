@@ -134,7 +134,9 @@ test("receivers that fail wait until they may start, and others do not", () => {
   ];
   const receivers = new FakeReceivers({ max: 10, perHost: 1, perWebhook: 1 }, 3);
   for (let webhook = 0; webhook < 3; webhook += 1) receivers.push("first", webhook, 2);
-  for (const task of receivers.start()) receivers.end(task, failed[Number(task.webhookId)] ?? ANSWERED);
+  const started = receivers.start();
+  for (const task of started) receivers.end(task, failed[Number(task.webhookId)] ?? ANSWERED);
+  expect(started.map((task) => receivers.scheduler.isFailing(task))).toEqual([true, true, false]);
   receivers.mayFail = false;
   expect(receivers.start().map(({ webhookId }) => webhookId)).toEqual([2n]);
   receivers.mayFail = true;
