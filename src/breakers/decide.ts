@@ -87,7 +87,8 @@ const COLUMNS = `
     coalesce(b.failing_since <= now() - make_interval(secs => b.disable_s), false) as "disablesNow",
     b.succeeded or b.state = 'open' and exists (
       -- The probe has succeeded, but no fold has noted that yet.
-      select from deliveries d where d.id = w.test_delivery and d.outcome = 'delivered') as succeeded, b.gone and b.disable_on_gone as gone, b.outage_since is not null as "inOutage",
+      select from deliveries d where d.id = w.test_delivery and d.outcome = 'delivered') as succeeded,
+    b.gone and b.disable_on_gone as gone, b.outage_since is not null as "inOutage",
     b.resend_until is not null as resending, coalesce(b.next_probe <= now() and ${isHeld("w")} is not true, false) as "probeDue",
     w.test_delivery is not null as probing,
     exists (select from queue q where q.id = w.test_delivery)

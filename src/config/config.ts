@@ -183,7 +183,7 @@ function sendsByOtlp(given: NodeJS.ProcessEnv, signal: "METRICS" | "TRACES"): bo
   return Boolean(given.OTEL_EXPORTER_OTLP_ENDPOINT || given[`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`]);
 }
 
-/** The problem with the protocol of OTLP, if it is sent: the exporters are those of `http/protobuf`, the default of the specification. */
+/** Says what to change if OTLP is used over gRPC. The exporters support `http/protobuf`, the default of the specification. */
 function unsupportedOtlp(given: NodeJS.ProcessEnv): string[] {
   return (["METRICS", "TRACES"] as const).flatMap((signal) => {
     const name = [`OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`, "OTEL_EXPORTER_OTLP_PROTOCOL"].find(

@@ -204,7 +204,7 @@ function failedNotice(failed: FailedDelivery): Notice {
   return noticeOf(WebhookProcess.DELIVERY_FAILED, about, finished, payload, { id, userId });
 }
 
-/** @param of the id and the user of what the notice is about. Defaults to those of the webhook */
+/** Creates a notice. The last parameter is the id and the user of its subject, by default the webhook. */
 function noticeOf(
   process: WebhookProcess,
   about: AboutWebhook,

@@ -298,7 +298,8 @@ const hasRetries = (webhookId: string) =>
 /**
  * SQL for the tokens of bucket `b` that a claim of first attempts leaves to retries. In one second of five, these are the tokens gained
  * since that second began; otherwise, or without retries, 0. First attempts are claimed more often and would take nearly all tokens.
- * Tokens that retries do not use stay in the bucket, up to those of one second. The seconds of a slow limit are as long as a token takes.
+ * Tokens that retries do not use stay in the bucket, which holds the tokens of one second. With a slow limit, such a second lasts as long
+ * as the bucket gains one token.
  */
 const LEFT_TO_RETRIES = `
   case when floor(extract(epoch from now()) / ${FILL_S})::int8 % ${RETRY_PERIOD_S} = 0 and case

@@ -27,8 +27,8 @@ export interface WebhookWish extends ReceiverWish {
 }
 
 /**
- * The part of the pace below which the accepted rate is that of the receiver: fewer were sent than the pace allows. Otherwise the pace is,
- * because the second before a refusal may have had fewer deliveries by chance.
+ * The part of the pace below which the accepted rate counts as the rate that the receiver takes. Above it, the pace counts, because the
+ * second before a refusal may have had fewer deliveries by chance.
  */
 const FAR_BELOW = 1 / 4;
 /** The lowest rate that is learnt, in deliveries per second. */
@@ -41,13 +41,13 @@ const GROWTH = { seconds: 60, deliveries: 20 };
 /** The number of these times after which there is no pace. */
 const FORGOTTEN_AFTER = 10;
 /**
- * In the seconds after a hold, a claim takes at most so many deliveries of a webhook. If the receiver refuses again, the others would have
- * been claimed and released in vain.
+ * The time after a hold, in seconds, in which a claim takes at most this number of deliveries of the webhook. If the receiver refuses
+ * again, further deliveries would have been claimed and released in vain.
  */
 const AFTER_HOLD = { seconds: 5, deliveries: 8 };
-/** The seconds whose deliveries may be claimed at once, though always one. A longer burst would exceed limits per second. */
+/** The time whose deliveries a claim may take at once with a pace, in seconds; at least one delivery. More would exceed limits per second. */
 const BURST_S = 0.2;
-/** The seconds in which further refusals without a hold count as one: those of requests that were in flight. */
+/** The time in which further refusals without a hold count as the same refusal, in seconds: their requests were in flight. */
 const SAME_REFUSAL_S = 1;
 
 /** SQL for the most deliveries of row `w` of `webhooks` that a claim may take soon after a hold; null for no limit. */
@@ -74,8 +74,8 @@ export const paceOf = (w: string) => `
   ) end`;
 
 /**
- * SQL for the most tokens that a bucket may have: those of one second, at least one, because the limit of a long period is spread evenly
- * over it. A pace below the rate limit allows fewer. Both are in deliveries per second.
+ * SQL for the maximum number of tokens in a bucket: the tokens of one second, at least one, because the limit of a long period is spread
+ * evenly over the period. With a pace below the rate limit, it is smaller. Both are in deliveries per second.
  */
 export const burstOf = (rate: string, pace: string) =>
   `greatest(1, case when ${pace} is null or ${pace} >= ${rate} then ${rate} else ${pace} * ${BURST_S} end)`;

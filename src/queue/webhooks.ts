@@ -45,7 +45,7 @@ export interface ClaimedWebhook extends Partial<ClaimedSettings> {
 
 /** The default maximum number of webhooks in a `ClaimedWebhooks` cache. */
 const MAX_CACHED_WEBHOOKS = 10_000;
-/** The maximum total size of their request settings, in bytes: those of one webhook may have 2 MB of certificates. */
+/** The maximum total size of cached request settings, in bytes. One webhook may have 2 MB of certificates. */
 const MAX_CACHED_SETTINGS = 64 * 1_024 * 1_024;
 
 /**

@@ -54,9 +54,9 @@ async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending"
 }
 
 /**
- * The oldest delivery that nothing but the service itself holds back: nobody has claimed it, and its webhook is not paused,
- * has no rate limit, nor does its receiver ask for less, and is not failing (none of its deliveries waits for a retry). Events that are not fanned out yet
- * count too. The age is the time since publishing or, if the delivery was sent again or replayed, since then.
+ * The oldest delivery that only the service itself delays: no worker has claimed it, its webhook is not paused, has no rate limit and is not
+ * failing (none of its deliveries waits for a retry), and its receiver asks for no hold or pace. Events that are not fanned out yet count
+ * too. The age is the time since publishing or, if the delivery was sent again or replayed, since then.
  */
 async function readOldestSendable(
   db: Db,

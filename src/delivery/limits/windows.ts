@@ -91,24 +91,27 @@ export class Windows<Key> {
     const window = this.#window(key);
     window[apart ? "apart" : "inFlight"] -= 1;
     if (evidence === "none") return;
-    if (evidence === "hold") {
-      window.lastSucceeded = false;
-      window.trouble = "none";
-      this.limit(key, 1);
-      return;
-    }
-    if (evidence === "success") window.accepted = countedAt(window.accepted, now, 1);
     const isIsolated = window.lastSucceeded;
     window.lastSucceeded = evidence === "success";
-    const isFailure =
-      !isIsolated && (evidence === "failure" || (evidence === "partial failure" && !window.hasSucceeded));
-    if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
-    if (evidence === "success") window.hasSucceeded = true;
-    if (isFailure) window.allowed = Math.max(1, window.allowed >> 1);
-    if (evidence === "timeout") window.allowed = 1;
     window.trouble = "none";
-    if (evidence === "timeout") window.trouble = "hangs";
-    if (isFailure && window.allowed === 1) window.trouble = "fails";
+    switch (evidence) {
+      case "success":
+        if (window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
+        window.hasSucceeded = true;
+        window.accepted = countedAt(window.accepted, now, 1);
+        return;
+      case "hold":
+        this.limit(key, 1);
+        return;
+      case "timeout":
+        window.allowed = 1;
+        window.trouble = "hangs";
+        return;
+      default:
+        if (isIsolated || (evidence === "partial failure" && window.hasSucceeded)) return;
+        window.allowed = Math.max(1, window.allowed >> 1);
+        if (window.allowed === 1) window.trouble = "fails";
+    }
   }
 
   /** Reduces the window to at most `allowed`, at least one. Requests that are in flight do not enlarge it. */

@@ -29,7 +29,7 @@ export function authorizationOf(
   return `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;
 }
 
-/** All ways for a client, in the order in which to try them: the one that has worked, the chosen one, then the others. */
+/** All ways for a client, in the order in which to try them: the way that has worked, the chosen way, then the others. */
 export function waysFor(client: OAuth2Client, worked?: ClientAuthentication): ClientAuthentication[] {
   const isSame = authorizationOf(client, "encoded") === authorizationOf(client, "literal");
   const byHeader: ClientAuthentication[] = isSame ? ["encoded"] : ["encoded", "literal"];

@@ -6,7 +6,11 @@ import { bareHost, createAddressGuard, describeFault, NameResolver } from "../..
 /** The timeout of a lookup for a registration, in milliseconds. Shorter than that of deliveries, because a caller waits. */
 const LOOKUP_TIMEOUT_MS = 1_000;
 
-/** Creates the check of the host names of webhooks, with a resolver of its own. */
+/**
+ * Creates the check of host names at the registration of webhooks.
+ *
+ * @param resolver closed with the check. Defaults to a resolver with LOOKUP_TIMEOUT_MS
+ */
 export function createHostWarnings(
   delivery: Pick<DeliveryConfig, "allowedNetworks" | "allowedHosts" | "proxyDns">,
   resolver = new NameResolver({ timeoutMs: LOOKUP_TIMEOUT_MS }),

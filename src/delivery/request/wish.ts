@@ -29,7 +29,7 @@ export function wishOf(status: number, fields: Fields, retryAfterMs: number | nu
 /** Reads the smallest remaining quota, and the time until all used-up quotas are renewed, in milliseconds. */
 function readQuota(fields: Fields): { remaining: number | null; resetMs: number } {
   const listed = membersOf(fields.ratelimit);
-  // Earlier forms name these values in members of their own, or in headers of their own.
+  // Earlier forms have a list member or a header for each of these values.
   const {
     remaining: r = numberOf(fields["ratelimit-remaining"]),
     reset: t = numberOf(fields["ratelimit-reset"]),

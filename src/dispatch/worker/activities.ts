@@ -52,7 +52,7 @@ export function createActivities(
   const { retryInitialDelayMs } = config;
   const pumpMs = pumpMsOf(config);
   // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt per delivery,
-  // except for webhooks with a shorter delay of their own.
+  // except for webhooks with shorter delays.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
   /**

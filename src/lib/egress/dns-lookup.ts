@@ -32,7 +32,7 @@ export interface DnsAnswer {
 /** How to query DNS: resolv.conf's settings, with the ports of the name servers. */
 export interface QuerySettings
   extends Pick<ResolverSettings, "timeoutMs" | "attempts" | "rotate" | "noAaaa"> {
-  /** Name servers as `address:port`. One with a zone, such as `[fe80::1%eth0]:53`, stands for all of resolv.conf. */
+  /** Name servers as `address:port`. For an address with a zone, such as `[fe80::1%eth0]:53`, c-ares uses all of resolv.conf. */
   servers: readonly string[];
 }
 

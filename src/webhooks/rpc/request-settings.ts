@@ -223,7 +223,7 @@ export async function replaceSettings(
 /**
  * The settings of a request, with stored values where it leaves them out, and notes about them.
  *
- * @param signing the webhook, whose second signature has headers of its own
+ * @param signing the webhook, whose second signature adds headers
  * @param fieldName the name of the request's field
  * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
  */

@@ -14,8 +14,8 @@ import { readPrivateKey } from "./private-keys.ts";
 /** The maximum size of a key, in characters of PEM. */
 const MAX_KEY_PEM = 16_384;
 /**
- * The maximum size of the certificates in one field, in characters of PEM, and their number: twice those of the public authorities, which
- * systems such as Debian have as one bundle. A process reads 300 certificates in 9 ms when it connects with them for the first time.
+ * The maximum size of the certificates in one field, in characters of PEM, and their maximum number. The bundle of all public authorities,
+ * as Debian has it, reaches half of both. A process reads 300 certificates in 9 ms when it connects with them for the first time.
  */
 const MAX_PEM = 524_288;
 const MAX_CERTIFICATES = 300;
