@@ -108,6 +108,8 @@ const FAULTS: Record<string, string> = {
   UND_ERR_HEADERS_OVERFLOW: "response headers too large; the server must send less than 64 KiB",
   UND_ERR_RES_EXCEEDED_MAX_SIZE: "response body too large; the server must send at most 64 KiB",
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: `${CLOSED}; ${CHECK_HTTP}`,
+  UND_ERR_HEADERS_TIMEOUT: `no response in time; ${START_IT}`,
+  UND_ERR_BODY_TIMEOUT: `no complete response in time; ${START_IT}`,
 };
 
 /** Describes a connection error in one line, usually with its code: `connection refused; check that … (ECONNREFUSED)`. */
