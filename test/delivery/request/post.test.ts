@@ -298,6 +298,13 @@ test("a connection that ends without a response is charged to the webhook, and o
   expect(await send(aClient(), `https://127.0.0.1:${await anyPort()}`)).toMatchObject(refused);
 });
 
+test("an unknown certificate is charged to the host, and to the webhook alone if it has its own authorities", async () => {
+  const { url } = await aReceiver(() => 200, await aStranger());
+  expect(await send(aClient(), url)).toMatchObject({ failure: "host" });
+  const tls = { client: null, authorities: authority.cert };
+  expect(await send(aClient(), url, { tls })).toMatchObject({ failure: "tls" });
+});
+
 test("certificates are verified whatever NODE_TLS_REJECT_UNAUTHORIZED says", async () => {
   vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
   onTestFinished(() => void vi.unstubAllEnvs());
