@@ -7,7 +7,7 @@ import { post } from "../../src/delivery/request/post.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
 import { createAddressGuard, createHttpClient } from "../../src/lib/egress/index.ts";
-import { type ClaimedWebhook, parseTarget } from "../../src/queue/webhooks.ts";
+import { type ClaimedWebhook, parseTarget } from "../../src/webhooks/claimed-webhooks.ts";
 import { createSecretBox } from "../../src/webhooks/secret-box.ts";
 import { newSealedSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { serveCalls } from "../parts/child.ts";

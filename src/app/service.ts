@@ -6,7 +6,7 @@ import { builtWorkflows } from "../dispatch/index.ts";
 import type { WorkerOptions } from "../dispatch/worker/index.ts";
 import { createLogger, type Progress, systemClock, watchBlockedThread } from "../lib/process/index.ts";
 import { drainTemporalMetrics, exportMetrics, startTracing } from "../metrics/index.ts";
-import { readBacklog } from "../stats/index.ts";
+import { readBacklog } from "../queue/index.ts";
 import { type TemporalNames, temporalNames, temporalTarget } from "../temporal/index.ts";
 import { deliver } from "./delivering.ts";
 import { startEmbeddedParts } from "./embedded-parts.ts";

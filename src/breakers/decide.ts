@@ -2,7 +2,7 @@ import { type AuditRecord, OPERATOR, recordChanges } from "../audit/index.ts";
 import { MAX_PROBE_INTERVAL_S } from "../contract/webhooks/circuit-breaker.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { noticeDisabled } from "../notices/index.ts";
-import { announceQueued, isFree, isHeld, ofWebhook } from "../queue/index.ts";
+import { announceQueued, findOldest } from "../queue/index.ts";
 import { withPartitions } from "../schema/index.ts";
 import {
   type BreakerState,
@@ -15,8 +15,6 @@ import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 
 /** The maximum number of due breakers per transaction. A transaction locks their webhooks. */
 export const MAX_DECIDED = 50;
-/** The maximum number of a webhook's retries, oldest first, among which a due one is searched as a probe. */
-const MAX_SEARCHED = 10_000;
 /** The time, in seconds, after which a breaker with a probe is due again without a noted attempt: the probe may have ended without one. */
 const LOOK_AGAIN_S = 60;
 
@@ -89,7 +87,7 @@ const COLUMNS = `
       -- The probe has succeeded, but no fold has noted that yet.
       select from deliveries d where d.id = w.test_delivery and d.outcome = 'delivered') as succeeded,
     b.gone and b.disable_on_gone as gone, b.outage_since is not null as "inOutage",
-    b.resend_until is not null as resending, coalesce(b.next_probe <= now() and ${isHeld("w")} is not true, false) as "probeDue",
+    b.resend_until is not null as resending, coalesce(b.next_probe <= now() and (w.held_until > now()) is not true, false) as "probeDue",
     w.test_delivery is not null as probing,
     exists (select from queue q where q.id = w.test_delivery)
       or exists (select from retries t where t.id = w.test_delivery and t.attempts = w.probe_attempts) as "probeWaits"`;
@@ -284,25 +282,14 @@ class Step {
 
   /** Chooses the oldest unclaimed delivery, pending or due for a retry, as the probe. Without one, tries again after `probe_s`. */
   async #probe({ ids }: Circuit): Promise<void> {
-    const chosen = await count(
-      this.#trx,
-      `update webhooks w set test_delivery = p.id, probe_attempts = p.attempts from (
-          select p.* from unnest(:ids::bigint[]) m(id) cross join lateral (
-            (select q.id, q.webhook_id, null::smallint as attempts from queue q
-              where ${ofWebhook("q", "m.id")} and ${isFree("q")} order by q.webhook_id, q.id limit 1)
-            union all
-            (select t.id, t.webhook_id, t.attempts from (
-                select t.id, t.webhook_id, t.attempts, t.due from retries t
-                where ${ofWebhook("t", "m.id")} and ${isFree("t")} order by t.webhook_id, t.id limit ${MAX_SEARCHED}
-              ) t where t.due <= now() order by t.webhook_id, t.id limit 1)
-          ) p order by p.id limit 1
-        ) p where w.id = p.webhook_id`,
-      { ids: ids.map(String) },
-    );
-    if (chosen === 0) {
+    const chosen = await findOldest(this.#trx, ids);
+    if (!chosen) {
       const later = "now() + make_interval(secs => probe_s)";
       return this.#set(ids, `next_probe = ${later}, due = ${later}`);
     }
+    const { id, webhookId, attempts } = chosen;
+    const probe = { test_delivery: id, probe_attempts: attempts };
+    await run(this.#trx, this.#trx("webhooks").where({ id: webhookId }).update(probe));
     this.#queued = true;
     return this.#look(ids, `now() + interval '${LOOK_AGAIN_S} seconds'`);
   }

@@ -1,7 +1,7 @@
 import type { AuditRecord } from "../audit/index.ts";
 import { count, type Db, rows } from "../lib/pg/index.ts";
 import { MAX_ROWS_PER_STATEMENT, sentManyAgain, startRound } from "../log/index.ts";
-import { ATTEMPTS_PER_ROUND, ofWebhook, pendingUpTo } from "../queue/index.ts";
+import { ATTEMPTS_PER_ROUND, readWaiting } from "../queue/index.ts";
 import { NIL_ID } from "../schema/index.ts";
 
 /** The maximum number of rounds, of four attempts each, up to which the service sends a delivery again without a user's request. */
@@ -71,18 +71,7 @@ export async function resendStep(
 
 /** The number of deliveries that may be sent again now, within `MAX_WAITING` and `maxPending`. */
 async function roomFor(trx: Db, webhookId: bigint, maxPending: number): Promise<number> {
-  const [found] = await rows<{ again: number; pending: number }>(
-    trx,
-    `select (
-        select count(queued)::int from (
-          select q.queued from queue q where ${ofWebhook("q", ":webhookId::bigint")}
-            order by q.webhook_id, q.id limit ${MAX_WAITING}
-        ) oldest
-      ) as again,
-      ${pendingUpTo(":webhookId::bigint", ":maxPending::int")} as pending`,
-    { webhookId, maxPending },
-  );
-  const { again, pending: waiting } = found as NonNullable<typeof found>;
+  const { again, pending } = await readWaiting(trx, webhookId, { limit: maxPending, oldest: MAX_WAITING });
   const room = MAX_WAITING - again;
-  return maxPending === 0 ? room : Math.max(0, Math.min(room, maxPending - waiting));
+  return maxPending === 0 ? room : Math.max(0, Math.min(room, maxPending - pending));
 }

@@ -26,8 +26,6 @@ import {
 } from "../metrics/index.ts";
 import {
   addWorker,
-  type ClaimedWebhook,
-  ClaimedWebhooks,
   claimDue,
   createPendingClaims,
   endFiltered,
@@ -39,7 +37,7 @@ import {
   settleGroups,
 } from "../queue/index.ts";
 import { isReplaying } from "../replays/index.ts";
-import type { SecretBox } from "../webhooks/index.ts";
+import { type ClaimedWebhook, ClaimedWebhooks, type SecretBox } from "../webhooks/index.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
 import { createEventContents } from "./event-contents.ts";

@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { type Scope, webhookIn } from "../calls/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
-import { isHeld } from "../queue/index.ts";
 import { withPartitions } from "../schema/index.ts";
 
 /** The value of X-Service-UserId for test events, if the webhook gets that header. */
@@ -50,7 +49,7 @@ export async function queueTestEvent(
       ),
       waiting as (
         update webhooks w set test_delivery = queued.id, probe_attempts = null from queued, target
-        where w.id = target.id and (w.paused is not null or ${isHeld("w")})
+        where w.id = target.id and (w.paused is not null or w.held_until > now())
       )
       select event_id as "eventId", id as "deliveryId" from queued`,
       { ...event, key: `test/${randomUUID()}`, userId: USER_ID, ...inScope.bindings },

@@ -4,7 +4,7 @@ import type { EventFacts } from "../events/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { isInRangeOf, timeOfId } from "../schema/index.ts";
-import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "../webhooks/index.ts";
+import { readSealedSecrets, type SealedSecret } from "../webhooks/index.ts";
 
 /** The state of a delivery. */
 export type DeliveryStateName =
@@ -85,7 +85,8 @@ export const COLUMNS = {
 export const TABLES = ["queue", "retries", "deliveries"] as const;
 
 /**
- * A condition: whether a table holds the delivery of an event to a webhook.
+ * SQL for whether a table holds the delivery of an event to a webhook. Also for a backfill, whose statement looks at one event after the
+ * other until it has queued enough.
  *
  * @param webhookId an SQL expression
  * @param eventId an SQL expression
@@ -196,21 +197,18 @@ export interface SentRequest {
  */
 export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
   const inScope = webhookIn(scope, "w");
-  const [row] = await rows<
-    SecretsRow & {
-      webhookId: bigint;
-      deleted: boolean;
-      process: number;
-      event: Omit<EventFacts, "occurred"> & { occurred: number };
-      installedAppId: string | null;
-      payload: string | null;
-      workflowId: string | null;
-      firstRunId: string | null;
-      group: number | null;
-    }
-  >(
+  const [row] = await rows<{
+    webhookId: bigint;
+    process: number;
+    event: Omit<EventFacts, "occurred"> & { occurred: number };
+    installedAppId: string | null;
+    payload: string | null;
+    workflowId: string | null;
+    firstRunId: string | null;
+    group: number | null;
+  }>(
     db,
-    `select w.id as "webhookId", w.deleted is not null as deleted, ${SECRET_COLUMNS}, e.process,
+    `select w.id as "webhookId", e.process,
         w.installed_app_id as "installedAppId", e.payload, json_build_object('id', e.id, 'process', e.process,
           'userId', e.user_id, 'occurred', floor(extract(epoch from e.occurred) * 1000), 'test', e.test,
           'apiKeyId', e.api_key_id, 'apiKeyName', (select name from api_keys where id = e.api_key_id),
@@ -227,13 +225,13 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     { id, ...inScope.bindings },
   );
   if (!row) return null;
-  const { payload, workflowId, firstRunId, group, webhookId, deleted, process, installedAppId } = row;
+  const { payload, workflowId, firstRunId, group, webhookId, process, installedAppId } = row;
   const event = { ...row.event, occurred: new Date(row.event.occurred) };
   return {
     facts: { id, process, installedAppId, userId: event.userId, test: event.test },
     event,
     payload,
-    secrets: deleted ? [] : sealedSecretsOf(webhookId, row),
+    secrets: await readSealedSecrets(db, webhookId),
     run:
       scope !== "everything" || workflowId === null || firstRunId === null
         ? null

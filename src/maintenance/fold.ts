@@ -8,6 +8,10 @@ import { foldInto, LATENCY_BOUNDS_MS } from "../stats/index.ts";
 /** The maximum number of rows of `rollup_deltas` folded in one step. */
 export const FOLD_STEP = 500;
 
+/**
+ * One statement of queries of several modules: what it takes out becomes thousands of sums, which it would otherwise send to this process
+ * and receive again for each of them.
+ */
 const FOLD = `
   with taken as (
     delete from rollup_deltas where id = any(array(select id from rollup_deltas order by id limit :step::int))

@@ -1,10 +1,10 @@
 import { type Bindings, count, type Db, plainArray, rows } from "../lib/pg/index.ts";
 import { NIL_ID } from "../schema/index.ts";
+import { type ClaimedWebhook, ClaimedWebhooks } from "../webhooks/index.ts";
 import { distinctOf, isFree, MAX_ID, ofWebhook, ratePerSecond, retriesOf, WORKERS } from "./conditions.ts";
 import { endInterrupted } from "./endings.ts";
 import { burstOf, fewAfterHold, isHeld, paceOf } from "./holds.ts";
 import { GROUP_WEBHOOKS, type GroupKey, HAS_RETRIES, MAY_RETRY, webhookOf } from "./retry-groups.ts";
-import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;

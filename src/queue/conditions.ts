@@ -1,6 +1,9 @@
 import { NIL_ID } from "../schema/index.ts";
 
-/** SQL for the ids in `workers`, as an array that a statement evaluates once. Only the claims of these workers are valid. */
+/**
+ * SQL for the ids in `workers`, as an array that a statement evaluates once. Only the claims of these workers are valid. Also for other
+ * modules, as are `isFree` and `ofWebhook`: conditions on rows that their statement reads with other tables, in one snapshot.
+ */
 export const WORKERS = "array(select id from workers)";
 
 /** SQL for whether no worker with a row in `workers` has claimed a row of `queue` or `retries`. @param table its name in the query */

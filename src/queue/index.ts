@@ -1,4 +1,5 @@
 /** Open deliveries: claims, results, retry groups, runs and leases. */
+export { readBacklog } from "./backlog.ts";
 export { announceQueued, type ChangeFeed, type HeldWebhook, loadStopped, openChangeFeed } from "./changes.ts";
 export {
   type ClaimedDelivery,
@@ -7,11 +8,11 @@ export {
   type RetryClaim,
   release,
 } from "./claims.ts";
-export { distinctOf, isFree, ofWebhook, pendingUpTo, WORKERS } from "./conditions.ts";
+export { isFree, ofWebhook, WORKERS } from "./conditions.ts";
 export { cancelFirst, cancelOfDeleted } from "./deleted-webhooks.ts";
 export { cancelOfErased, endBeyond, endExpired, endFiltered } from "./endings.ts";
 export { type EventContent, loadContents } from "./event-contents.ts";
-export { heedWishes, isHeld, paceOf, type ReceiverWish, type WebhookWish } from "./holds.ts";
+export { heedWishes, type ReceiverWish, type WebhookWish } from "./holds.ts";
 export { deleteOldRuns } from "./old-runs.ts";
 export { accountForOverdue, readOverdueRetries } from "./overdue-retries.ts";
 export { createPendingClaims } from "./pending-claims.ts";
@@ -34,5 +35,5 @@ export {
 } from "./retry-groups.ts";
 export { CHANGE } from "./rollup-deltas.ts";
 export { closeExpiredRuns, closeRun, openRuns, type Renewal, type RunWish, renewLeases } from "./runs.ts";
-export { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
+export { findOldest, readWaiting, type Waiting } from "./waiting.ts";
 export { addWorker, endExpiredWorkers, listLiveWorkers, removeWorker, renewWorker } from "./workers.ts";

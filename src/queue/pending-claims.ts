@@ -1,6 +1,6 @@
 import { count, type Db, rows } from "../lib/pg/index.ts";
+import type { ClaimedWebhooks } from "../webhooks/index.ts";
 import { type Claimant, claimPending, type PendingClaim } from "./claims.ts";
-import type { ClaimedWebhooks } from "./webhooks.ts";
 
 /** Thresholds for claims that start at the oldest pending deliveries, instead of reading past the dead rows before them. */
 const WHEN = {

@@ -1,7 +1,7 @@
 import { webhookIn } from "../calls/index.ts";
 import { count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { searchDeliveries, startRound } from "../log/index.ts";
-import { ofWebhook, pendingUpTo } from "../queue/index.ts";
+import { readWaiting, type Waiting } from "../queue/index.ts";
 import { lastIdOf, timeOfId } from "../schema/index.ts";
 import { queueMissed } from "./backfill.ts";
 import type { RunningReplay, Taken } from "./running.ts";
@@ -153,11 +153,13 @@ export function stepWebhook(
   return transactionWithRetry(db, async (trx) => {
     const { id } = replay;
     const { maxPending = 0 } = limits;
-    const place = await lockPlace(trx, id, webhookId, maxPending);
+    const place = await lockPlace(trx, id, webhookId);
     if (!place) return undefined;
-    const room = maxPending === 0 ? STEP.max : maxPending - place.pending;
+    const waiting = await readWaiting(trx, webhookId, { limit: maxPending, after: place.after });
+    const room = maxPending === 0 ? STEP.max : maxPending - waiting.pending;
     if (room <= 0) return lookLater(trx, id, webhookId);
-    const size = Math.min(nextStep(place), room);
+    const size = Math.min(nextStep(place, waiting), room);
+    const behind = (waiting.oldestS ?? 0) > BEHIND_S;
     const take = replay.kind === "resend" ? resend : queueMissed;
     const taken = await take(trx, replay, webhookId, place.after, size, limits);
     await count(
@@ -175,10 +177,10 @@ export function stepWebhook(
         size,
         queued: taken.queued,
         skipped: taken.skipped,
-        pause: pauseAfter(webhookId, place, taken),
+        pause: pauseAfter(webhookId, place, behind, taken),
       },
     );
-    return { queued: taken.queued, behind: place.behind };
+    return { queued: taken.queued, behind };
   });
 }
 
@@ -199,21 +201,10 @@ interface Place {
   step: number;
   /** The time for which the webhook was busy with it, in seconds; null before the first step. */
   busyS: number | null;
-  /** Whether other deliveries of the webhook wait for their first attempt. */
-  crowded: boolean;
-  /** Whether one of them has waited for long. */
-  behind: boolean;
-  /** The number of its pending deliveries, at most the limit of these. */
-  pending: number;
 }
 
 /** Locks the position if the replay runs and no other activity works on it. */
-async function lockPlace(
-  trx: Db,
-  id: string,
-  webhookId: bigint,
-  maxPending: number,
-): Promise<Place | undefined> {
+async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place | undefined> {
   const [place] = await rows<Place>(
     trx,
     // The replay is locked before its webhooks, as by statements that end it.
@@ -222,31 +213,25 @@ async function lockPlace(
       )
       select p.after_step as after, p.step,
         case when p.after_step > p.before_step then extract(epoch from coalesce(p.busy_at, p.stepped) - p.stepped)::float8
-          end as "busyS",
-        oldest.id is not null as crowded,
-        coalesce(time_of_id(oldest.id) < now() - make_interval(secs => ${BEHIND_S}), false) as behind,
-        ${pendingUpTo("p.webhook_id", ":maxPending::int")} as pending
+          end as "busyS"
       from running r join replay_webhooks p on p.replay_id = r.id
-      left join lateral (
-        select q.id from queue q where ${ofWebhook("q", "p.webhook_id", lastIdOf("p.after_step"))}
-        order by q.webhook_id, q.id limit 1
-      ) oldest on true
       where p.webhook_id = :webhookId::bigint and p.ended is null and p.due <= now()
       for update of p skip locked`,
-    { id, webhookId, maxPending },
+    { id, webhookId },
   );
   return place;
 }
 
-function nextStep({ step, busyS, crowded }: Place): number {
-  if (crowded) return STEP.min;
+function nextStep({ step, busyS }: Place, { oldestS }: Waiting): number {
+  // Other deliveries of the webhook wait for their first attempt.
+  if (oldestS !== null) return STEP.min;
   if (busyS === null) return step;
   if (busyS <= QUICK_S) return Math.min(STEP.max, step * 2);
   return busyS > SLOW_S ? Math.max(STEP.min, Math.floor(step / 2)) : step;
 }
 
 /** The pause before the next look, in seconds. */
-function pauseAfter(webhookId: bigint, { busyS, behind }: Place, { queued, waits }: Taken): number {
+function pauseAfter(webhookId: bigint, { busyS }: Place, behind: boolean, { queued, waits }: Taken): number {
   if (waits) return UNSETTLED_LOOK_S;
   if (webhookId === 0n) return STEP_OVER_ALL_S;
   if (queued === 0) return 0;

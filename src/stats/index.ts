@@ -1,5 +1,4 @@
-/** Statistics: rollups and the backlog. */
-export { readBacklog } from "./backlog.ts";
+/** Statistics: rollups. */
 export {
   deleteOldRollups,
   failedAttempts,

@@ -44,8 +44,8 @@ const outcomes = (["delivered", "failed", "cancelled", "filtered"] as const)
   .join(", ");
 
 /**
- * The failed attempts of a row of the rollups. Version 0.2.0 did not count them: attempts that did not deliver, then, which
- * is the same unless deliveries were sent again.
+ * SQL for the failed attempts of a row of the rollups, also for modules that read such rows with others. Version 0.2.0 did not count
+ * them: attempts that did not deliver, then, which is the same unless deliveries were sent again.
  *
  * @param row the table's name in the query
  */

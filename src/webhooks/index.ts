@@ -1,5 +1,6 @@
 /** Webhooks, with their secrets and settings. */
 export { type BreakerState, removeBreakers } from "./breakers.ts";
+export { type ClaimedWebhook, ClaimedWebhooks } from "./claimed-webhooks.ts";
 export { privateKeyOf } from "./key-pairs.ts";
 export { headersOfSettings, openRequestSettings } from "./request-settings.ts";
 export { raiseRevisions } from "./revisions.ts";
@@ -14,14 +15,7 @@ export { type Resealing, resealSecrets } from "./secret-resealing.ts";
 export { noteSlowFilter, stopFilter } from "./slow-filters.ts";
 export { webhookTarget } from "./webhook-changes.ts";
 export { deleteWebhooks } from "./webhook-deletion.ts";
-export {
-  forgetExpiredSecrets,
-  SECRET_COLUMNS,
-  type SealedSecret,
-  type SecretsRow,
-  type Sign,
-  sealedSecretsOf,
-} from "./webhook-secrets.ts";
+export { forgetExpiredSecrets, readSealedSecrets, type SealedSecret, type Sign } from "./webhook-secrets.ts";
 export { forgetOldUrls } from "./webhook-update.ts";
 export {
   getWebhook,
@@ -32,7 +26,6 @@ export {
   lockWebhook,
   ownsOutside,
   processesOfKey,
-  settingColumns,
   transferWebhooks,
   type WebhookRow,
 } from "./webhooks.ts";

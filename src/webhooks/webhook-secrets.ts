@@ -72,6 +72,16 @@ export function sealedSecretsOf(webhookId: bigint, row: SecretsRow): SealedSecre
   return secrets;
 }
 
+/** All that signs the requests of a webhook, expired secrets included, as stored. Empty if the webhook was deleted. */
+export async function readSealedSecrets(db: Db, id: bigint): Promise<SealedSecret[]> {
+  const [row] = await rows<SecretsRow>(
+    db,
+    `select ${SECRET_COLUMNS} from webhooks where id = :id::bigint and deleted is null`,
+    { id },
+  );
+  return row ? sealedSecretsOf(id, row) : [];
+}
+
 /** The secrets of a row, newest first, including expired ones. Callers must check the expiry. */
 function secretsOf(webhookId: bigint, { secret, oldSecrets, oldSecretsExpire }: SecretsRow): SealedSecret[] {
   const old = oldSecrets.map((sealed, index) => ({

@@ -2,7 +2,7 @@ import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { BacklogGauges } from "../../src/metrics/backlog-gauges.ts";
-import { readBacklog } from "../../src/stats/backlog.ts";
+import { readBacklog } from "../../src/queue/backlog.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 

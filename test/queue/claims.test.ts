@@ -4,7 +4,7 @@ import { queueTestEvent } from "../../src/events/test-events.ts";
 import { type Db, rows } from "../../src/lib/pg/database.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/queue/claims.ts";
 import { settleGroups } from "../../src/queue/retry-groups.ts";
-import { ClaimedWebhooks } from "../../src/queue/webhooks.ts";
+import { ClaimedWebhooks } from "../../src/webhooks/claimed-webhooks.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
 import { observed } from "../delivery/engine-parts.ts";
 import { atMoment } from "../support/database.ts";

@@ -1,12 +1,12 @@
 import { expect, onTestFinished, test } from "vitest";
 import { queueTestEvent } from "../../src/events/test-events.ts";
 import { type Db, rows } from "../../src/lib/pg/database.ts";
+import { readBacklog } from "../../src/queue/backlog.ts";
 import { openChangeFeed } from "../../src/queue/changes.ts";
 import { claimPending } from "../../src/queue/claims.ts";
 import { heedWishes, paceOf, type WebhookWish } from "../../src/queue/holds.ts";
 import { accountForOverdue } from "../../src/queue/overdue-retries.ts";
 import { assignGroups, settleGroups } from "../../src/queue/retry-groups.ts";
-import { readBacklog } from "../../src/stats/backlog.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
 import { aKey } from "../support/builders.ts";
 import {

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vi
 import { openDatabases, rows } from "../../src/lib/pg/database.ts";
 import { type Claimant, release } from "../../src/queue/claims.ts";
 import { createPendingClaims } from "../../src/queue/pending-claims.ts";
-import { ClaimedWebhooks } from "../../src/queue/webhooks.ts";
+import { ClaimedWebhooks } from "../../src/webhooks/claimed-webhooks.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { freshClaimant, queue, queueEvents } from "./queue.ts";
 

@@ -173,6 +173,39 @@ test("a table has one writer, or its other writers are listed here", () => {
   expect(Object.fromEntries(others.filter(([, names]) => names !== ""))).toEqual(Object.fromEntries(listed));
 });
 
+/**
+ * SQL text of a module that others put into their statements. A comment at the text says why it is no function. The schema's text about
+ * ids and that of the caller's scope are for all.
+ */
+const SQL_FOR_OTHERS = [
+  "breakers NOTE_FOR_BREAKERS",
+  "health NOTE_ATTEMPTS",
+  "log hasDelivery",
+  "queue WORKERS",
+  "queue isFree",
+  "queue ofWebhook",
+  "stats failedAttempts",
+  "stats foldInto",
+];
+
+test("no module has SQL text for others, except what is listed here", () => {
+  const texts = globSync("src/**/*.ts", {
+    cwd: root,
+    exclude: ["src/{lib,contract,calls,schema}/**"],
+  }).flatMap((file) =>
+    [...read(file).matchAll(/^export const (\w+) = (?:\([^;]*?\) =>\s+)?[`"]([^;]*)/gm)]
+      .filter(([, , text = ""]) =>
+        /\b(select|coalesce|exists|array)\b|\) >?= \(|\.\w+ (is|and|[<>=]+) /.test(text),
+      )
+      .map(([, name]) => `${moduleOf(file)} ${name}`),
+  );
+  const inDoor = (text: string) => {
+    const [module, name] = text.split(" ");
+    return new RegExp(`\\b${name}\\b`).test(read(`src/${module}/index.ts`));
+  };
+  expect(texts.filter(inDoor).sort()).toEqual(SQL_FOR_OTHERS);
+});
+
 /** The maximum of lines of code of `src` and `workflows`. A change that raises it says which promise needs the lines. */
 const MAX_CODE_LINES = 32_330;
 

@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
-import { parseTarget } from "../../src/queue/webhooks.ts";
+import { parseTarget } from "../../src/webhooks/claimed-webhooks.ts";
 import { createSecretBox, webhookSecretContext } from "../../src/webhooks/secret-box.ts";
 import { type Program, startProgram } from "../support/program.ts";
 import { read, root } from "./project.ts";

@@ -12,6 +12,7 @@ import { listDeliveries } from "../../src/log/list.ts";
 import { searchDeliveries } from "../../src/log/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/log/send-again.ts";
 import { foldDeltas } from "../../src/maintenance/fold.ts";
+import { readBacklog } from "../../src/queue/backlog.ts";
 import { loadStopped } from "../../src/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/queue/claims.ts";
 import { cancelFirst, cancelOfDeleted } from "../../src/queue/deleted-webhooks.ts";
@@ -23,7 +24,6 @@ import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src
 import { closeExpiredRuns, closeRun } from "../../src/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/queue/workers.ts";
 import { retentionStep } from "../../src/retention/retention.ts";
-import { readBacklog } from "../../src/stats/backlog.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/stats/stats.ts";
 import { deleteWebhook } from "../../src/webhooks/webhook-deletion.ts";
 import { listWebhookIds, listWebhooks } from "../../src/webhooks/webhooks.ts";

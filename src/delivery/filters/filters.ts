@@ -1,7 +1,8 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "pino";
 import type { FilterInput, FilterResult, FilterRunner, FilterText } from "../../filters/index.ts";
-import type { ClaimedDelivery, ClaimedWebhook, EventContent } from "../../queue/index.ts";
+import type { ClaimedDelivery, EventContent } from "../../queue/index.ts";
+import type { ClaimedWebhook } from "../../webhooks/index.ts";
 
 /**
  * Claims of first attempts skip a webhook whose waiting evaluations are estimated to take this long, in milliseconds, and all webhooks of

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import { type Db, untilAnswered } from "../../lib/pg/index.ts";
 import type { DeliveryInstruments } from "../../metrics/index.ts";
 import { noticeFilterStopped } from "../../notices/index.ts";
-import type { ClaimedWebhook } from "../../queue/index.ts";
+import type { ClaimedWebhook } from "../../webhooks/index.ts";
 import { noteSlowFilter, stopFilter } from "../../webhooks/index.ts";
 import type { FiltersParts } from "./filters.ts";
 

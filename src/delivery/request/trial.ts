@@ -11,8 +11,7 @@ import {
   tlsIdentity,
 } from "../../lib/egress/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
-import { type ClaimedWebhook, ClaimedWebhooks } from "../../queue/index.ts";
-import type { SecretBox } from "../../webhooks/index.ts";
+import { type ClaimedWebhook, ClaimedWebhooks, type SecretBox } from "../../webhooks/index.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { bearer, secretsIn } from "./additions.ts";
 import { notBuilt } from "./not-built.ts";

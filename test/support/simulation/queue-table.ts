@@ -1,5 +1,5 @@
 import type { Claimant, ClaimedDelivery, ClaimToken, PendingClaim } from "../../../src/queue/claims.ts";
-import type { ClaimedWebhook } from "../../../src/queue/webhooks.ts";
+import type { ClaimedWebhook } from "../../../src/webhooks/claimed-webhooks.ts";
 import type { Measuring, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 

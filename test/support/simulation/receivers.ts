@@ -1,6 +1,6 @@
 import type { FailureOf, Outcome } from "../../../src/delivery/request/outcome.ts";
 import { ATTEMPTS_PER_ROUND, type RecordedState } from "../../../src/queue/results.ts";
-import { type ClaimedWebhook, parseTarget } from "../../../src/queue/webhooks.ts";
+import { type ClaimedWebhook, parseTarget } from "../../../src/webhooks/claimed-webhooks.ts";
 import type { SimulatedDelivery } from "./queue-table.ts";
 
 /** The behaviour of a host: status 200, status 503, no response, or 200 except during an outage. */

@@ -1,13 +1,8 @@
 import { LRUCache } from "lru-cache";
 import { CLAIMED_NAMES, type ClaimedSettings } from "../contract/webhooks/settings.ts";
 import { type Db, plainArray, rows } from "../lib/pg/index.ts";
-import {
-  SECRET_COLUMNS,
-  type SealedSecret,
-  type SecretsRow,
-  sealedSecretsOf,
-  settingColumns,
-} from "../webhooks/index.ts";
+import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "./webhook-secrets.ts";
+import { settingColumns } from "./webhooks.ts";
 
 /**
  * Parses a target URL into `url` as stored, `origin`, `path` with the query, and `host` with the port. `host` is the key of the

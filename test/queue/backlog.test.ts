@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { sendAgain } from "../../src/log/send-again.ts";
+import { readBacklog } from "../../src/queue/backlog.ts";
 import { queueMissed } from "../../src/replays/backfill.ts";
 import type { RunningReplay } from "../../src/replays/running.ts";
 import { ensurePartitions, firstIdOf, NIL_ID } from "../../src/schema/partitions.ts";
-import { readBacklog } from "../../src/stats/backlog.ts";
 import { claim, failFirst, freshClaimant, openQueueDatabase, queue } from "../queue/queue.ts";
 import { aWebhook } from "../support/builders.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";

@@ -1,6 +1,7 @@
 import { type Db, rows } from "../lib/pg/index.ts";
 import type { Backlog } from "../metrics/index.ts";
-import { distinctOf, isFree, isHeld, ofWebhook, paceOf } from "../queue/index.ts";
+import { distinctOf, isFree, ofWebhook } from "./conditions.ts";
+import { isHeld, paceOf } from "./holds.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;
