@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { compileFilter, type Filter, type FilterEvent, filterEvent } from "../contract/filters/filter.ts";
-import { FilterError } from "../contract/filters/filter-error.ts";
+import { ExpressionError } from "../lib/cel/index.ts";
 import type { FilterInput, FilterResult, FilterText } from "./filter-runner.ts";
 
 /** The maximum number of compiled filters. */
@@ -8,7 +8,7 @@ const MAX_COMPILED = 1_000;
 
 /** Compiles and evaluates filters in the current thread. Compiled filters are cached. */
 export class Evaluator {
-  readonly #compiled = new LRUCache<string, Filter | FilterError>({ max: MAX_COMPILED });
+  readonly #compiled = new LRUCache<string, Filter | ExpressionError>({ max: MAX_COMPILED });
   readonly #events = new WeakMap<FilterInput, FilterEvent>();
 
   /**
@@ -22,26 +22,27 @@ export class Evaluator {
     onCompiled = () => {},
   ): FilterResult {
     const filter = this.#compile(process, expression);
-    if (filter instanceof FilterError) return { sent: true, problem: "invalid", error: filter.message };
+    if (filter instanceof ExpressionError) return { sent: true, problem: "invalid", error: filter.message };
     if (!event) return { sent: true };
     onCompiled();
     try {
       return { sent: filter.matches(this.#read(process, event)) };
     } catch (error) {
-      const known = error instanceof FilterError;
+      const known = error instanceof ExpressionError;
       const unreadable = "the payload is not one of this version's event type";
       return { sent: true, problem: "failed", error: known ? error.message : unreadable };
     }
   }
 
-  #compile(process: number, expression: string): Filter | FilterError {
+  #compile(process: number, expression: string): Filter | ExpressionError {
     const key = `${process} ${expression}`;
     let filter = this.#compiled.get(key);
     if (!filter) {
       try {
         filter = compileFilter(process, expression);
       } catch (error) {
-        filter = error instanceof FilterError ? error : new FilterError(`cannot be compiled: ${error}`);
+        filter =
+          error instanceof ExpressionError ? error : new ExpressionError(`cannot be compiled: ${error}`);
       }
       this.#compiled.set(key, filter);
     }

@@ -10,7 +10,7 @@ import { read, root } from "./project.ts";
  * workflows and the generated code of the proto files are at the bottom. `commands` are the files of `src` itself.
  */
 const LEVELS: readonly string[] = [
-  "gen workflows package.json lib/pg lib/process",
+  "gen workflows package.json lib/cel lib/pg lib/process",
   "contract lib/dev-servers lib/egress",
   "config filters schema",
   "metrics temporal",

@@ -1,10 +1,14 @@
 import { CelScalar, isCelError, objectType } from "@bufbuild/cel";
 import { createRegistry, type DescMessage, type Message } from "@bufbuild/protobuf";
+import {
+  compileExpression,
+  ExpressionError,
+  type ExpressionScope,
+  isAny,
+  typeName,
+} from "../../lib/cel/index.ts";
 import { type CatalogueEntry, eventType } from "../catalogue.ts";
-import { compileExpression, type ExpressionScope } from "./expression.ts";
-import { FilterError } from "./filter-error.ts";
 import { readPayload } from "./payload-reader.ts";
-import { isAny, typeName } from "./result-types.ts";
 
 /** The maximum length of a filter, in characters. */
 export const MAX_FILTER_CHARACTERS = 1_000;
@@ -12,6 +16,11 @@ export const MAX_FILTER_CHARACTERS = 1_000;
 /** The variables of filters. */
 const EVENT = "event";
 const USER_ID = "user_id";
+const EXAMPLES = {
+  field: "event.carrier",
+  optional: "event.?carrier and event.lines[?0]",
+  enumValue: "DocumentKind.DOCUMENT_KIND_INVOICE",
+};
 
 /** An event as filters see it. */
 export interface FilterEvent {
@@ -25,7 +34,7 @@ export interface Filter {
   /**
    * Whether the webhook is to get an event of this type. An evaluation may take seconds: src/filters ends those that take long.
    *
-   * @throws FilterError if the filter cannot be evaluated for it
+   * @throws ExpressionError if the filter cannot be evaluated for it
    */
   matches(event: FilterEvent): boolean;
 }
@@ -40,30 +49,30 @@ export function filterEvent(process: number, payload: string, userId: string): F
  * `user_id`.
  *
  * @param process the number of the event type
- * @throws FilterError if it is not valid for this event type
+ * @throws ExpressionError if it is not valid for this event type
  */
 export function compileFilter(process: number, expression: string): Filter {
   const { length } = [...expression];
   if (length > MAX_FILTER_CHARACTERS) {
-    throw new FilterError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
+    throw new ExpressionError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
   }
   const { type, evaluate } = compileExpression(scopeOf(entryOf(process).payload), expression);
   if (type !== CelScalar.BOOL && !isAny(type)) {
-    throw new FilterError(`must be true or false for each event, but is ${typeName(type)}`);
+    throw new ExpressionError(`must be true or false for each event, but is ${typeName(type)}`);
   }
   return {
     matches(event) {
       const result = evaluate({ [EVENT]: event.message, [USER_ID]: event.userId });
-      if (isCelError(result)) throw new FilterError(result.message);
+      if (isCelError(result)) throw new ExpressionError(result.message);
       if (typeof result === "boolean") return result;
-      throw new FilterError("the filter is neither true nor false for this event");
+      throw new ExpressionError("the filter is neither true nor false for this event");
     },
   };
 }
 
 function entryOf(process: number): CatalogueEntry {
   const entry = eventType(process);
-  if (!entry) throw new FilterError(`event type ${process} is not known to this version`);
+  if (!entry) throw new ExpressionError(`event type ${process} is not known to this version`);
   return entry;
 }
 
@@ -73,5 +82,6 @@ function scopeOf(payload: DescMessage): ExpressionScope {
     namespace: payload.file.proto.package,
     registry: createRegistry(payload.file, ...payload.file.dependencies),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
+    examples: EXAMPLES,
   };
 }

@@ -11,9 +11,9 @@ import {
   WebhookProcess,
 } from "../../../gen/webhook/v1/event_pb.ts";
 import { compileFilter, filterEvent, MAX_FILTER_CHARACTERS } from "../../../src/contract/filters/filter.ts";
-import { FilterError } from "../../../src/contract/filters/filter-error.ts";
-import { typeOf } from "../../../src/contract/filters/type-check.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
+import { ExpressionError } from "../../../src/lib/cel/expression-error.ts";
+import { typeOf } from "../../../src/lib/cel/type-check.ts";
 
 const { ORDER_DISPATCHED, DOCUMENT_CREATED, WEBHOOK_FAILING } = WebhookProcess;
 
@@ -134,7 +134,7 @@ test.each(
       /^has 1013 characters, more than the 1000 allowed$/,
   }),
 )("%s is refused for orders", (expression, message) => {
-  expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(FilterError);
+  expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(ExpressionError);
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(message);
 });
 
@@ -158,7 +158,7 @@ test("a filter that fails for an event says why", () => {
   const filter = compileFilter(ORDER_DISPATCHED, "1 / event.lines[0].quantity > 0");
   expect(filter.matches(ofOrder())).toBe(false);
   const zero = create(OrderDispatchedSchema, { lines: [{ quantity: 0 }] });
-  expect(() => filter.matches(ofOrder(zero))).toThrow(FilterError);
+  expect(() => filter.matches(ofOrder(zero))).toThrow(ExpressionError);
   expect(() => filter.matches(ofOrder(zero))).toThrow(/divide by zero/);
-  expect(() => filter.matches(ofOrder(create(OrderDispatchedSchema, {})))).toThrow(FilterError);
+  expect(() => filter.matches(ofOrder(create(OrderDispatchedSchema, {})))).toThrow(ExpressionError);
 });

@@ -4,13 +4,13 @@ import { CelScalar, celEnv, isCelError } from "@bufbuild/cel";
 import { create, createRegistry } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { OrderDispatchedSchema, WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import { compileExpression } from "../../../src/contract/filters/expression.ts";
 import { compileFilter, filterEvent } from "../../../src/contract/filters/filter.ts";
-import { FilterError } from "../../../src/contract/filters/filter-error.ts";
 import { FILTER_FUNCTIONS } from "../../../src/contract/filters/function-list.ts";
-import { filterFunctions } from "../../../src/contract/filters/functions/all.ts";
-import { typeName } from "../../../src/contract/filters/result-types.ts";
 import { jsonWriter } from "../../../src/contract/json/writer.ts";
+import { compileExpression } from "../../../src/lib/cel/expression.ts";
+import { ExpressionError } from "../../../src/lib/cel/expression-error.ts";
+import { functions } from "../../../src/lib/cel/functions/all.ts";
+import { typeName } from "../../../src/lib/cel/result-types.ts";
 import { read } from "../../repository/project.ts";
 
 const { ORDER_DISPATCHED } = WebhookProcess;
@@ -113,7 +113,7 @@ test.each(
     'event.dispatched_at.getHours("Mars") == 1': /getHours does not take "Mars"; allowed: a time zone/,
   }),
 )("%s is refused", (expression, message) => {
-  expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(FilterError);
+  expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(ExpressionError);
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(message);
 });
 
@@ -154,7 +154,7 @@ test.each(
 test.each(["Asia/Kolkata", "America/New_York", "Pacific/Apia"])("times are those of UTC with TZ=%s", (TZ) => {
   const program = `
     import { createRegistry } from "@bufbuild/protobuf";
-    import { compileExpression } from "./src/contract/filters/expression.ts";
+    import { compileExpression } from "./src/lib/cel/expression.ts";
     // Hours that clocks of the zones skip, the first hour of a year, and a year of one digit.
     const times = ["2026-03-08T02:30:00Z", "2026-01-01T00:00:00Z", "2011-12-30T12:00:00Z", "2026-07-01T23:59:59.999Z", "0009-01-01T00:00:00Z"];
     const parts = ["FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours", "Minutes", "Seconds", "Milliseconds"];
@@ -196,7 +196,7 @@ const HIDDEN = new Set([
 
 test("the page and docs/filters.md list every function", () => {
   const listed = Object.values(FILTER_FUNCTIONS).flat().join("\n");
-  const names = [...celEnv().funcs, ...filterFunctions].map(({ name }) => name.replace("@", ""));
+  const names = [...celEnv().funcs, ...functions].map(({ name }) => name.replace("@", ""));
   const missing = [...new Set(names)].filter(
     (name) => /^[a-z]/.test(name) && !HIDDEN.has(name) && !listed.includes(`${name}(`),
   );

@@ -1,5 +1,5 @@
 import { type Expr, ExprMaker, type Node, type Parsed } from "./expr.ts";
-import { FilterError } from "./filter-error.ts";
+import { ExpressionError } from "./expression-error.ts";
 
 /** The question marks of an expression's optional syntax. */
 export interface OptionalMarks {
@@ -83,7 +83,7 @@ class MacroExpander {
     if (messageName !== "" || !entries.some((_, n) => this.#isOptional(expr, n))) return expr;
     const maps = entries.map(({ keyKind, value }, n) => {
       if (keyKind.case !== "mapKey" || !value)
-        throw new FilterError("a map has an entry without key or value");
+        throw new ExpressionError("a map has an entry without key or value");
       return this.#isOptional(expr, n)
         ? this.#make.call(expr, "@entries", [keyKind.value, value])
         : this.#make.map(expr, keyKind.value, value);

@@ -5,7 +5,7 @@ const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, TYPE, UINT } = CelScalar;
 /** The type of the elements of an empty list, and of the value of `optional.none()`: it becomes that of other elements. */
 export const NEVER: CelType = { ...DYN };
 const NUMERIC = new Set<string>([INT.name, UINT.name, DOUBLE.name]);
-/** The types that have a name in expressions, as in `type(event.carrier) == string`. */
+/** The types that have a name in expressions, as in `type(a) == string`. */
 export const NAMED_TYPES = new Set(
   [BOOL, BYTES, DOUBLE, INT, NULL, STRING, TYPE, UINT]
     .map(({ name }) => name as string)

@@ -19,7 +19,7 @@ import { toJsonString } from "@bufbuild/protobuf";
 import { isReflectMessage } from "@bufbuild/protobuf/reflect";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
-import { compileExpression } from "../../../src/contract/filters/expression.ts";
+import { compileExpression } from "../../../src/lib/cel/expression.ts";
 import { read } from "../../repository/project.ts";
 
 type Case = IncrementalTestSuite["tests"][number]["original"];

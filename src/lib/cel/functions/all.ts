@@ -5,8 +5,8 @@ import { optionalFunctions } from "./optionals.ts";
 import { stringFunctions } from "./strings.ts";
 import { timeFunctions } from "./time.ts";
 
-/** The functions that filters have besides the library's standard ones, some of which they replace. */
-export const filterFunctions: CelFunc[] = [
+/** The functions that expressions have besides the library's standard ones, some of which they replace. */
+export const functions: CelFunc[] = [
   ...stringFunctions,
   ...mathFunctions,
   ...listFunctions,

@@ -1,25 +1,28 @@
 import { parse } from "@bufbuild/cel";
 import type { Parsed } from "./expr.ts";
-import { FilterError } from "./filter-error.ts";
+import { ExpressionError } from "./expression-error.ts";
 import { expandMacros, type OptionalMarks } from "./macros.ts";
 
 /** Texts, names, comments and the signs that matter here. */
 const TOKENS =
   /[bB]?[rR][bB]?(?:""".*?"""|'''.*?'''|"[^"\n]*"|'[^'\n]*')|[bB]?(?:"""(?:\\.|[^\\])*?"""|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|\/\/[^\n]*|\w+|[[\](){},.?]/gs;
 
+/** How to write something, for errors: a field, optional fields and elements, and the member of an enum. */
+export const EXAMPLES = { field: "a.b", optional: "a.?b and a[?0]", enumValue: "Kind.MEMBER" };
+
 /**
  * Parses an expression.
  *
- * @throws FilterError that says where it is not valid
+ * @throws ExpressionError that says where it is not valid
  */
-export function parseExpression(text: string): Parsed {
+export function parseExpression(text: string, examples = EXAMPLES): Parsed {
   try {
     const { plain, marks } = withoutMarks(text);
     const parsed = parse(plain);
     return { ...parsed, expr: expandMacros(parsed, marks) };
   } catch (error) {
-    if (error instanceof FilterError) throw error;
-    throw new FilterError(syntaxError(text, error as Error));
+    if (error instanceof ExpressionError) throw error;
+    throw new ExpressionError(syntaxError(text, error as Error, examples));
   }
 }
 
@@ -49,15 +52,13 @@ function withoutMarks(text: string): { plain: string; marks: OptionalMarks } {
 }
 
 /** The parser's messages name what else it could have read, but not what is missing. */
-function syntaxError(expression: string, error: Error): string {
+function syntaxError(expression: string, error: Error, { optional }: typeof EXAMPLES): string {
   const { location } = error as { location?: { start: { offset: number } } };
   if (!location) return `is not a valid expression: ${error.message}`;
   const { offset } = location.start;
   const rest = expression.slice(offset, offset + 20);
   const where =
     rest === "" ? "it ends too early" : `it cannot be read from character ${offset + 1} on: ${rest}`;
-  const hint = /\?\.|\?\[/.test(expression)
-    ? "; optional fields and elements are written event.?carrier and event.lines[?0]"
-    : "";
+  const hint = /\?\.|\?\[/.test(expression) ? `; optional fields and elements are written ${optional}` : "";
   return `is not a valid expression: ${where}${hint}`;
 }

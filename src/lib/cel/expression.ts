@@ -1,9 +1,9 @@
 import { type CelEnv, type CelType, celEnv, plan } from "@bufbuild/cel";
 import type { Registry } from "@bufbuild/protobuf";
 import { RE2JS } from "@bufbuild/re2";
-import { filterFunctions } from "./functions/all.ts";
+import { functions } from "./functions/all.ts";
 import { startEvaluation } from "./functions/values.ts";
-import { parseExpression } from "./syntax.ts";
+import { type EXAMPLES, parseExpression } from "./syntax.ts";
 import { typeOf } from "./type-check.ts";
 
 /** What the names in an expression mean. */
@@ -14,6 +14,8 @@ export interface ExpressionScope {
   registry: Registry;
   /** The types of the variables. */
   variables: { [name: string]: CelType };
+  /** What errors show. Defaults to neutral names. */
+  examples?: typeof EXAMPLES;
 }
 
 /** A compiled expression. */
@@ -23,9 +25,9 @@ export interface Expression {
   evaluate: ReturnType<typeof plan>;
 }
 
-/** Compiles an expression. @throws FilterError if it is not valid */
+/** Compiles an expression. @throws ExpressionError if it is not valid */
 export function compileExpression(
-  { namespace, registry, variables }: ExpressionScope,
+  { namespace, registry, variables, examples }: ExpressionScope,
   text: string,
 ): Expression {
   const compiled = new Map<string, RE2JS>();
@@ -33,11 +35,11 @@ export function compileExpression(
     namespace,
     registry,
     variables,
-    funcs: filterFunctions,
+    funcs: functions,
     re2: { compile: (pattern) => compiled.getOrInsertComputed(pattern, () => RE2JS.compile(pattern)) },
   });
-  const parsed = parseExpression(text);
-  const type = typeOf(env, parsed);
+  const parsed = parseExpression(text, examples);
+  const type = typeOf(env, parsed, examples);
   const evaluate = plan(env, parsed);
   return {
     type,

@@ -13,7 +13,7 @@ import {
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { RE2JS } from "@bufbuild/re2";
 import { type Expr, ExprMaker, type Node, type Parsed } from "./expr.ts";
-import { FilterError } from "./filter-error.ts";
+import { ExpressionError } from "./expression-error.ts";
 import {
   areComparable,
   common,
@@ -27,6 +27,7 @@ import {
   resultType,
   typeName,
 } from "./result-types.ts";
+import { EXAMPLES } from "./syntax.ts";
 
 const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, TYPE, UINT } = CelScalar;
 
@@ -47,10 +48,10 @@ const MAX_NAME_PARTS = 8;
  * Finds the type of an expression. The library evaluates expressions, but checks the types of constants and variables only.
  * What depends on types is resolved in the expression: access to fields of optionals, and names of functions.
  *
- * @throws FilterError that names what is wrong and its position in the text
+ * @throws ExpressionError that names what is wrong and its position in the text
  */
-export function typeOf(env: CelEnv, parsed: Parsed): CelType {
-  return new TypeChecker(env, new ExprMaker(parsed)).type(parsed.expr, new Map());
+export function typeOf(env: CelEnv, parsed: Parsed, examples = EXAMPLES): CelType {
+  return new TypeChecker(env, new ExprMaker(parsed), examples).type(parsed.expr, new Map());
 }
 
 /** The types of the variables of enclosing loops, by name. */
@@ -59,10 +60,12 @@ type Loops = ReadonlyMap<string, CelType>;
 class TypeChecker {
   readonly #env: CelEnv;
   readonly #make: ExprMaker;
+  readonly #examples: typeof EXAMPLES;
 
-  constructor(env: CelEnv, make: ExprMaker) {
+  constructor(env: CelEnv, make: ExprMaker, examples: typeof EXAMPLES) {
     this.#env = env;
     this.#make = make;
+    this.#examples = examples;
   }
 
   type(expr: Expr, loops: Loops): CelType {
@@ -85,12 +88,12 @@ class TypeChecker {
       case "structExpr":
         return this.#map(expr, exprKind.value, loops);
       default:
-        throw this.#error(expr, "this cannot be used in a filter");
+        throw this.#error(expr, "this cannot be used in an expression");
     }
   }
 
   #map(expr: Expr, { entries, messageName }: Node<"structExpr">, loops: Loops): CelType {
-    if (messageName !== "") throw this.#error(expr, "messages cannot be made in a filter");
+    if (messageName !== "") throw this.#error(expr, "messages cannot be made in an expression");
     const keys = entries.flatMap(({ keyKind }) =>
       keyKind.case === "mapKey" ? this.type(keyKind.value, loops) : [],
     );
@@ -219,7 +222,7 @@ class TypeChecker {
       throw this.#error(expr, `there is no function ${name}`);
   }
 
-  /** @throws FilterError for a constant that is no time, duration or time zone, with which the call fails for every event */
+  /** @throws ExpressionError for a constant that is no time, duration or time zone, with which the call always fails */
   #assertText(expr: Expr, call: Node<"callExpr">, { target, result }: CelFunc): void {
     const [text, ...others] = call.args;
     const constant = text?.exprKind.case === "constExpr" ? text.exprKind.value.constantKind : undefined;
@@ -236,7 +239,7 @@ class TypeChecker {
   #loop(loop: Node<"comprehensionExpr">, loops: Loops): CelType {
     const { iterVar, accuVar, iterRange, accuInit, loopCondition, loopStep, result } = loop;
     if (!iterRange || !accuInit || !loopCondition || !loopStep || !result)
-      throw new FilterError("the filter has an incomplete loop");
+      throw new ExpressionError("the expression has an incomplete loop");
     const range = this.type(iterRange, loops);
     if (range.kind !== "list" && range.kind !== "map" && !isAny(range)) throw this.#noList(iterRange, range);
     const item = range.kind === "map" ? range.key : elementOf(range);
@@ -248,39 +251,46 @@ class TypeChecker {
     return this.type(result, whole);
   }
 
-  #wrongTypes(expr: Expr, name: string, target: CelType | undefined, args: readonly CelType[]): FilterError {
+  #wrongTypes(
+    expr: Expr,
+    name: string,
+    target: CelType | undefined,
+    args: readonly CelType[],
+  ): ExpressionError {
     const given = [...(target ? [target] : []), ...args].map(typeName);
     const operator = name.replaceAll("_", " ").trim().replace("@", "");
     const enumHint =
       given.includes("int") && given.includes("string")
-        ? "; an enum is compared with a value such as DocumentKind.DOCUMENT_KIND_INVOICE"
+        ? `; an enum is compared with a value such as ${this.#examples.enumValue}`
         : "";
     const nullHint = given.some((each) => each.endsWith("null"))
-      ? "; an unset field has its default value: use has, such as has(event.carrier)"
+      ? `; an unset field has its default value: use has, such as has(${this.#examples.field})`
       : "";
     return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}${nullHint}`);
   }
 
-  #noList(expr: Expr, type: CelType): FilterError {
+  #noList(expr: Expr, type: CelType): ExpressionError {
     return this.#error(expr, `${typeName(type)} is no list, so it has no exists, all, map or filter`);
   }
 
-  #error(expr: Expr, what: string): FilterError {
+  #error(expr: Expr, what: string): ExpressionError {
     const position = this.#make.offsetOf(expr);
-    return new FilterError(position === undefined ? what : `at character ${position + 1}: ${what}`);
+    return new ExpressionError(position === undefined ? what : `at character ${position + 1}: ${what}`);
   }
 }
 
-/** @throws FilterError for a regular expression that is not a constant, or not valid */
+/** @throws ExpressionError for a regular expression that is not a constant, or not valid */
 function assertPattern(expr: Expr | undefined): void {
   const constant = expr?.exprKind.case === "constExpr" ? expr.exprKind.value.constantKind : undefined;
   if (constant?.case !== "stringValue")
-    throw new FilterError("matches takes a regular expression in quotes, not one that depends on the event");
+    throw new ExpressionError(
+      "matches takes a regular expression in quotes, not one that depends on a variable",
+    );
   try {
     RE2JS.compile(constant.value);
   } catch (error) {
     const fault = (error as Error).message.replace(/^error parsing regexp: /, "");
-    throw new FilterError(
+    throw new ExpressionError(
       `the regular expression ${constant.value} is not valid: ${fault}; use the syntax of RE2, which has no lookahead and no backreferences`,
     );
   }
@@ -317,7 +327,7 @@ function constantType({ constantKind }: Node<"constExpr">): CelType {
   }
 }
 
-/** The type of a field, as a filter sees it. */
+/** The type of a field, as an expression sees it. */
 export function fieldType(field: DescField): CelType {
   if (field.fieldKind === "list") return listType(singleType(field));
   if (field.fieldKind !== "map") return singleType(field);
