@@ -1,4 +1,5 @@
 import { count, type Db, rows } from "../lib/pg/index.ts";
+import type { Job } from "../lib/process/index.ts";
 import { cancelOfErased } from "../queue/index.ts";
 import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, storeSetting, timeOfId } from "../schema/index.ts";
 
@@ -231,6 +232,11 @@ export function finishErasures(db: Db): Promise<number> {
     return cancelled;
   });
 }
+
+export const ERASURE_JOB: Job<{ db: Db }> = {
+  name: "finish erasures",
+  run: ({ db }) => finishErasures(db),
+};
 
 /** Returns the ids of the given events that have open deliveries. */
 async function openOf(trx: Db, eventIds: readonly string[]): Promise<string[]> {

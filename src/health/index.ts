@@ -1,2 +1,2 @@
 /** The health of webhooks. */
-export { forgetHealthy, type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "./webhook-health.ts";
+export { HEALTH_JOB, type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "./webhook-health.ts";

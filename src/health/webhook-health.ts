@@ -1,4 +1,5 @@
 import { count, type Db, rows } from "../lib/pg/index.ts";
+import type { Job } from "../lib/process/index.ts";
 import { CHANGE, ofWebhook } from "../queue/index.ts";
 import type { Health } from "../webhooks/index.ts";
 
@@ -136,3 +137,9 @@ export function forgetHealthy(db: Db): Promise<number> {
       or exists (select from webhooks w where w.id = h.webhook_id and w.deleted is not null)`,
   );
 }
+
+export const HEALTH_JOB: Job<{ db: Db }> = {
+  name: "forget healthy webhooks",
+  everyS: 15,
+  run: ({ db }) => forgetHealthy(db),
+};

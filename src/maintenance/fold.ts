@@ -1,12 +1,15 @@
+import type { Logger } from "pino";
 import { NOTE_FOR_BREAKERS } from "../breakers/index.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
+import type { Job } from "../lib/process/index.ts";
 import { noticeFailed, noticeHealth } from "../notices/index.ts";
 import { ADVISORY_LOCKS, withPartitions } from "../schema/index.ts";
 import { foldInto, LATENCY_BOUNDS_MS } from "../stats/index.ts";
+import { inLog } from "../webhooks/index.ts";
 
 /** The maximum number of rows of `rollup_deltas` folded in one step. */
-export const FOLD_STEP = 500;
+const FOLD_STEP = 500;
 
 /**
  * One statement of queries of several modules: what it takes out becomes thousands of sums, which it would otherwise send to this process
@@ -75,3 +78,18 @@ async function takeFoldLock(trx: Db): Promise<boolean> {
   );
   return taken?.got === true;
 }
+
+export const FOLD_JOB: Job<{ db: Db; log: Logger }> = {
+  name: "fold statistics",
+  most: FOLD_STEP,
+  run: ({ db, log }) =>
+    // The process that stored a change logs it, so that of all processes one does.
+    foldDeltas(db, (changes) => {
+      for (const change of changes) {
+        const { was, health, since } = change;
+        if ((was === "failing") === (health === "failing")) continue;
+        if (health === "failing") log.info({ ...inLog(change), since }, "webhook is failing");
+        else log.info({ ...inLog(change), health }, "webhook has recovered");
+      }
+    }),
+};

@@ -9,12 +9,13 @@ export {
   release,
 } from "./claims.ts";
 export { isFree, ofWebhook, WORKERS } from "./conditions.ts";
-export { cancelFirst, cancelOfDeleted } from "./deleted-webhooks.ts";
-export { cancelOfErased, endBeyond, endExpired, endFiltered } from "./endings.ts";
+export { cancelFirst } from "./deleted-webhooks.ts";
+export { cancelOfErased, endExpired, endFiltered } from "./endings.ts";
 export { type EventContent, loadContents } from "./event-contents.ts";
 export { heedWishes, type ReceiverWish, type WebhookWish } from "./holds.ts";
+export { type JobParts, QUEUE_JOBS } from "./jobs.ts";
 export { deleteOldRuns } from "./old-runs.ts";
-export { accountForOverdue, readOverdueRetries } from "./overdue-retries.ts";
+export { readOverdueRetries } from "./overdue-retries.ts";
 export { createPendingClaims } from "./pending-claims.ts";
 export {
   ATTEMPTS_PER_ROUND,
@@ -36,4 +37,4 @@ export {
 export { CHANGE } from "./rollup-deltas.ts";
 export { closeExpiredRuns, closeRun, openRuns, type Renewal, type RunWish, renewLeases } from "./runs.ts";
 export { findOldest, readWaiting, type Waiting } from "./waiting.ts";
-export { addWorker, endExpiredWorkers, listLiveWorkers, removeWorker, renewWorker } from "./workers.ts";
+export { addWorker, listLiveWorkers, removeWorker, renewWorker } from "./workers.ts";

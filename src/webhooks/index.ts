@@ -13,7 +13,7 @@ export {
 } from "./secret-box.ts";
 export { type Resealing, resealSecrets } from "./secret-resealing.ts";
 export { noteSlowFilter, stopFilter } from "./slow-filters.ts";
-export { webhookTarget } from "./webhook-changes.ts";
+export { inLog, webhookTarget } from "./webhook-changes.ts";
 export { deleteWebhooks } from "./webhook-deletion.ts";
 export { forgetExpiredSecrets, readSealedSecrets, type SealedSecret, type Sign } from "./webhook-secrets.ts";
 export { forgetOldUrls } from "./webhook-update.ts";

@@ -15,6 +15,12 @@ export function webhookTarget(webhook: {
   return { id: String(id), name: url, appId: installedAppId, process };
 }
 
+/** A webhook in a log line. */
+export const inLog = ({ webhookId, targetUrl }: { webhookId: bigint; targetUrl: string }) => ({
+  webhookId: String(webhookId),
+  host: new URL(targetUrl).host,
+});
+
 /** The values of a webhook that entries contain. */
 export function webhookFacts(webhook: Omit<WebhookRow, "id" | "created" | "modified">): Facts {
   return {

@@ -4,10 +4,10 @@ import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { erasePayloads } from "../../src/events/erase.ts";
 import { openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { startMaintenance } from "../../src/maintenance/maintenance.ts";
-import { findLongSnapshot } from "../../src/maintenance/snapshots.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import { claimPending } from "../../src/queue/claims.ts";
 import { recordAttempts } from "../../src/queue/results.ts";
+import { findLongSnapshot } from "../../src/queue/snapshots.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
 import { SETTINGS } from "../breakers/breakers.ts";
 import {
