@@ -65,8 +65,8 @@ export interface AuditFilter {
   targetId?: string | undefined;
   from?: Date | undefined;
   to?: Date | undefined;
-  /** Only entries older than this id: the next page. */
-  before?: string | undefined;
+  /** Only entries older than this id: the next page. Null for all. */
+  before?: string | null;
 }
 
 /** Writes entries in the transaction of `audited`. */
@@ -156,7 +156,7 @@ export function listAuditEntries(
   if (targetId !== undefined) restrict("a.target_id = :targetId::text", { targetId });
   if (from) restrict("a.id >= :from::uuid", { from: firstIdOf(from) });
   if (to) restrict("a.id < :to::uuid", { to: firstIdOf(to) });
-  if (before !== undefined) restrict("a.id < :before::uuid", { before });
+  if (before) restrict("a.id < :before::uuid", { before });
   return rows<AuditRow>(
     db,
     `select a.id, a.action, a.api_key_id as "apiKeyId", a.api_key_name as "apiKeyName",

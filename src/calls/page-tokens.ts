@@ -1,5 +1,5 @@
 import { invalidField } from "./errors/errors.ts";
-import { isUuid } from "./values.ts";
+import { BY_UUID } from "./paging.ts";
 
 /** Where a page of a list by UUIDv7 is: the id before which it ends, or after which it begins. Neither for the first page. */
 export interface PagePosition {
@@ -12,7 +12,7 @@ const NEWER = "n";
 
 /** The token of the page older than an id. Opaque for callers. */
 export function pageToken(id: string): string {
-  return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
+  return BY_UUID.of({ id }).toString("base64url");
 }
 
 /** The token of the page newer than an id. */
@@ -31,21 +31,9 @@ export function readPageToken(token: string): PagePosition {
   if (token === "") return {};
   const newer = token.startsWith(`${NEWER}.`);
   const encoded = newer ? token.slice(NEWER.length + 1) : token;
-  const hex = Buffer.from(encoded, "base64url").toString("hex");
-  const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-  if (!isUuid(id)) {
+  const id = BY_UUID.parse(Buffer.from(encoded, "base64url"));
+  if (id === undefined) {
     throw invalidField("page_token", "must be the next_page_token or previous_page_token of a page");
   }
   return newer ? { after: id } : { before: id };
-}
-
-/**
- * The id before which an older page ends; undefined for the first page. For lists that have no newer pages.
- *
- * @throws DomainError INVALID_ARGUMENT if it is not a token of an older page
- */
-export function readOlderPageToken(token: string): string | undefined {
-  const { before, after } = readPageToken(token);
-  if (after === undefined) return before;
-  throw invalidField("page_token", "must be the next_page_token of a page");
 }

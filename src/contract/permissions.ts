@@ -1,13 +1,9 @@
 import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
 import { Permission, PermissionSchema, required_permission } from "../../gen/webhook/v1/options_pb.ts";
 
-const names = new Map<number, string>(
-  PermissionSchema.values.map((value) => [value.number, value.name.slice("PERMISSION_".length)]),
-);
-
 /** A permission as the contract spells it, such as `Write_Administrative_Data`; unknown numbers as text. */
 export function permissionName(permission: number): string {
-  const name = names.get(permission);
+  const name = PermissionSchema.values.find(({ number }) => number === permission)?.localName;
   if (name === undefined) return String(permission);
   return name
     .split("_")
@@ -17,7 +13,9 @@ export function permissionName(permission: number): string {
 
 /** Whether a number is a permission that a key can have. */
 export function isPermission(number: number): boolean {
-  return number !== Permission.UNSPECIFIED && names.has(number);
+  return (
+    number !== Permission.UNSPECIFIED && PermissionSchema.values.some((value) => value.number === number)
+  );
 }
 
 /** Options are looked up once a method: looking takes longer than all else that the gate does. */

@@ -2,6 +2,7 @@ import type { AuditRecord, AuditTarget, Facts } from "../audit/index.ts";
 import type { ApiKeyRow } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { permissionName } from "../contract/permissions.ts";
+import { present } from "../contract/present.ts";
 import type { Quotas } from "./api-keys.ts";
 import type { InstalledAppRow } from "./installed-apps.ts";
 
@@ -29,10 +30,7 @@ export function keyFacts(key: ApiKeyRow): Facts {
 
 /** The quotas of a key that entries contain. Nothing for a key without any. */
 function quotaFacts({ webhookQuota, eventsPerSecond }: Quotas): Facts {
-  return {
-    ...(webhookQuota === null ? {} : { webhook_quota: webhookQuota }),
-    ...(eventsPerSecond === null ? {} : { events_per_second: eventsPerSecond }),
-  };
+  return present({ webhook_quota: webhookQuota, events_per_second: eventsPerSecond });
 }
 
 /** The entry about changed quotas of a key. */

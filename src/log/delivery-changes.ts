@@ -1,4 +1,5 @@
 import type { AuditRecord, Facts } from "../audit/index.ts";
+import { present } from "../contract/present.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { webhookTarget } from "../webhooks/index.ts";
 import type { DeliveryRow } from "./deliveries.ts";
@@ -55,11 +56,6 @@ export function filterFacts({
   from,
   to,
 }: Pick<DeliveryFilter, "eventId" | "states" | "from" | "to"> & { search: string | undefined }): Facts {
-  return {
-    ...(search === undefined ? {} : { search }),
-    ...(eventId === undefined ? {} : { event_id: eventId }),
-    ...(states === undefined ? {} : { states }),
-    ...(from ? { from: from.toISOString() } : {}),
-    ...(to ? { to: to.toISOString() } : {}),
-  };
+  const period = { from: from?.toISOString(), to: to?.toISOString() };
+  return present({ search, event_id: eventId, states, ...period });
 }

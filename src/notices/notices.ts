@@ -11,6 +11,7 @@ import {
 } from "../../gen/webhook/v1/notice_pb.ts";
 import { FIRST_NOTICE, processName } from "../contract/catalogue.ts";
 import { jsonWriter } from "../contract/json/writer.ts";
+import { present, timestampOf } from "../contract/present.ts";
 import type { HealthChange } from "../health/index.ts";
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { announceQueued } from "../queue/index.ts";
@@ -92,7 +93,7 @@ export async function noticeHealth(trx: Db, changes: readonly HealthChange[]): P
       healthBefore: HEALTH_NUMBERS[change.was],
       health: HEALTH_NUMBERS[change.health],
       since: timestampFromDate(change.since),
-      ...(lastError === null ? {} : { lastError }),
+      ...present({ lastError }),
     };
     const payload =
       change.health === "failing"
@@ -129,8 +130,7 @@ export async function noticeDisabled(trx: Db, webhookIds: readonly bigint[]): Pr
       health: HEALTH_NUMBERS[health],
       reason,
       since: timestampFromDate(since),
-      ...(failingSince === null ? {} : { failingSince: timestampFromDate(failingSince) }),
-      ...(lastError === null ? {} : { lastError }),
+      ...present({ failingSince: timestampOf(failingSince), lastError }),
     });
     return noticeOf(process, about, since, payload);
   });
@@ -198,8 +198,7 @@ function failedNotice(failed: FailedDelivery): Notice {
     eventType: processName(eventType),
     attempts,
     failedAt: timestampFromDate(finished),
-    ...(reason === null ? {} : { reason }),
-    ...(lastError === null ? {} : { lastError }),
+    ...present({ reason, lastError }),
   });
   return noticeOf(WebhookProcess.DELIVERY_FAILED, about, finished, payload, { id, userId });
 }
@@ -263,11 +262,10 @@ function webhookMessage(about: AboutWebhook): MessageInitShape<typeof NoticeWebh
   const { webhookId: id, name, process, url, targetUrl, installedAppId } = about;
   return {
     id,
-    ...(name === null ? {} : { name }),
     webhookProcess: processName(process),
     url,
     host: new URL(targetUrl).host,
-    ...(installedAppId === null ? {} : { application: installedAppId }),
+    ...present({ name, application: installedAppId }),
   };
 }
 

@@ -171,8 +171,8 @@ export interface ReplayListFilter {
   webhookId?: bigint | undefined;
   /** Whether only open replays are listed. */
   open: boolean;
-  /** Only replays older than this id: the next page. */
-  before?: string | undefined;
+  /** Only replays older than this id: the next page. Null for all. */
+  before: string | null;
 }
 
 /** The scope's replays, newest first. */
@@ -185,7 +185,7 @@ export async function listReplays(
   const inScope = replayIn(scope);
   const conditions = [inScope.sql];
   if (open) conditions.push("r.ended is null");
-  if (before !== undefined) conditions.push("r.id < :before::uuid");
+  if (before !== null) conditions.push("r.id < :before::uuid");
   if (webhookId !== undefined) {
     conditions.push(`((r.filter ->> 'webhookId')::bigint = :webhookId::bigint
       or exists (select from replay_webhooks c where c.replay_id = r.id and c.webhook_id = :webhookId::bigint))`);
@@ -195,7 +195,7 @@ export async function listReplays(
     `select ${COLUMNS} from (
         select r.* from replays r where ${conditions.join(" and ")} order by r.id desc limit :limit::int
       ) r ${SUMS} order by r.id desc`,
-    { ...inScope.bindings, before: before ?? null, webhookId: webhookId ?? null, limit },
+    { ...inScope.bindings, before, webhookId: webhookId ?? null, limit },
   );
   return found.map(toReplay);
 }

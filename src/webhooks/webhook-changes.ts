@@ -1,5 +1,6 @@
 import type { AuditRecord, AuditTarget, Facts } from "../audit/index.ts";
 import { processName } from "../contract/catalogue.ts";
+import { present } from "../contract/present.ts";
 import { SETTING_NAMES, SETTINGS } from "../contract/webhooks/settings.ts";
 import type { Breaker } from "./breakers.ts";
 import type { WebhookRow } from "./webhooks.ts";
@@ -29,9 +30,8 @@ export function webhookFacts(webhook: Omit<WebhookRow, "id" | "created" | "modif
     webhook_process: processName(webhook.process),
     api_key_id: webhook.apiKeyId,
     paused: webhook.paused?.toISOString() ?? null,
-    ...(webhook.filter === null ? {} : { filter: webhook.filter }),
-    ...(webhook.filterStopped === null ? {} : { filter_stopped: webhook.filterStopped.toISOString() }),
-    ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
+    ...present({ filter: webhook.filter, filter_stopped: webhook.filterStopped?.toISOString() }),
+    ...present({ endpoint_id: webhook.endpointId }),
     ...breakerFacts(webhook.breaker),
   };
 }

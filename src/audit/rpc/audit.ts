@@ -10,98 +10,76 @@ import {
 } from "../../../gen/webhook/v1/audit_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
-import {
-  assertText,
-  callerScope,
-  optionalUuid,
-  pageSize,
-  pageToken,
-  readOlderPageToken,
-  type Scope,
-} from "../../calls/index.ts";
+import { assertText, BY_UUID, callerScope, optionalUuid, readPage, type Scope } from "../../calls/index.ts";
+import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
+import { present } from "../../contract/present.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import { timeOfId } from "../../schema/index.ts";
 import { type AuditAction as ActionName, type AuditRow, type Facts, listAuditEntries } from "../audit-log.ts";
 
-/** The default number of items per page. */
-const DEFAULT_PAGE = 100;
-/** The maximum number of items per page. */
-const MAX_PAGE = 1_000;
+/** The maximum number of entries per page, and the number if a request names none. */
+const PAGE_SIZES = { most: 1_000, usual: 100 };
 /** The maximum length of a target id, in characters. */
 const MAX_TARGET_CHARACTERS = 100;
-const PREFIX = "AUDIT_ACTION_";
 
 /** Numbers of actions by their names in the database. */
-const NUMBERS: ReadonlyMap<string, AuditAction> = new Map(
-  AuditActionSchema.values
-    .filter(({ number }) => number !== AuditAction.UNSPECIFIED)
-    .map(({ name, number }) => [name.slice(PREFIX.length).toLowerCase(), number as AuditAction]),
-);
+const NUMBERS: Record<ActionName, AuditAction> = numbersOf(AuditActionSchema);
 
 /** Lists the audit log. */
 export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditService> {
   return {
     async listAuditEntries(request, handler) {
-      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
       const { targetId } = request;
       if (targetId !== undefined) assertText("target_id", targetId, MAX_TARGET_CHARACTERS);
-      const before = readOlderPageToken(request.pageToken);
       const scope = callerScope(handler);
-      const found = await listAuditEntries(
-        db,
-        scope,
-        {
-          actions: request.actions.map(actionName),
-          apiKeyId: optionalUuid("api_key_id", request.apiKeyId),
-          // Numbers, and UUIDs in lower case.
-          targetId: targetId?.toLowerCase(),
-          from: request.from && timestampDate(request.from),
-          to: request.to && timestampDate(request.to),
-          before,
-        },
-        limit + 1,
-      );
-      const page = found.slice(0, limit);
-      const last = page.at(-1);
-      return {
-        entries: page.map((row) => entryMessage(row, scope)),
-        nextPageToken: last && found.length > limit ? pageToken(last.id) : "",
+      const filter = {
+        actions: request.actions.map(actionName),
+        apiKeyId: optionalUuid("api_key_id", request.apiKeyId),
+        // Numbers, and UUIDs in lower case.
+        targetId: targetId?.toLowerCase(),
+        from: request.from && timestampDate(request.from),
+        to: request.to && timestampDate(request.to),
       };
+      const { rows, nextPageToken } = await readPage(
+        request,
+        BY_UUID,
+        ({ after, limit }) => listAuditEntries(db, scope, { ...filter, before: after }, limit),
+        PAGE_SIZES,
+      );
+      return { entries: rows.map((row) => entryMessage(row, scope)), nextPageToken };
     },
   };
 }
 
 function actionName(number: AuditAction): ActionName {
-  for (const [name, each] of NUMBERS) if (each === number) return name as ActionName;
-  const choices = [...NUMBERS].map(([name, each]) => `${each} (${PREFIX}${name.toUpperCase()})`).join(", ");
-  throw invalidField("actions", `holds ${number}, which is not an action; send any of: ${choices}`);
+  const name = nameOf(NUMBERS, number);
+  if (name) return name;
+  const choices = AuditActionSchema.values.slice(1).map((each) => `${each.number} (${each.name})`);
+  throw invalidField(
+    "actions",
+    `holds ${number}, which is not an action; send any of: ${choices.join(", ")}`,
+  );
 }
 
 /** An entry as a scope shows it: keys outside of the scope stay hidden. */
 function entryMessage(row: AuditRow, scope: Scope): MessageInitShape<typeof AuditEntrySchema> {
   const visible = scope === "everything" || row.actorAppId === scope.installedAppId;
-  return {
+  return present({
     id: row.id,
     time: timestampFromDate(timeOfId(row.id)),
-    action: NUMBERS.get(row.action) ?? AuditAction.UNSPECIFIED,
-    ...(row.apiKeyId !== null && visible
-      ? {
-          actor: {
-            apiKeyId: row.apiKeyId,
-            apiKeyName: row.apiKeyName ?? "",
-            ...(row.sessionId === null ? {} : { sessionId: row.sessionId }),
-            ...(row.address === null ? {} : { address: row.address }),
-          },
-        }
-      : {}),
+    action: NUMBERS[row.action] ?? AuditAction.UNSPECIFIED,
+    actor: visible ? actorOf(row) : null,
     byOperator: row.apiKeyId === null,
     targetId: row.targetId ?? "",
     targetName: row.targetName ?? "",
-    ...(row.appId === null ? {} : { installedApplicationId: row.appId }),
+    installedApplicationId: row.appId,
     webhookProcess: (row.process ?? 0) as WebhookProcess,
     changes: changesOf(row),
-  };
+  });
 }
+
+const actorOf = ({ apiKeyId, apiKeyName, sessionId, address }: AuditRow) =>
+  apiKeyId === null ? null : present({ apiKeyId, apiKeyName: apiKeyName ?? "", sessionId, address });
 
 /** The changes of an entry, in the order in which the fields were written. */
 function changesOf({ before, after }: AuditRow): MessageInitShape<typeof AuditChangeSchema>[] {

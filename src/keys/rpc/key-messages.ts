@@ -4,25 +4,25 @@ import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/a
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { ApiKeyRow } from "../../calls/index.ts";
+import { present, timestampOf } from "../../contract/present.ts";
 import type { ListedApiKey } from "../api-keys.ts";
 import type { InstalledAppRow } from "../installed-apps.ts";
 
 export function apiKeyMessage(row: ApiKeyRow & Partial<ListedApiKey>): MessageInitShape<typeof ApiKeySchema> {
-  return {
+  const hasQuota = row.webhookQuota !== null || row.eventsPerSecond !== null;
+  return present({
     id: row.id,
     name: row.name,
     prefix: row.prefix,
     permissions: row.permissions as Permission[],
     allowedProcesses: row.allowedProcesses as WebhookProcess[],
-    ...(row.installedAppId === null ? {} : { installedApplicationId: row.installedAppId }),
+    installedApplicationId: row.installedAppId,
     created: timestampFromDate(row.created),
-    ...(row.revoked === null ? {} : { revoked: timestampFromDate(row.revoked) }),
-    ...(row.lastUsed === null ? {} : { lastUsed: timestampFromDate(row.lastUsed) }),
-    ...(row.oldSecretsExpire ? { oldSecretsExpire: timestampFromDate(row.oldSecretsExpire) } : {}),
-    ...(row.webhookQuota === null && row.eventsPerSecond === null
-      ? {}
-      : { quotas: { webhooks: row.webhookQuota ?? 0, eventsPerSecond: row.eventsPerSecond ?? 0 } }),
-  };
+    revoked: timestampOf(row.revoked),
+    lastUsed: timestampOf(row.lastUsed),
+    oldSecretsExpire: timestampOf(row.oldSecretsExpire),
+    quotas: hasQuota ? { webhooks: row.webhookQuota ?? 0, eventsPerSecond: row.eventsPerSecond ?? 0 } : null,
+  });
 }
 
 export function installedAppMessage(row: InstalledAppRow): MessageInitShape<typeof InstalledAppSchema> {

@@ -40,8 +40,8 @@ import { sendAgain, sendManyAgain } from "../send-again.ts";
 import {
   deliveryFilter,
   finalDeliveryFilter,
+  STATE_NUMBERS,
   searchText,
-  stateNumbers,
   stateText,
 } from "./delivery-filter.ts";
 import { attemptMessage, deliveryMessage, eventMessage, requestMessage } from "./delivery-messages.ts";
@@ -204,7 +204,7 @@ export function deliveryService(
       }
       const counts = new Map<DeliveryState, number>();
       for (const { state, count } of found.counts) {
-        const number = stateNumbers.get(state as DeliveryStateName) ?? DeliveryState.UNSPECIFIED;
+        const number = STATE_NUMBERS[state as DeliveryStateName] ?? DeliveryState.UNSPECIFIED;
         counts.set(number, (counts.get(number) ?? 0) + count);
       }
       return {

@@ -9,24 +9,13 @@ import {
   readPageToken,
   unknownProcess,
 } from "../../calls/index.ts";
+import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { type DeliveryStateName, FINAL_STATES } from "../deliveries.ts";
 import type { DeliveryFilter } from "../list.ts";
 import type { SearchText } from "../search.ts";
 
-/** State names in the database by proto number. */
-const stateNames = new Map(
-  DeliveryStateSchema.values
-    .filter((value) => value.number !== DeliveryState.UNSPECIFIED)
-    .map((value) => [
-      value.number,
-      value.name.slice("DELIVERY_STATE_".length).toLowerCase() as DeliveryStateName,
-    ]),
-);
-
 /** Proto numbers of states by their name in the database. */
-export const stateNumbers: ReadonlyMap<DeliveryStateName, DeliveryState> = new Map(
-  [...stateNames].map(([number, name]) => [name, number as DeliveryState]),
-);
+export const STATE_NUMBERS: Record<DeliveryStateName, DeliveryState> = numbersOf(DeliveryStateSchema);
 
 /** The filter fields that several requests share. */
 interface FilterFields {
@@ -104,9 +93,10 @@ export function searchText(search: string): SearchText | undefined {
 }
 
 function stateName(state: number): DeliveryStateName {
-  const name = stateNames.get(state);
+  const name = nameOf(STATE_NUMBERS, state);
   if (!name) {
-    const description = `holds ${state}, which is not a state; send one or more of: ${[...stateNames.values()].map(stateText).join(", ")}`;
+    const choices = (Object.keys(STATE_NUMBERS) as DeliveryStateName[]).map(stateText).join(", ");
+    const description = `holds ${state}, which is not a state; send one or more of: ${choices}`;
     throw invalidField("states", description);
   }
   return name;

@@ -1,47 +1,46 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import {
-  type AttemptSchema,
-  type DeliveryRequestSchema,
-  type DeliverySchema,
-  DeliveryState,
-  type EventSchema,
+import type {
+  AttemptSchema,
+  DeliveryRequestSchema,
+  DeliverySchema,
+  EventSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Scope } from "../../calls/index.ts";
 import { isNotice } from "../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
+import { present, timestampOf } from "../../contract/present.ts";
 import { subjectOf } from "../../contract/subject.ts";
 import type { EventFacts, Subjects } from "../../events/index.ts";
 import { timeOfId } from "../../schema/index.ts";
 import { type Sign, UnopenableError } from "../../webhooks/index.ts";
 import type { AttemptRow, DeliveryRow, SentRequest } from "../deliveries.ts";
-import { stateNumbers } from "./delivery-filter.ts";
+import { STATE_NUMBERS } from "./delivery-filter.ts";
 
 export function deliveryMessage(
   row: DeliveryRow,
   subjects: Subjects,
 ): MessageInitShape<typeof DeliverySchema> {
-  const subject = subjects.get(row.eventId);
   const { last } = row;
-  return {
+  return present({
     id: row.id,
     eventId: row.eventId,
     webhookId: row.webhookId,
     webhookProcess: row.process as WebhookProcess,
     url: row.url,
-    state: stateNumbers.get(row.state) ?? DeliveryState.UNSPECIFIED,
+    state: STATE_NUMBERS[row.state],
     attemptCount: row.attempts,
     roundStart: row.roundStart,
     created: timestampFromDate(row.created),
-    ...(row.retryAt ? { nextAttempt: timestampFromDate(row.retryAt) } : {}),
-    ...(row.finished ? { finished: timestampFromDate(row.finished) } : {}),
-    ...(row.reason === null ? {} : { reason: row.reason }),
-    ...(subject === undefined ? {} : { subject }),
-    ...(last ? { durationMs: last.durationMs } : {}),
-    ...(last?.status ? { status: last.status } : {}),
-    ...(last?.error ? { error: last.error } : {}),
-  };
+    nextAttempt: timestampOf(row.retryAt),
+    finished: timestampOf(row.finished),
+    reason: row.reason,
+    subject: subjects.get(row.eventId),
+    durationMs: last?.durationMs,
+    status: last?.status,
+    error: last?.error || null,
+  });
 }
 
 /** @param payload the event's; null if erased */
@@ -50,8 +49,7 @@ export function eventMessage(
   payload: string | null,
   scope: Scope,
 ): MessageInitShape<typeof EventSchema> {
-  const subject = subjectOf(event.process, payload);
-  return {
+  return present({
     id: event.id,
     process: event.process as WebhookProcess,
     userId: event.userId,
@@ -59,19 +57,16 @@ export function eventMessage(
     published: timestampFromDate(timeOfId(event.id)),
     test: event.test,
     erased: payload === null,
-    ...(subject === undefined ? {} : { subject }),
+    subject: subjectOf(event.process, payload),
     ...(scope === "everything" ? publisherFields(event) : {}),
-  };
+  });
 }
 
 /** Events belong to the whole service, so apps do not see who published them. Nobody published a notice. */
-function publisherFields(event: EventFacts): MessageInitShape<typeof EventSchema> {
+function publisherFields(event: EventFacts) {
   if (isNotice(event.process) && !event.test) return {};
-  return {
-    apiKeyId: event.apiKeyId,
-    ...(event.apiKeyName === null ? {} : { apiKeyName: event.apiKeyName }),
-    ...(event.test ? {} : { idempotencyKey: event.idempotencyKey }),
-  };
+  const { apiKeyId, apiKeyName, idempotencyKey } = event;
+  return present({ apiKeyId, apiKeyName, idempotencyKey: event.test ? null : idempotencyKey });
 }
 
 export function requestMessage({
@@ -99,16 +94,16 @@ export function attemptMessage(
   sent: SentRequest | null,
   sign: Sign,
 ): MessageInitShape<typeof AttemptSchema> {
-  return {
+  return present({
     number: row.number,
     started: timestampFromDate(row.started),
     durationMs: row.durationMs,
-    ...(row.status === null ? {} : { status: row.status }),
-    ...(row.error === null ? {} : { error: row.error }),
-    ...(row.responseStart === null ? {} : { responseStart: row.responseStart }),
+    status: row.status,
+    error: row.error,
+    responseStart: row.responseStart,
     ...signatureFields(row, sent, sign),
     responseHeaders: headersOf(row.responseHeaders),
-  };
+  });
 }
 
 /** The signature headers that an attempt sent: stored for failed ones, recomputed for others. */

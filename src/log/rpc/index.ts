@@ -1,3 +1,3 @@
 /** DeliveryService. */
 export { type DeliveryServiceParts, deliveryService } from "./deliveries.ts";
-export { finalDeliveryFilter, searchText, stateNumbers } from "./delivery-filter.ts";
+export { finalDeliveryFilter, STATE_NUMBERS, searchText } from "./delivery-filter.ts";

@@ -1,20 +1,16 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import { type ReplaySchema, ReplayState } from "../../../gen/webhook/v1/replay_pb.ts";
+import { type ReplaySchema, type ReplayState, ReplayStateSchema } from "../../../gen/webhook/v1/replay_pb.ts";
 import { hideSecrets } from "../../calls/errors/index.ts";
 import type { Scope } from "../../calls/index.ts";
-import { stateNumbers } from "../../log/rpc/index.ts";
+import { numbersOf } from "../../contract/enum-numbers.ts";
+import { present, timestampOf } from "../../contract/present.ts";
+import { STATE_NUMBERS } from "../../log/rpc/index.ts";
 import type { WorkflowUrl } from "../../temporal/index.ts";
 import type { ReplayFilter, ReplayRow } from "../replays.ts";
 
-const STATES: Record<ReplayRow["state"], ReplayState> = {
-  running: ReplayState.RUNNING,
-  paused: ReplayState.PAUSED,
-  completed: ReplayState.COMPLETED,
-  cancelled: ReplayState.CANCELLED,
-};
+const STATES: Record<ReplayRow["state"], ReplayState> = numbersOf(ReplayStateSchema);
 
 type Message = MessageInitShape<typeof ReplaySchema>;
 
@@ -29,19 +25,19 @@ export function replayMessage(
     scope === "everything" && workflowId !== null && runId !== null
       ? workflowUrl?.(workflowId, runId)
       : undefined;
-  return {
+  return present({
     id: replay.id,
     what: whatOf(replay),
     state: STATES[replay.state],
     created: timestampFromDate(replay.created),
-    ...(replay.ended === null ? {} : { ended: timestampFromDate(replay.ended) }),
+    ended: timestampOf(replay.ended),
     queued: replay.queued,
     skipped: replay.skipped,
     progress: replay.progress,
     webhooks: replay.webhooks,
     webhooksWaiting: replay.waiting,
-    ...(url === undefined ? {} : { url }),
-  };
+    url,
+  });
 }
 
 function whatOf({ kind, filter }: ReplayRow): NonNullable<Message["what"]> {
@@ -50,20 +46,17 @@ function whatOf({ kind, filter }: ReplayRow): NonNullable<Message["what"]> {
     return { case: "backfill", value: { webhookId: webhookId ?? 0n, ...rangeOf(filter) } };
   return {
     case: "resend",
-    value: {
-      ...(webhookId === undefined ? {} : { webhookId }),
-      ...(process === undefined ? {} : { process: process as WebhookProcess }),
-      ...(eventId === undefined ? {} : { eventId }),
-      states: states.map((state) => stateNumbers.get(state) ?? DeliveryState.UNSPECIFIED),
+    value: present({
+      webhookId,
+      process: process as WebhookProcess | undefined,
+      eventId,
+      states: states.map((state) => STATE_NUMBERS[state]),
       search: search === undefined ? "" : hideSecrets(search.text),
       ...rangeOf(filter),
-    },
+    }),
   };
 }
 
 function rangeOf({ from, to }: ReplayFilter) {
-  return {
-    ...(from === undefined ? {} : { from: timestampFromDate(from) }),
-    ...(to === undefined ? {} : { to: timestampFromDate(to) }),
-  };
+  return present({ from: timestampOf(from), to: timestampOf(to) });
 }

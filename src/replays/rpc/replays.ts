@@ -4,13 +4,12 @@ import { type AuditRecord, auditedCall } from "../../audit/index.ts";
 import { hideSecrets, stateNotFit } from "../../calls/errors/index.ts";
 import {
   assertText,
+  BY_UUID,
   callerOf,
   callerScope,
   noWebhook,
   optionalUuid,
-  pageSize,
-  pageToken,
-  readOlderPageToken,
+  readPage,
   type Scope,
 } from "../../calls/index.ts";
 import { isNotice, processName } from "../../contract/catalogue.ts";
@@ -33,10 +32,8 @@ import {
 import { replayMessage } from "./replay-messages.ts";
 import { requestedReplay } from "./requested-replay.ts";
 
-/** The default number of items per page. */
-const DEFAULT_PAGE = 100;
-/** The maximum number of items per page. */
-const MAX_PAGE = 1_000;
+/** The maximum number of replays per page, and the number if a request names none. */
+const PAGE_SIZES = { most: 1_000, usual: 100 };
 /** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 200;
 /** The maximum numbers of replays that are running or paused. A running one takes an activity of a worker. */
@@ -97,17 +94,15 @@ export function replayService({
     },
 
     async listReplays(request, handler) {
-      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
-      const before = readOlderPageToken(request.pageToken);
       const scope = callerScope(handler);
       const { webhookId, open } = request;
-      const found = await listReplays(db, scope, { webhookId, open, before }, limit + 1);
-      const page = found.slice(0, limit);
-      const last = page.at(-1);
-      return {
-        replays: page.map((replay) => message(replay, scope)),
-        nextPageToken: last && found.length > limit ? pageToken(last.id) : "",
-      };
+      const { rows, nextPageToken } = await readPage(
+        request,
+        BY_UUID,
+        ({ after, limit }) => listReplays(db, scope, { webhookId, open, before: after }, limit),
+        PAGE_SIZES,
+      );
+      return { replays: rows.map((replay) => message(replay, scope)), nextPageToken };
     },
 
     pauseReplay: ({ replayId }, handler) => change(handler, replayId, "pause"),

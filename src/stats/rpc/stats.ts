@@ -22,6 +22,7 @@ import {
   type Scope,
   scopeName,
 } from "../../calls/index.ts";
+import { present, timestampOf } from "../../contract/present.ts";
 import { BOTTLENECKS, CAUSES } from "../../contract/stats/bottlenecks.ts";
 import type { Gate } from "../../keys/gate/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
@@ -109,11 +110,10 @@ export function statsService(
       workflowId: run.workflowId,
       runId: run.runId,
       started: timestampFromDate(run.started),
-      ...(run.closed ? { closed: timestampFromDate(run.closed) } : {}),
       attempts: run.sent,
       delivered: run.delivered,
       failed: run.failed,
-      ...(url === undefined ? {} : { url }),
+      ...present({ closed: timestampOf(run.closed), url }),
     };
   }
 
@@ -265,10 +265,7 @@ function intervalMessage(
 
 function percentiles(latency: readonly number[]): { latencyP50Ms?: number; latencyP95Ms?: number } {
   const [p50, p95] = [percentileMs(latency, 0.5), percentileMs(latency, 0.95)];
-  return {
-    ...(p50 === null ? {} : { latencyP50Ms: p50 }),
-    ...(p95 === null ? {} : { latencyP95Ms: p95 }),
-  };
+  return present({ latencyP50Ms: p50, latencyP95Ms: p95 });
 }
 
 /** An overview with all of its fields. */

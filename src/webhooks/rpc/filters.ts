@@ -9,6 +9,7 @@ import type {
 import { invalidField } from "../../calls/errors/index.ts";
 import { assertText, callerOf, callerScope, FairQueue } from "../../calls/index.ts";
 import { MAX_FILTER_CHARACTERS } from "../../contract/filters/filter.ts";
+import { present } from "../../contract/present.ts";
 import { subjectOf } from "../../contract/subject.ts";
 import { type FilterResult, type FilterRunner, type FilterText, runFilter } from "../../filters/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
@@ -161,13 +162,6 @@ function triedMessage(
   sent: boolean,
   error: string | undefined,
 ): MessageInitShape<typeof TriedEventSchema> {
-  const subject = subjectOf(process, payload);
-  return {
-    eventId: id,
-    published: timestampFromDate(timeOfId(id)),
-    userId,
-    ...(subject === undefined ? {} : { subject }),
-    sent,
-    ...(error === undefined ? {} : { error }),
-  };
+  const published = timestampFromDate(timeOfId(id));
+  return present({ eventId: id, published, userId, subject: subjectOf(process, payload), sent, error });
 }

@@ -1,9 +1,9 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { WebhookKeyPairSchema, WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { auditedCall } from "../../audit/index.ts";
 import { callerScope, noWebhook } from "../../calls/index.ts";
+import { present, timestampOf } from "../../contract/present.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import { deleteKeyPairs, type KeyPair, readKeyPairs, rotateKeyPair } from "../key-pairs.ts";
 import type { SecretBox } from "../secret-box.ts";
@@ -56,8 +56,5 @@ export function keyPairMethods({ db, secrets }: { db: Db; secrets: SecretBox }):
 }
 
 function messages(pairs: readonly KeyPair[]): MessageInitShape<typeof WebhookKeyPairSchema>[] {
-  return pairs.map(({ publicKey, expires }) => ({
-    publicKey,
-    ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
-  }));
+  return pairs.map(({ publicKey, expires }) => present({ publicKey, expires: timestampOf(expires) }));
 }

@@ -21,6 +21,7 @@ import {
   userNameError,
 } from "../../contract/delivery-headers.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
+import { present } from "../../contract/present.ts";
 import {
   InvalidTargetError,
   MAX_TRIALS,
@@ -131,14 +132,7 @@ export function requestSettingsMethods({
         throw noWebhook(webhookId);
       }
       const { accepted, status, error, responseStart, durationMs } = outcome;
-      return {
-        accepted,
-        durationMs,
-        warnings,
-        ...(status === null ? {} : { status }),
-        ...(error === null ? {} : { error }),
-        ...(responseStart === null ? {} : { responseStart }),
-      };
+      return { accepted, durationMs, warnings, ...present({ status, error, responseStart }) };
     },
   };
 }

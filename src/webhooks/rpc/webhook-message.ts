@@ -4,12 +4,15 @@ import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import {
   type CircuitBreaker,
   CircuitBreakerSchema,
-  CircuitBreakerState,
+  type CircuitBreakerState,
+  CircuitBreakerStateSchema,
   WebhookHealth,
   type WebhookSchema,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
 import { reachesWebhook, type Scope } from "../../calls/index.ts";
+import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
+import { present, timestampOf } from "../../contract/present.ts";
 import {
   choicesOf,
   SETTING_NAMES,
@@ -21,42 +24,41 @@ import { HEALTH_NUMBERS, type Health, type Trouble, type WebhookRow } from "../w
 
 /** @throws DomainError INVALID_ARGUMENT when a number is none that is given out */
 export function healthNames(numbers: readonly WebhookHealth[]): Health[] {
-  const names = Object.keys(HEALTH_NUMBERS) as Health[];
   return numbers.map((number) => {
-    const name = names.find((each) => HEALTH_NUMBERS[each] === number);
+    const name = nameOf(HEALTH_NUMBERS, number);
     if (name) return name;
-    const choices = names.map((each) => `${HEALTH_NUMBERS[each]} (${each.toUpperCase()})`).join(", ");
-    throw invalidField("health", `${number} is not allowed; send any of: ${choices}`);
+    const choices = Object.entries(HEALTH_NUMBERS).map(([each, n]) => `${n} (${each.toUpperCase()})`);
+    throw invalidField("health", `${number} is not allowed; send any of: ${choices.join(", ")}`);
   });
 }
 
 /** A webhook as a scope shows it: outside of the scope it has the contract's six fields (2.1) and no other. */
 export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<typeof WebhookSchema> {
-  const contract = {
+  const contract = present({
     id: row.id,
     created: timestampFromDate(row.created),
     modified: timestampFromDate(row.modified),
     webhookProcess: row.process as WebhookProcess,
     url: row.url,
-    ...(row.installedAppId === null ? {} : { application: row.installedAppId }),
-  };
+    application: row.installedAppId,
+  });
   if (!reachesWebhook(scope, row)) return contract;
-  return {
+  return present({
     ...contract,
-    ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
+    applicationName: row.applicationName,
     apiKeyId: row.apiKeyId,
     revision: row.revision,
     ...settingFields(row),
-    ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
+    paused: timestampOf(row.paused),
     ...troubleFields(row.trouble),
-    ...(row.filter === null ? {} : { filter: row.filter }),
-    ...(row.filterSlow === null ? {} : { filterSlow: timestampFromDate(row.filterSlow) }),
-    ...(row.filterStopped === null ? {} : { filterStopped: timestampFromDate(row.filterStopped) }),
-    ...(row.heldUntil === null ? {} : { heldUntil: timestampFromDate(row.heldUntil) }),
-    ...(row.takesPerSecond === null ? {} : { takesPerSecond: row.takesPerSecond }),
-    ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
-    ...(row.endpointId === null ? {} : { endpointId: row.endpointId }),
-  };
+    filter: row.filter,
+    filterSlow: timestampOf(row.filterSlow),
+    filterStopped: timestampOf(row.filterStopped),
+    heldUntil: timestampOf(row.heldUntil),
+    takesPerSecond: row.takesPerSecond,
+    circuitBreaker: row.breaker && breakerMessage(row.breaker),
+    endpointId: row.endpointId,
+  });
 }
 
 function settingFields(row: WebhookRow): SettingFields {
@@ -68,11 +70,7 @@ function settingFields(row: WebhookRow): SettingFields {
   return Object.fromEntries(set.map((name) => [name, fieldOf(name)]));
 }
 
-const BREAKER_STATES: Record<BreakerState, CircuitBreakerState> = {
-  closed: CircuitBreakerState.CLOSED,
-  open: CircuitBreakerState.OPEN,
-  disabled: CircuitBreakerState.DISABLED,
-};
+const BREAKER_STATES: Record<BreakerState, CircuitBreakerState> = numbersOf(CircuitBreakerStateSchema);
 
 function breakerMessage(breaker: Breaker): CircuitBreaker {
   const { settings, state, since, reason, nextProbe, failedAttempts } = breaker;
@@ -81,17 +79,14 @@ function breakerMessage(breaker: Breaker): CircuitBreaker {
     state: BREAKER_STATES[state],
     since: timestampFromDate(new Date(since)),
     reason: reason ?? "",
-    ...(nextProbe === null ? {} : { nextProbe: timestampFromDate(new Date(nextProbe)) }),
+    ...present({ nextProbe: timestampOf(nextProbe === null ? null : new Date(nextProbe)) }),
     failedAttempts,
   });
 }
 
-function troubleFields(trouble: Trouble | null): MessageInitShape<typeof WebhookSchema> {
+function troubleFields(trouble: Trouble | null) {
   if (trouble === null) return { health: WebhookHealth.HEALTHY };
   const { health, since, lastError } = trouble;
-  return {
-    health: HEALTH_NUMBERS[health],
-    failingSince: timestampFromDate(new Date(since)),
-    ...(lastError === null ? {} : { lastError }),
-  };
+  const failingSince = timestampFromDate(new Date(since));
+  return present({ health: HEALTH_NUMBERS[health], failingSince, lastError });
 }

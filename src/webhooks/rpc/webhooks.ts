@@ -21,6 +21,7 @@ import {
   type Scope,
   unknownProcess,
 } from "../../calls/index.ts";
+import { present, timestampOf } from "../../contract/present.ts";
 import { withPartitions } from "../../schema/index.ts";
 import { lockShared, readShared } from "../shared-webhooks.ts";
 import { eachOf, secretFacts, webhookEntries, webhookFacts, webhookTarget } from "../webhook-changes.ts";
@@ -77,7 +78,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     const scope = callerScope(handler);
     // Looked up while the database works.
     const ofHost = changes.address ? warningsOf(changes.address.targetUrl) : [];
-    const options = { isShared: settings !== undefined, ...(revision === undefined ? {} : { revision }) };
+    const options = { isShared: settings !== undefined, ...present({ revision }) };
     const { webhook: changed, warnings } = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
@@ -182,10 +183,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         const { process } = await requiredWebhook(db, callerScope(handler), webhookId);
         changes.filter = await checkedFilter(filters, callerOf(handler).id, process, filter);
       }
-      return change(handler, webhookId, changes, {
-        ...(revision === undefined ? {} : { revision }),
-        ...(settings === undefined ? {} : { settings }),
-      });
+      return change(handler, webhookId, changes, present({ revision, settings }));
     },
 
     setWebhookRateLimit: ({ webhookId, rateLimit: asked }, handler) => {
@@ -273,7 +271,7 @@ function secretsMessage(
   if (!found) throw noWebhook(webhookId);
   const told = found.map(({ secret, expires }) => ({
     secret: `whsec_${secret.toString("base64")}`,
-    ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
+    ...present({ expires: timestampOf(expires) }),
   }));
   return { secret: told[0]?.secret ?? "", secrets: told };
 }
