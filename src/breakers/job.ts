@@ -9,6 +9,7 @@ interface Parts extends Pick<JobParts, "db" | "log" | "instruments" | "delivery"
   dispatch: Pick<DispatchConfig, "retentionDays">;
 }
 
+/** Decides on circuit breakers; logs and counts their changes. */
 export const BREAKER_JOB: Job<Parts> = {
   name: "decide on circuit breakers",
   most: MAX_DECIDED,

@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/index.ts";
+import { count, type Db, rows, run } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { cancelOfErased } from "../queue/index.ts";
 import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, storeSetting, timeOfId } from "../schema/index.ts";
@@ -223,16 +223,13 @@ export function finishErasures(db: Db): Promise<number> {
       eventIds.filter((id) => !open.has(id)),
     );
     const left = [...all.slice(MAX_FINISHED), ...open];
-    if (left.length === 0) await count(trx, "delete from settings where name = :name", { name: UNFINISHED });
-    else
-      await count(trx, "update settings set value = :left where name = :name", {
-        name: UNFINISHED,
-        left: left.join(","),
-      });
+    if (left.length > 0) await storeSetting(trx, UNFINISHED, left.join(","));
+    else await run(trx, trx("settings").where({ name: UNFINISHED }).delete());
     return cancelled;
   });
 }
 
+/** Completes erasures. */
 export const ERASURE_JOB: Job<{ db: Db }> = {
   name: "finish erasures",
   run: ({ db }) => finishErasures(db),

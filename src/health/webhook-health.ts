@@ -138,6 +138,7 @@ export function forgetHealthy(db: Db): Promise<number> {
   );
 }
 
+/** Forgets webhooks that have become healthy. */
 export const HEALTH_JOB: Job<{ db: Db }> = {
   name: "forget healthy webhooks",
   everyS: 15,

@@ -79,6 +79,7 @@ async function takeFoldLock(trx: Db): Promise<boolean> {
   return taken?.got === true;
 }
 
+/** Folds statistics; logs which webhooks began to fail or have recovered. */
 export const FOLD_JOB: Job<{ db: Db; log: Logger }> = {
   name: "fold statistics",
   most: FOLD_STEP,
