@@ -53,12 +53,17 @@ test("a delivery that waits says for what, and one that ended says why", async (
   for (const [of, waits] of [
     [{ circuitBreaker }, /Waits for the circuit breaker; next probe in [45]:\d\d\./],
     [{ paused: ago(HOUR) }, /Waits until the webhook is resumed\./],
+    [{ heldUntil: ahead(5 * MINUTE) }, /Waits until the endpoint wants requests again, in [45]:\d\d\./],
   ] as const) {
     // Only the first attempt of a test event does not wait.
     await open(AT, { ...webhooks(aWebhook(of)), getDelivery: { delivery, event: { test: true } } });
     sees(waits, region("Summary"));
     expect(attempts()[0]).toMatch(waits);
   }
+  const nextAttempt = ahead(10 * MINUTE);
+  const retrying = aDelivery({ state: DeliveryState.RETRYING, attemptCount: 1, nextAttempt });
+  await open(AT, { ...webhooks(aWebhook({ heldUntil: ahead(5 * MINUTE) })), ...deliveries(retrying) });
+  sees(/The last attempt failed; the next one is in (10:00|9:5\d)\./, region("Summary"));
   for (const [state, reason, said] of [
     [DeliveryState.CANCELLED, "payload erased", "The payload was erased first."],
     [DeliveryState.CANCELLED, "webhook deleted", "The webhook was deleted first."],

@@ -104,6 +104,7 @@ test("a webhook's page tells until when its endpoint wants no requests, and how 
   sees("The endpoint wants no requests for now");
   sees("use up no attempts; test events are sent. It takes about 5/s.");
   sees("Takes about 5/s", region("Registration"));
+  sees("On hold", region("Registration"));
   sees("Shop.example wants no requests for now; 12 retries overdue, oldest 16 min.");
 });
 

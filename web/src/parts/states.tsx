@@ -4,6 +4,7 @@ import {
   IconBan,
   IconCheck,
   IconClock,
+  IconClockPause,
   IconFilter,
   IconPlayerPause,
   IconPlugConnectedX,
@@ -102,8 +103,8 @@ export function isHeldBack({ circuitBreaker }: Webhook): boolean {
 }
 
 /**
- * A webhook's health, in a word, a sign and a colour; before it, whether the webhook is paused or held back by its circuit
- * breaker.
+ * A webhook's health, in a word, a sign and a colour; before it, whether the webhook is paused, held back by its circuit
+ * breaker, or on hold because its endpoint wants no requests.
  */
 export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
   const told = WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
@@ -120,6 +121,14 @@ export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
       )}
       {held && (
         <StatusMark {...held} meaning={`Deliveries are held back: ${webhook.circuitBreaker?.reason}.`} />
+      )}
+      {webhook.heldUntil && (
+        <StatusMark
+          label="On hold"
+          colour="gray"
+          icon={<IconClockPause size={ICON_SIZE} />}
+          meaning="Deliveries wait, because the endpoint wants no requests for now."
+        />
       )}
       {told && <StatusMark {...told} />}
     </Group>

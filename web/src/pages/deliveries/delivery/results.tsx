@@ -1,4 +1,4 @@
-import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampDate, timestampMs } from "@bufbuild/protobuf/wkt";
 import { Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import statuses from "statuses";
@@ -22,6 +22,7 @@ import {
   useLateness,
   waitingFor,
 } from "../../../parts/overdue.tsx";
+import { isHeldBack } from "../../../parts/states.tsx";
 import { capitalized } from "../../../parts/text/words.ts";
 import { useNow } from "../../../parts/time.tsx";
 
@@ -98,37 +99,52 @@ export function resultInWords(attempt: Outcome): string {
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 5_000;
 
-/** The text after "waits" for the deliveries of a webhook; undefined if they do not wait. */
-export function heldBackBy({ paused, circuitBreaker }: Webhook): string | undefined {
+/**
+ * The text after "waits" for the deliveries of a webhook; undefined if they do not wait.
+ *
+ * @param due the time of a retry, for which a hold that ends earlier is no reason to wait
+ */
+export function heldBackBy(
+  { paused, circuitBreaker, heldUntil }: Webhook,
+  due?: Timestamp,
+): string | undefined {
   if (paused) return "until the webhook is resumed";
   const state = circuitBreaker?.state;
   if (state === CircuitBreakerState.DISABLED) return "until the webhook is enabled";
-  return state === CircuitBreakerState.OPEN ? "for the circuit breaker" : undefined;
+  if (state === CircuitBreakerState.OPEN) return "for the circuit breaker";
+  const isHeld = heldUntil && !(due && timestampMs(due) >= timestampMs(heldUntil));
+  return isHeld ? "until the endpoint wants requests again" : undefined;
 }
 
 /**
- * The reason why a delivery is held back: its webhook is paused, or its circuit breaker is open. Undefined if nothing
- * does, and for the first attempt of a test event, which is always made.
+ * The reason why a delivery is held back: its webhook is paused, its circuit breaker is open, or its endpoint wants no requests.
+ * Undefined if nothing does, and for the first attempt of a test event, which is always made.
  */
 export function useHeldBack(
-  { state, webhookId, attemptCount }: Delivery,
+  { state, webhookId, attemptCount, nextAttempt }: Delivery,
   event: Pick<Event, "test"> | undefined,
 ): ReactNode | undefined {
   const isOpen = state === DeliveryState.PENDING || state === DeliveryState.RETRYING;
   const mayWait = isOpen && !(event?.test && attemptCount === 0);
   const { data } = useLive(WebhookService.method.getWebhook, { webhookId }, REFRESH_MS, mayWait);
   if (!mayWait || !data?.webhook) return undefined;
-  const held = heldBackBy(data.webhook);
+  const held = heldBackBy(data.webhook, nextAttempt);
   if (!held) return undefined;
-  const { paused, circuitBreaker } = data.webhook;
+  const { paused, circuitBreaker, heldUntil } = data.webhook;
   const isProbed = !paused && circuitBreaker?.state === CircuitBreakerState.OPEN;
   const nextProbe = isProbed ? circuitBreaker.nextProbe : undefined;
+  const isHold = !paused && !isHeldBack(data.webhook);
   return (
     <>
       Waits {held}
       {nextProbe && (
         <>
           ; next probe <Countdown until={nextProbe} />
+        </>
+      )}
+      {isHold && heldUntil && (
+        <>
+          , <Countdown until={heldUntil} />
         </>
       )}
       .
