@@ -18,7 +18,7 @@ export function listHeldBack(db: Db, limit: number): Promise<HeldBack[]> {
   return rows<HeldBack>(
     db,
     `select b.webhook_id as "webhookId", w.target_url as "targetUrl", b.state, b.since, b.reason,
-        b.next_probe as "nextProbe", count(*) over ()::int as total
+        greatest(b.next_probe, w.held_until) as "nextProbe", count(*) over ()::int as total
       from webhook_breakers b join webhooks w on w.id = b.webhook_id
       where b.state <> 'closed' and w.paused is not null and w.deleted is null
       order by b.since desc, b.webhook_id limit :limit::int`,

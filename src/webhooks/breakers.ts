@@ -47,7 +47,7 @@ export const breakerColumns = (table: string) => `
         'disableSeconds', k.disable_s, 'disableOnGone', k.disable_on_gone, 'resendFailed', k.resend),
       'state', case when ${table}.paused is null then 'closed' else k.state end, 'since', k.since,
       'reason', case when ${table}.paused is not null then k.reason end,
-      'nextProbe', case when ${table}.paused is not null and k.state = 'open' then k.next_probe end,
+      'nextProbe', case when ${table}.paused is not null and k.state = 'open' then greatest(k.next_probe, ${table}.held_until) end,
       'failedAttempts', k.failures)
     from webhook_breakers k where k.webhook_id = ${table}.id) as breaker`;
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { decideBreakers } from "../../src/breakers/decide.ts";
 import { areDeliveriesExpected } from "../../src/breakers/expected.ts";
+import { listHeldBack } from "../../src/breakers/held.ts";
 import { noteGone } from "../../src/breakers/note-attempts.ts";
 import { queueTestEvent } from "../../src/events/test-events.ts";
 import { rows } from "../../src/lib/pg/database.ts";
@@ -199,6 +200,15 @@ describe("an open breaker", () => {
     expect(idsOf(claimed)).toEqual([made?.deliveryId]);
     expect(await answer(db, claimed, 200)).toMatchObject([{ state: "closed" }]);
     expect(await claim(db)).toHaveLength(5);
+  });
+
+  test("sends no probe while the receiver wants no requests, and tells when it will", async () => {
+    const id = await opened(5);
+    await db.raw("update webhooks set held_until = now() + interval '10 minutes' where id = ?", [String(id)]);
+    expect(await probe()).toEqual([]);
+    const { breaker, heldUntil } = await webhookOf(id);
+    expect(new Date(breaker?.nextProbe ?? 0)).toEqual(heldUntil);
+    expect(await listHeldBack(db, 1)).toMatchObject([{ webhookId: id, nextProbe: heldUntil }]);
   });
 
   test("sends no probes while a user pauses the webhook, and restarts its count once it is resumed", async () => {

@@ -117,8 +117,8 @@ export type CircuitBreaker = Message<"webhook.v1.CircuitBreaker"> & {
   reason: string;
 
   /**
-   * While it is open: when the next probe is sent. A time in the past means that a probe is under way, or that no delivery
-   * waits.
+   * While it is open: when the next probe is sent, not before `Webhook.held_until`. A time in the past means that a probe is
+   * under way, or that no delivery waits.
    *
    * @generated from field: google.protobuf.Timestamp next_probe = 5;
    */
@@ -291,7 +291,7 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
   filterStopped?: Timestamp | undefined;
 
   /**
-   * The timeout of an attempt, in milliseconds. If unset, or longer than it, DELIVERY_TIMEOUT is.
+   * The timeout of an attempt, in milliseconds. DELIVERY_TIMEOUT applies instead if this is unset or longer.
    *
    * @generated from field: optional int32 timeout_ms = 21;
    */
@@ -775,7 +775,7 @@ export type UpdateWebhookResponse = Message<"webhook.v1.UpdateWebhookResponse"> 
 
   /**
    * Notes about a new URL, for example that its host name does not resolve, and about the request settings, as in
-   * SetWebhookRequestSettingsResponse. REST returns them as Warnings.
+   * SetWebhookRequestSettingsResponse.
    *
    * @generated from field: repeated string warnings = 2;
    */
