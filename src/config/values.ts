@@ -49,10 +49,19 @@ export const duration = (range: { min: number; max: number }) =>
       parts.reduce((sum, [, count, unit = ""]) => sum + Number(count) * (UNITS[unit] as number), 0),
     );
     if (ms < range.min || ms > range.max) {
-      throw new Error(`"${input}" is out of range; allowed: from ${range.min}ms to ${range.max}ms`);
+      throw new Error(
+        `"${input}" is out of range; allowed: from ${inUnit(range.min)} to ${inUnit(range.max)}`,
+      );
     }
     return ms;
   });
+
+/** A duration in the largest unit up to hours of which it is a whole number: `24h`, `0ms`. */
+function inUnit(ms: number): string {
+  const units = Object.entries(UNITS).filter(([unit]) => unit !== "d");
+  const [unit, length] = units.findLast(([, each]) => ms >= each && ms % each === 0) ?? ["ms", 1];
+  return `${ms / length}${unit}`;
+}
 
 /**
  * An amount of memory in bytes: `64MiB`, as Kubernetes writes it, `64Mi`, or `67108864`. Units of the SI, such as `64MB`, have powers of
@@ -129,7 +138,7 @@ export const hostPatterns = makeValidator<string[]>((input) =>
     const host = URL.parse(`https://${name}`)?.hostname ?? "";
     if (name !== "" && host !== "" && isIP(host) === 0 && !/^\.|\.\.|\.$/.test(host)) return wildcard + host;
     throw new Error(
-      `"${part}" is not a host name; write it like receiver.internal or *.internal (addresses belong in DELIVERY_ALLOWED_NETWORKS)`,
+      `"${part}" is not a host name; write it like receiver.internal or *.internal, without scheme and port (addresses belong in DELIVERY_ALLOWED_NETWORKS)`,
     );
   }),
 );
@@ -215,10 +224,10 @@ const MAX_CREDENTIAL_BYTES = 255;
 /** The URL of an outbound proxy, or its host and port, as curl takes it. Errors never repeat it, because it can contain a password. */
 export const proxyAddress = makeValidator<ProxyAddress>((input) => {
   const text = String(input).trim();
-  // The proxy would resolve names, and no address could be checked.
+  // Who looks up names is another setting, because the service cannot check addresses then.
   if (/^socks5h:/i.test(text))
     throw new Error(
-      "the service resolves names itself, to check addresses: write socks5:// instead of socks5h://",
+      "the value begins with socks5h://; write socks5:// and, if the proxy shall look up host names, DELIVERY_PROXY_DNS=remote",
     );
   const url = URL.parse(text.includes("://") ? text : `http://${text}`);
   const protocol = url?.protocol.slice(0, -1) ?? "";

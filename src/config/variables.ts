@@ -95,7 +95,7 @@ export const variables = {
   DELIVERY_ALLOWED_HOSTS: hostPatterns({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   DELIVERY_PROXY: proxyAddress({ default: undefined }),
-  DELIVERY_PROXY_DNS: str<ProxyDns>({ choices: ["local", "remote"], default: "local" }),
+  DELIVERY_PROXY_DNS: choice<ProxyDns>(["local", "remote"])({ default: "local" }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
   SEARCH_INDEX: flag({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),

@@ -194,6 +194,16 @@ describe("the settings", () => {
     for (const value of values) expect(refusal({ [name]: value })).toContain(name);
   });
 
+  test.each([
+    ["DISPATCH_INTERVAL", "25h", '"25h" is out of range; allowed: from 1s to 24h'],
+    ["SHUTDOWN_DELAY", "1h", '"1h" is out of range; allowed: from 0ms to 10m'],
+    ["FILTER_TIMEOUT", "1ms", '"1ms" is out of range; allowed: from 10ms to 1s'],
+    ["DELIVERY_PROXY_DNS", "proxy", '"proxy" is not allowed; allowed: local, remote'],
+    ["DELIVERY_PROXY", "socks5h://proxy.example", "DELIVERY_PROXY_DNS=remote"],
+  ])("say what is allowed instead of %s=%s", (name, value, message) => {
+    expect(refusal({ [name]: value })).toContain(message);
+  });
+
   const mail = {
     SMTP_URL: "smtps://user:secret@smtp.example",
     SMTP_FROM: "webhooks@example.com",
