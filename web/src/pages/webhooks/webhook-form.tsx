@@ -88,7 +88,7 @@ export function UrlField(input: TextInputProps) {
   return (
     <TextInput
       label="URL"
-      description="HTTPS endpoint that receives the POST. It must be reachable from the internet."
+      description="HTTPS endpoint that receives the POST. It needs a public address, unless the operator allows others."
       placeholder="https://example.com/hooks"
       type="url"
       inputMode="url"
