@@ -23,6 +23,15 @@ const BEARER = /^(bearer|bearertoken)?$/i;
 const ERROR_CODE = /^[a-z_]{1,40}$/;
 /** The codes of servers that do not find the client's id and secret, or do not accept them. */
 const UNKNOWN_CLIENT = new Set(["invalid_client", "invalid_request"]);
+const CHECK_URL = "check the token URL";
+const ALLOW_GRANT = "let the server allow this client the grant client_credentials";
+/** The remedies by error code. */
+const REMEDIES = new Map<unknown, string>([
+  ["invalid_scope", "check the scopes"],
+  ["invalid_target", "check the audience"],
+  ["unauthorized_client", ALLOW_GRANT],
+  ["unsupported_grant_type", ALLOW_GRANT],
+]);
 /** The lifetime of a token whose response has no `expires_in` above 0, in milliseconds. */
 const DEFAULT_LIFETIME_MS = 300_000;
 
@@ -116,12 +125,16 @@ async function ask(
   }
   const { status, code } = answer;
   const told = typeof code === "string" && ERROR_CODE.test(code) ? ` (${code})` : "";
+  const answered = `${endpoint} answered ${status}${told}`;
   if (status >= 200 && status <= 299 && told === "") return tokenOf(answer, endpoint);
   const isUnknown = (status === 401 && told === "") || (typeof code === "string" && UNKNOWN_CLIENT.has(code));
-  const redirects = status >= 300 && status <= 399;
-  throw new (isUnknown && !redirects ? ClientRefusedError : TokenError)(
-    `${endpoint} answered ${status}${redirects ? "; redirects are not followed" : told}`,
-  );
+  if (status >= 300 && status <= 399)
+    throw new TokenError(
+      `${endpoint} answered ${status}; redirects are not followed; set the token URL that it redirects to`,
+    );
+  if (isUnknown) throw new ClientRefusedError(answered);
+  const remedy = status === 404 || status === 405 ? CHECK_URL : "see the log of the token endpoint";
+  throw new TokenError(`${answered}; ${REMEDIES.get(code) ?? remedy}`);
 }
 
 /** The response of a token endpoint. */
@@ -158,13 +171,16 @@ function fieldsIn(text: string): Answer["fields"] {
 /** @throws TokenError */
 function tokenOf({ status, fields }: Answer, endpoint: string): AccessToken {
   const refuse = (problem: string) => new TokenError(`${endpoint} answered ${status}, but ${problem}`);
-  if (!fields) throw refuse("not with JSON");
+  if (!fields) throw refuse(`not with JSON; ${CHECK_URL}`);
   // RFC 6749, 5.1, requires the type, but some servers leave it out, and send the lifetime as text.
   const { access_token: value, token_type: type = "", expires_in: seconds } = fields;
-  if (typeof value !== "string") throw refuse("without a bearer token");
-  if (!BEARER.test(String(type ?? ""))) throw refuse("the token's type is not Bearer");
+  if (typeof value !== "string") throw refuse(`without a bearer token; ${CHECK_URL}`);
+  if (!BEARER.test(String(type ?? "")))
+    throw refuse("the token's type is not Bearer; let the server issue bearer tokens");
   if (value.length > MAX_TOKEN || !TOKEN.test(value))
-    throw refuse(`the token is not 1 to ${MAX_TOKEN} visible ASCII characters`);
+    throw refuse(
+      `the token is not 1 to ${MAX_TOKEN} visible ASCII characters; let the server issue one that a header can hold`,
+    );
   const lifetimeMs = Number(seconds) * 1_000;
   return { value, lifetimeMs: lifetimeMs > 0 ? lifetimeMs : DEFAULT_LIFETIME_MS };
 }
@@ -172,7 +188,7 @@ function tokenOf({ status, fields }: Answer, endpoint: string): AccessToken {
 /** Describes an error without a response, to follow the endpoint's name. */
 function faultInWords(error: Error, timeoutMs: number): string {
   if (error instanceof errors.ResponseExceededMaxSizeError)
-    return `answered with more than ${MAX_RESPONSE_BYTES} bytes`;
-  if (error.name === "TimeoutError") return `did not answer within ${timeoutMs / 1_000} s`;
+    return `answered with more than ${MAX_RESPONSE_BYTES} bytes; ${CHECK_URL}`;
+  if (error.name === "TimeoutError") return `did not answer within ${timeoutMs / 1_000} s; see its log`;
   return `cannot be reached: ${describeFault(error)}`;
 }

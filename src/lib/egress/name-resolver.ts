@@ -16,15 +16,20 @@ const MAX_NEGATIVE_TTL_MS = 5_000;
 /** The maximum number of cached names. */
 const MAX_CACHED = 10_000;
 
+const CHECK_NAME = "check the name in the URL, and its DNS records";
+const CHECK_SERVERS = "check the name servers of its domain";
+const CHECK_OURS =
+  "the operator of this service must check the name servers in /etc/resolv.conf, and the network to them";
+
 /** Messages by c-ares error code; `%` is replaced by the name. */
 const REASONS: Record<string, string> = {
-  ENOTFOUND: "host name does not resolve: % does not exist (NXDOMAIN)",
-  ENODATA: "host name does not resolve: % has no A or AAAA record (empty DNS answer)",
-  EBADNAME: "host name does not resolve: % is not a valid DNS name",
-  ESERVFAIL: "host name could not be looked up: the DNS server failed for % (SERVFAIL)",
-  EREFUSED: "host name could not be looked up: the DNS server refused the query for % (REFUSED)",
-  ECONNREFUSED: "host name could not be looked up: no DNS server can be reached for %",
-  ETIMEOUT: "host name could not be looked up: no DNS server answered for %",
+  ENOTFOUND: `host name does not resolve: % does not exist (NXDOMAIN); ${CHECK_NAME}`,
+  ENODATA: `host name does not resolve: % has no A or AAAA record (empty DNS answer); ${CHECK_NAME}`,
+  EBADNAME: `host name does not resolve: % is not a valid DNS name; ${CHECK_NAME}`,
+  ESERVFAIL: `host name could not be looked up: the DNS server failed for % (SERVFAIL); ${CHECK_SERVERS}`,
+  EREFUSED: `host name could not be looked up: the DNS server refused the query for % (REFUSED); ${CHECK_OURS}`,
+  ECONNREFUSED: `host name could not be looked up: no DNS server can be reached for %; ${CHECK_OURS}`,
+  ETIMEOUT: `host name could not be looked up: no DNS server answered for %; ${CHECK_OURS}`,
 };
 
 /**
@@ -136,7 +141,10 @@ export class NameResolver {
       // ECONNREFUSED: no name server was reachable. Not cached, because nothing is known about the name.
       cacheFor(code === "ECONNREFUSED" ? 0 : MAX_NEGATIVE_TTL_MS);
       if (code !== "TOO_LATE") throw lookupError(name, code);
-      throw failure("LOOKUP_FAILED", `DNS lookup of ${name} timed out after ${this.#timeoutMs / 1_000} s`);
+      throw failure(
+        "LOOKUP_FAILED",
+        `DNS lookup of ${name} timed out after ${this.#timeoutMs / 1_000} s; ${CHECK_SERVERS}`,
+      );
     } finally {
       // Ends queries that are still pending, such as the other family's.
       ended.abort();

@@ -13,6 +13,14 @@ export class ProxyUnavailableError extends Error {
   }
 }
 
+const CHECK_RECEIVER = "check that the receiver runs, and that the proxy can reach it";
+/** The remedies, by failure. */
+const REMEDIES = {
+  proxy: "the operator of this service must check the proxy's rules and log",
+  host: CHECK_RECEIVER,
+  "host timeout": CHECK_RECEIVER,
+};
+
 /**
  * Thrown if the outbound proxy opens no connection to one target. No request was sent. The proxy still counts as available:
  * a target can cause this error, and would otherwise stop the requests to all targets.
@@ -29,8 +37,9 @@ export class ProxyRefusedError extends Error {
     reason: string,
     failure: ProxyRefusedError["failure"] = "proxy",
     mayTryNext = failure === "host",
+    remedy = REMEDIES[failure],
   ) {
-    super(`outbound proxy: ${reason}`);
+    super(`outbound proxy: ${reason}; ${remedy}`);
     this.failure = failure;
     this.mayTryNext = mayTryNext;
   }

@@ -85,7 +85,12 @@ function encodedHost(host: string): number[] {
   }
   const name = Buffer.from(host);
   if (name.length > MAX_NAME_BYTES)
-    throw new ProxyRefusedError(`the host name has ${name.length} bytes; SOCKS5 allows ${MAX_NAME_BYTES}`);
+    throw new ProxyRefusedError(
+      `the host name has ${name.length} bytes; SOCKS5 allows ${MAX_NAME_BYTES}`,
+      "proxy",
+      false,
+      "use a shorter name",
+    );
   return [ADDRESS_TYPE.name, name.length, ...name];
 }
 

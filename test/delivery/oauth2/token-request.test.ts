@@ -89,12 +89,21 @@ const REDIRECT: Reply = (_request, response) => {
 const CHALLENGE = { "www-authenticate": 'Basic realm="x", error="invalid_token"' };
 test.each<[string, Reply, string]>([
   ["an error", json({ error: "invalid_client", error_description: SECRET }, 400), "400 (invalid_client)"],
-  ["a challenge", json({}, 401, CHALLENGE), "answered 401 (invalid_token)"],
-  ["an error that repeats the secret", json({ error: SECRET }, 400), "answered 400"],
-  ["a server error", () => 503, "answered 503"],
-  ["a redirect", REDIRECT, "answered 307; redirects are not followed"],
-  ["an error with the status of a success", json({ error: "invalid_scope" }), "answered 200 (invalid_scope)"],
-  ["a page", () => 200, "answered 200, but not with JSON"],
+  ["a challenge", json({}, 401, CHALLENGE), "answered 401 (invalid_token); see the log"],
+  ["an error that repeats the secret", json({ error: SECRET }, 400), "answered 400; see the log"],
+  ["a server error", () => 503, "answered 503; see the log"],
+  ["a wrong address", () => 404, "answered 404; check the token URL"],
+  [
+    "a redirect",
+    REDIRECT,
+    "answered 307; redirects are not followed; set the token URL that it redirects to",
+  ],
+  [
+    "an error with the status of a success",
+    json({ error: "invalid_scope" }),
+    "answered 200 (invalid_scope); check the scopes",
+  ],
+  ["a page", () => 200, "answered 200, but not with JSON; check the token URL"],
   ["no token", bearer({ access_token: undefined }), "but without a bearer token"],
   ["a token that is no text", bearer({ access_token: 1 }), "but without a bearer token"],
   ["another type", bearer({ token_type: "DPoP" }), "the token's type is not Bearer"],
@@ -214,7 +223,7 @@ test.each(["invalid_scope", "unauthorized_client", "unsupported_grant_type"])(
   "the error %s, of a server that knows the client, is final",
   async (error) => {
     const { server, client, host } = await endpoint(json({ error }, 400), PLAIN);
-    expect(await failureOf(client)).toBe(`token endpoint ${host} answered 400 (${error})`);
+    expect(await failureOf(client)).toMatch(`token endpoint ${host} answered 400 (${error}); `);
     expect(server.received).toHaveLength(1);
   },
 );
@@ -228,7 +237,7 @@ test.each([300, 301, 302, 303, 307, 308])(
     const refresh = `0; url=${location}`;
     const { client, host, server } = await endpoint(json(answer, status, { location, refresh }));
     expect(await failureOf(client)).toBe(
-      `token endpoint ${host} answered ${status}; redirects are not followed`,
+      `token endpoint ${host} answered ${status}; redirects are not followed; set the token URL that it redirects to`,
     );
     expect([server.received.length, target.received.length]).toEqual([1, 0]);
   },
@@ -236,7 +245,9 @@ test.each([300, 301, 302, 303, 307, 308])(
 
 test("a token endpoint that does not answer, cannot be reached or has a private address is an error with its host", async () => {
   const { server, client, host } = await endpoint(() => new Promise<number>(() => {}));
-  expect(await failureOf(client, aClient(), 100)).toBe(`token endpoint ${host} did not answer within 0.1 s`);
+  expect(await failureOf(client, aClient(), 100)).toBe(
+    `token endpoint ${host} did not answer within 0.1 s; see its log`,
+  );
   const port = await anyPort();
   const dead = { ...client, tokenUrl: `https://localhost:${port}/token` };
   expect(await failureOf(dead)).toContain(

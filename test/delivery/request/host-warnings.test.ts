@@ -40,7 +40,7 @@ test.each([
     "DNS lookup of silent.example timed out after 0.2 s",
   ],
 ])("a name that %s causes a warning", async (_what, host, warning) => {
-  expect(await warnings(`https://${host}:8443/hooks`)).toEqual([SAVED + warning]);
+  expect(await warnings(`https://${host}:8443/hooks`)).toEqual([expect.stringContaining(SAVED + warning)]);
 });
 
 test("a name with private addresses only causes a warning, which does not contain them", async () => {

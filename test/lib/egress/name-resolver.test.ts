@@ -130,10 +130,22 @@ test.each<[string, "A" | "AAAA", Reply | undefined, string]>([
 });
 
 test.each<[Reply, string]>([
-  [{ code: "NXDOMAIN" }, "does not resolve: bad.example does not exist (NXDOMAIN)"],
-  [{}, "does not resolve: bad.example has no A or AAAA record (empty DNS answer)"],
-  [{ code: "SERVFAIL" }, "could not be looked up: the DNS server failed for bad.example (SERVFAIL)"],
-  [{ code: "REFUSED" }, "could not be looked up: the DNS server refused the query for bad.example (REFUSED)"],
+  [
+    { code: "NXDOMAIN" },
+    "does not resolve: bad.example does not exist (NXDOMAIN); check the name in the URL, and its DNS records",
+  ],
+  [
+    {},
+    "does not resolve: bad.example has no A or AAAA record (empty DNS answer); check the name in the URL, and its DNS records",
+  ],
+  [
+    { code: "SERVFAIL" },
+    "could not be looked up: the DNS server failed for bad.example (SERVFAIL); check the name servers of its domain",
+  ],
+  [
+    { code: "REFUSED" },
+    "could not be looked up: the DNS server refused the query for bad.example (REFUSED); the operator of this service must check the name servers in /etc/resolv.conf, and the network to them",
+  ],
 ])("a name answered with %o is reported so, and asked for once in five seconds", async (bad, message) => {
   let reply = bad;
   const { server, resolver } = await start(() => reply);
@@ -150,7 +162,9 @@ test.each<[Reply, string]>([
 
 test("a name whose lookup hangs fails after the timeout and leaves no lookup behind", async () => {
   const { resolver } = await start(() => undefined, { timeoutMs: 300 });
-  expect(await failure(resolver, "slow.example")).toBe("DNS lookup of slow.example timed out after 0.3 s");
+  expect(await failure(resolver, "slow.example")).toBe(
+    "DNS lookup of slow.example timed out after 0.3 s; check the name servers of its domain",
+  );
   expect(resolver.size.running).toBe(0);
 });
 

@@ -140,10 +140,14 @@ test("a name that is too long for SOCKS5 fails its own attempt", async () => {
   const proxy = await closing(startSocksProxy());
   const { send, tunnels } = client(`socks5://127.0.0.1:${proxy.port}`, { resolvesNames: true });
   const { error } = await send(`https://${`${"a".repeat(60)}.`.repeat(5)}internal`);
-  expect(error).toBe("outbound proxy: the host name has 313 bytes; SOCKS5 allows 255");
+  expect(error).toBe("outbound proxy: the host name has 313 bytes; SOCKS5 allows 255; use a shorter name");
   expect(tunnels.mayStart()).toBe(true);
 });
 
+const REMEDY = {
+  receiver: "check that the receiver runs, and that the proxy can reach it",
+  rules: "the operator of this service must check the proxy's rules and log",
+};
 const UNREACHED = { webhook: "none", host: "failure" };
 test.each<["http" | "socks5", string, number, object]>([
   ["http", "it refuses connections to this receiver (403)", 403, NONE],
@@ -157,7 +161,11 @@ test.each<["http" | "socks5", string, number, object]>([
 ])("%s: an answer other than yes is an attempt with the error: %s", async (kind, error, reply, verdict) => {
   const { proxy, send, tunnels } = await proxied(kind, { refuse: () => reply });
   const outcome = await send(ELSEWHERE);
-  expect(outcome).toMatchObject({ status: null, delivered: false, error: `outbound proxy: ${error}` });
+  expect(outcome).toMatchObject({
+    status: null,
+    delivered: false,
+    error: `outbound proxy: ${error}; ${REMEDY[verdict === UNREACHED ? "receiver" : "rules"]}`,
+  });
   expect(verdictOf(outcome)).toEqual(verdict);
   expect(tunnels.mayStart()).toBe(true);
   // This process closes the connection, without waiting for the proxy.
@@ -172,7 +180,7 @@ test.each(KINDS)("%s: a receiver that the proxy cannot reach in time is late its
   };
   const { send, tunnels } = await proxied(kind, { refuse });
   const outcome = await send(ELSEWHERE);
-  expect(outcome.error).toBe("outbound proxy: it did not reach the receiver in time");
+  expect(outcome.error).toBe(`outbound proxy: it did not reach the receiver in time; ${REMEDY.receiver}`);
   expect(verdictOf(outcome)).toEqual({ webhook: "none", host: "timeout" });
   expect(tunnels.mayStart()).toBe(true);
 });
