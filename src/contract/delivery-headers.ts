@@ -139,5 +139,10 @@ export function clientIdError(id: string): string | undefined {
 
 /** The error of a user name of Basic authentication, to read after the field's name. A colon ends the name (RFC 7617, 2). */
 export function userNameError(name: string): string | undefined {
-  return headerValueError(name) ?? (name.includes(":") ? "must not contain a colon" : undefined);
+  return (
+    headerValueError(name) ??
+    (name.includes(":")
+      ? "must not contain a colon, which ends the name in Basic authentication; use another name"
+      : undefined)
+  );
 }

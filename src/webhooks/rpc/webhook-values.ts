@@ -118,12 +118,17 @@ function checkedSetting(name: SettingName, value: number | string, deliveryTimeo
   return chosen ?? value;
 }
 
-/** @throws DomainError INVALID_ARGUMENT */
-export function checkedNumber(name: NumberName, value: number, deliveryTimeoutMs: number): number {
+/** @param none what a request sends for no value. @throws DomainError INVALID_ARGUMENT */
+export function checkedNumber(
+  name: NumberName,
+  value: number,
+  deliveryTimeoutMs: number,
+  none = "0 for none",
+): number {
   const { min, max } = boundsOf(name, deliveryTimeoutMs);
   if (value >= min && value <= max) return value;
   const { column, unit } = numberSetting(name);
-  throw invalidField(column, `must be ${min} to ${max} ${unit}, or unset`);
+  throw invalidField(column, `must be ${min} to ${max} ${unit}, or ${none}`);
 }
 
 /** Null for no breaker. @throws DomainError INVALID_ARGUMENT that names every wrong number */

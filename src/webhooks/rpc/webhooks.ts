@@ -187,7 +187,8 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     },
 
     setWebhookRateLimit: ({ webhookId, rateLimit: asked }, handler) => {
-      const rateLimit = asked === undefined ? null : checkedNumber("rateLimit", asked, deliveryTimeoutMs);
+      const rateLimit =
+        asked === undefined ? null : checkedNumber("rateLimit", asked, deliveryTimeoutMs, "unset");
       return change(handler, webhookId, { rateLimit });
     },
 

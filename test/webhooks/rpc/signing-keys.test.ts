@@ -210,11 +210,11 @@ describe("a secret of one's own", () => {
   });
 
   test.each([
-    ["", /must be whsec_… and the base64 of 24 to 64 bytes/],
+    ["", /must be whsec_ and the base64 of 24 to 64 bytes/],
     [base64(32), /must be whsec_/],
     ["whsec_", /must be whsec_/],
-    [own(23), /is whsec_… and the base64 of 23 bytes; it must be that of 24 to 64 bytes/],
-    [own(65), /is whsec_… and the base64 of 65 bytes/],
+    [own(23), /is whsec_ and the base64 of 23 bytes; it must be that of 24 to 64 bytes/],
+    [own(65), /is whsec_ and the base64 of 65 bytes/],
     [`${own(32)} `, /must be whsec_/],
     [`whsec_${Buffer.alloc(32, 251).toString("base64url")}`, /must be whsec_/],
     [`whsec_${"é".repeat(40)}`, /must be whsec_/],

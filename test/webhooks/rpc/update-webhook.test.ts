@@ -150,14 +150,26 @@ test.each<[Partial<MessageInitShape<typeof UpdateWebhookRequestSchema>>, string,
   [{ url: "" }, "URL_NOT_ALLOWED", /absolute URL/],
   [{ url: "https://receiver.example/\n" }, "FIELDS_INVALID", /control characters/],
   [{ name: "a\u202Eb" }, "FIELDS_INVALID", /must not hold/],
-  [{ rateLimit: 10_001 }, "FIELDS_INVALID", /rate_limit must be 1 to 10000 deliveries per period, or unset/],
-  [{ ratePeriodSeconds: -1 }, "FIELDS_INVALID", /rate_period_seconds must be 1 to 86400 seconds, or unset/],
+  [
+    { rateLimit: 10_001 },
+    "FIELDS_INVALID",
+    /rate_limit must be 1 to 10000 deliveries per period, or 0 for none/,
+  ],
+  [
+    { ratePeriodSeconds: -1 },
+    "FIELDS_INVALID",
+    /rate_period_seconds must be 1 to 86400 seconds, or 0 for none/,
+  ],
   [
     { firstRetrySeconds: 86_401 },
     "FIELDS_INVALID",
-    /first_retry_seconds must be 1 to 86400 seconds, or unset/,
+    /first_retry_seconds must be 1 to 86400 seconds, or 0 for none/,
   ],
-  [{ thirdRetrySeconds: -1 }, "FIELDS_INVALID", /third_retry_seconds must be 1 to 86400 seconds, or unset/],
+  [
+    { thirdRetrySeconds: -1 },
+    "FIELDS_INVALID",
+    /third_retry_seconds must be 1 to 86400 seconds, or 0 for none/,
+  ],
   [
     { signatureForm: 9 as SignatureForm },
     "FIELDS_INVALID",
@@ -180,8 +192,8 @@ test.each<[Partial<MessageInitShape<typeof UpdateWebhookRequestSchema>>, string,
     /signature_prefix must have 1 to 50 visible ASCII characters/,
   ],
   [{ signaturePrefix: "x".repeat(51) }, "FIELDS_INVALID", /signature_prefix must have 1 to 50/],
-  [{ timeoutMs: 999 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or unset/],
-  [{ timeoutMs: 7_501 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or unset/],
+  [{ timeoutMs: 999 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or 0 for none/],
+  [{ timeoutMs: 7_501 }, "FIELDS_INVALID", /timeout_ms must be 1000 to 7500 milliseconds, or 0 for none/],
 ])("an update to %j is refused with what is allowed", async (change, reason, message) => {
   const webhookId = await api.register();
   const call = webhooks.updateWebhook({ webhookId, ...change });
