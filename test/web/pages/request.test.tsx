@@ -59,11 +59,12 @@ test("headers are refused in the service's words, tried as they stand, and empty
 
 test("the response to a test request is shown as text, not as HTML", async () => {
   const responseStart = '<b id="injected">bold</b><script>injected()</script>';
-  const tried = { accepted: false, status: 400, durationMs: 1, responseStart };
+  const tried = { accepted: false, status: 429, error: "Retry-After: 9 s", durationMs: 1, responseStart };
   await openSettings({}, { tryWebhookRequest: tried });
   await change();
   await tryIt();
   sees(responseStart);
+  sees("Retry-After: 9 s.");
   expect(document.querySelector("#injected")).toBeNull();
 });
 

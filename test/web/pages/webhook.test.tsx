@@ -162,12 +162,15 @@ test("a test event is followed to its end and says why it ended", async () => {
   for (const [delivery, status, said] of [
     [{ state: DeliveryState.DELIVERED }, 200, "Delivered: the endpoint answered 200 after 12 ms."],
     [{ attemptCount: 1 }, 410, "It failed after 1 attempt. The last: the endpoint answered 410."],
+    [{ attemptCount: 1 }, 429, "The last: the endpoint answered 429 (Retry-After: 9 s)."],
     [{ reason: "queue full" }, 0, "Never sent: more deliveries waited for the webhook"],
     [{ state: DeliveryState.CANCELLED, reason: "payload erased" }, 0, "The payload was erased first."],
   ] as const) {
     answers.getDelivery = {
       delivery: aDelivery(delivery),
-      attempts: status ? [{ ...attempt, status }] : [],
+      attempts: status
+        ? [{ ...attempt, status, ...(status === 429 ? { error: "Retry-After: 9 s" } : {}) }]
+        : [],
     };
     await click("Send another");
     sees(said, section);
@@ -197,7 +200,7 @@ test("a rate limit with a period and the delays of retries are shown as set, and
   const set = { rateLimit: 30, ratePeriodSeconds: 3_600, thirdRetrySeconds: 86_400 };
   const { calls } = await openWebhook(set);
   const section = region("Registration");
-  for (const part of ["30 deliveries an hour", "Third retry", "after 1 day"]) sees(part, section);
+  for (const part of ["30 deliveries an hour", "Third retry", "After 1 day"]) sees(part, section);
   for (const part of ["Rate period", "First retry"]) seesNot(part, section);
   await click("Edit");
   expect([value("Rate period"), value("Third retry")]).toEqual(["3,600", "86,400"]);

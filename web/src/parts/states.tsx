@@ -135,14 +135,22 @@ export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
   );
 }
 
-/** `HTTP status 503 · began 3 minutes ago`: a webhook's last error and since when attempts fail; nothing while it is healthy. */
+/**
+ * `HTTP status 503 · began 3 minutes ago`: a webhook's last error without its remedy, which the webhook's page has, and since when attempts
+ * fail; nothing while it is healthy.
+ */
 export function LastError({ webhook }: { webhook: Webhook }) {
   const { health, lastError, failingSince } = webhook;
   if (health !== WebhookHealth.FAILING && health !== WebhookHealth.DEGRADED) return null;
   const colour = health === WebhookHealth.FAILING ? "red" : "orange";
   return (
-    <Text size="xs" c={`var(--mantine-color-${colour}-light-color)`} style={{ overflowWrap: "anywhere" }}>
-      {errorInWords(lastError)}
+    <Text
+      size="xs"
+      c={`var(--mantine-color-${colour}-light-color)`}
+      style={{ overflowWrap: "anywhere" }}
+      title={lastError}
+    >
+      {errorInWords(lastError?.split(";", 1)[0])}
       {failingSince && (
         <>
           {" · began "}

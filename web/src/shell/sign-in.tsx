@@ -118,8 +118,7 @@ function SignInForm({ ended }: { ended: boolean }) {
           </form>
           <Dimmed component="div">
             The first administrator’s key is in the file <Code>.data/admin-key</Code> where the service runs,
-            or is what it was given as <Code>ADMIN_KEY</Code>. <Code>npm run admin-key</Code> makes another
-            one.{" "}
+            or in its setting <Code>ADMIN_KEY</Code>. <Code>npm run admin-key</Code> creates another one.{" "}
             <Anchor href={`${BASE_PATH}/docs`} inherit underline="always">
               API documentation
             </Anchor>

@@ -260,7 +260,8 @@ function SentRequest({ found: { request, attempts }, delivery }: DeliveryProps) 
               the webhook’s page
             </PageLink>
             . Each attempt above shows its own. The cURL command has those of the latest attempt; endpoints
-            that check the timestamp refuse it after five minutes.
+            that check the timestamp refuse it after five minutes. Custom headers, Authorization and a second
+            signature are sent if the webhook has them, but are neither shown here nor in the command.
           </Dimmed>
         </Stack>
       </Section>

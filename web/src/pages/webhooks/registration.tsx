@@ -113,7 +113,7 @@ function numberFact(name: NumberName, webhook: Webhook): Fact | false {
   const value = webhook[name];
   if (value === undefined) return !field.isRare && [field.label, capitalized(field.none)];
   const words = field.inWords(value / field.factor, webhook);
-  return words !== undefined && [field.label, words];
+  return words !== undefined && [field.label, capitalized(words)];
 }
 
 const valuesOf = (webhook: Webhook) => ({

@@ -105,7 +105,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
       {chosen === SignatureForm.HEX && (
         <TextInput
           label="Prefix"
-          description="The text before the signature. Leave it empty for none."
+          description="The text before the signature: sha256= as GitHub has it. Leave it empty for none."
           placeholder="sha256="
           maxLength={50}
           autoComplete="off"

@@ -204,5 +204,6 @@ function inWords({ delivery, attempts }: GetDeliveryResponse): string {
 }
 
 function answerInWords({ status, error }: Attempt): string {
-  return error ?? (status === undefined ? "no answer" : `the endpoint answered ${status}`);
+  if (status === undefined) return error ?? "no answer";
+  return `the endpoint answered ${status}${error === undefined ? "" : ` (${error})`}`;
 }

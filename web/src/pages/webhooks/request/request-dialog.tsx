@@ -27,6 +27,7 @@ import { useChange } from "../../../api/queries.ts";
 import { type DialogProps, FormDialog, SaveForm } from "../../../parts/dialogs.tsx";
 import { Failure } from "../../../parts/failure.tsx";
 import { useSave } from "../../../parts/save.ts";
+import { capitalized } from "../../../parts/text/words.ts";
 import { SharedNote } from "../endpoint.tsx";
 import { useWebhookSave } from "../webhook-form.tsx";
 import {
@@ -298,6 +299,8 @@ function Outcome({ outcome }: { outcome: TryWebhookRequestResponse }) {
       ) : (
         status !== undefined && "The response has no body."
       )}
+      {/* Beside a status, it explains that: `Retry-After: 120 s`. */}
+      {status !== undefined && error !== undefined && <Text size="sm">{capitalized(error)}.</Text>}
       {warnings.map((warning) => (
         <Text key={warning} size="sm">
           {warning}
