@@ -288,12 +288,18 @@ interface Translated {
 const translations = new Map<string, Translated>();
 
 function translate(sql: string): Translated {
-  const names: string[] = [];
-  const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (_place, name: string) => {
-    names.push(name);
-    return "?";
-  });
-  return { text, names };
+  let known = translations.get(sql);
+  if (!known) {
+    const names: string[] = [];
+    const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (_place, name: string) => {
+      names.push(name);
+      return "?";
+    });
+    known = { text, names };
+    // The cache is bounded: queries are constants in the code.
+    translations.set(sql, known);
+  }
+  return known;
 }
 
 /** The first word of a statement in lower case, such as `select`. */
@@ -342,7 +348,7 @@ async function execute<T>(
   bindings: Bindings,
   { prepare }: QueryOptions,
 ): Promise<{ rows: T[]; rowCount: number | null }> {
-  const { text, names } = translations.getOrInsertComputed(sql, translate);
+  const { text, names } = translate(sql);
   const values = names.map((name) => {
     if (!(name in bindings)) throw new Error(`no value for the placeholder :${name}; pass one in bindings`);
     return bindings[name];
