@@ -5,19 +5,21 @@ import { serveCalls } from "../parts/child.ts";
 /** Calls of a method. */
 export interface Attack {
   url: string;
+  /** GET sends no request. */
+  httpMethod: "GET" | "POST";
   /** As in `/webhook.v1.WebhookService/ListWebhooks`. */
   path: string;
   streams: boolean;
   /** The keys, used in turn. */
   keys: readonly string[];
-  /** Requests as JSON, sent in turn. */
-  requests: readonly string[];
   concurrency: number;
   seconds: number;
 }
 
 /** The calls accepted by the attacker. */
 export type AttackerMethods = {
+  /** Takes the requests of the next attack, as JSON, which it sends in turn. */
+  load(requests: readonly string[]): void;
   /** Makes calls for some seconds. Most responses are read, some never are, and some calls are closed at once. */
   attack(argument: Attack): Promise<void>;
 };
@@ -26,21 +28,26 @@ export type AttackerMethods = {
 const ODD_CALLS = 5;
 const CLOSE_AFTER_MS = 5;
 
+let bodies: readonly Buffer[] = [];
+
 serveCalls({
-  async attack({ url, path, streams, keys, requests, concurrency, seconds }) {
+  load(requests) {
+    bodies = requests.map((request) => Buffer.from(request));
+  },
+  async attack({ url, httpMethod, path, streams, keys, concurrency, seconds }) {
     const agent = new Agent({ keepAlive: true, maxSockets: concurrency });
     const open = new Set<ClientRequest>();
     const end = Date.now() + 1_000 * seconds;
     let nth = 0;
     const call = () => {
       const n = nth++;
-      const body = Buffer.from(requests[n % requests.length] as string);
+      const body = bodies[n % bodies.length] as Buffer;
       const head = Buffer.alloc(streams ? 5 : 0);
       if (streams) head.writeUInt32BE(body.length, 1);
       return new Promise<void>((resolve) => {
         const sent = send(new URL(path, url), {
           agent,
-          method: "POST",
+          method: httpMethod,
           headers: {
             "content-type": streams ? "application/connect+json" : "application/json",
             "connect-protocol-version": "1",
@@ -59,7 +66,8 @@ serveCalls({
         });
         sent.on("error", ended);
         sent.on("close", ended);
-        sent.end(Buffer.concat([head, body]));
+        if (httpMethod === "GET") sent.end();
+        else sent.end(Buffer.concat([head, body]));
         if (n % ODD_CALLS === 0) setTimeout(() => sent.destroy(), CLOSE_AFTER_MS);
       });
     };

@@ -16,7 +16,7 @@ import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { insertPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 import { percentile, transportTo } from "../parts/timed-calls.ts";
-import type { AttackerMethods } from "../processes/attacker.ts";
+import type { Attack, AttackerMethods } from "../processes/attacker.ts";
 import type { PublisherMethods } from "../processes/publisher.ts";
 
 /** The webhooks of the attacking app, each with as many deliveries. */
@@ -58,8 +58,18 @@ export const attack: Scenario = {
     await using attacker = startChild<AttackerMethods>(bench, "attacker.ts");
     await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
     const methods = SERVICES.flatMap((service) => service.methods);
-    const phases = methods.flatMap((method) =>
-      [[world.reader], world.writers.slice(0, 1), world.writers].map((keys) => ({ method, keys })),
+    const targets: Target[] = [
+      ...methods.map((method) => ({
+        name: method.name,
+        httpMethod: "POST" as const,
+        path: `/${method.parent.typeName}/${method.name}`,
+        streams: method.methodKind !== "unary",
+        requests: () => requestsOf(method, world.ids),
+      })),
+      { ...REST_LIST, requests: () => [""] },
+    ];
+    const phases = targets.flatMap((target) =>
+      [[world.reader], world.writers.slice(0, 1), world.writers].map((keys) => ({ target, keys })),
     );
 
     const alone = await watchOther(bench, stage, world, QUIET_S);
@@ -75,24 +85,25 @@ export const attack: Scenario = {
       1 + QUIET_S * PUBLISHED_PER_SECOND,
     );
     const seen: (Seen & { name: string; memory: number })[] = [];
-    for (const [n, { method, keys }] of phases.entries()) {
+    for (const [n, { target, keys }] of phases.entries()) {
+      const { name, requests, ...call } = target;
       bench.stopping.throwIfAborted();
-      bench.show.count(`${method.parent.name}.${method.name}`, n, phases.length);
+      bench.show.count(call.path, n, phases.length);
+      // Beforehand, because this process, which would be busy with 30 MB of requests, measures the times of calls.
+      await attacker.call("load", requests());
       const [watched] = await Promise.all([
         watchOther(bench, stage, world, seconds),
         attacker.call("attack", {
+          ...call,
           url: stage.service.url,
-          path: `/${method.parent.typeName}/${method.name}`,
-          streams: method.methodKind !== "unary",
           keys,
-          requests: requestsOf(method, world.ids),
           concurrency: CONCURRENCY,
           seconds,
         }),
       ]);
       seen.push({
         ...watched,
-        name: `${method.name} by ${keys.length} ${keys === world.writers ? "keys" : "key"}`,
+        name: `${name} by ${keys === world.writers ? `${keys.length} keys` : keys[0] === world.reader ? "a reading key" : "a writing key"}`,
         memory: memoryOfFamily(stage.service.pid) - memoryBefore,
       });
     }
@@ -121,6 +132,17 @@ export const attack: Scenario = {
     ] satisfies Measurement[];
   },
 };
+
+/** What is attacked. */
+interface Target extends Pick<Attack, "httpMethod" | "path" | "streams"> {
+  /** The name in the results. */
+  name: string;
+  /** Makes the requests as JSON. */
+  requests(): string[];
+}
+
+/** The only operation of REST that reads much, and returns all webhooks. */
+const REST_LIST = { name: "REST's list", httpMethod: "GET", path: "/api/webhook/list", streams: false } as const;
 
 interface World {
   /** The keys of the attacking app. */
