@@ -10,7 +10,7 @@ import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../lib/pg/index.ts";
 import { type ApiInstruments, endCall, startCall, traceparentOf, within } from "../metrics/index.ts";
 import { orAborted, untilAborted } from "./context/ending.ts";
 import type { SilentDatabase } from "./context/silent-database.ts";
-import type { CallTurns } from "./turns/call-turns.ts";
+import type { TurnsOf } from "./turns/call-turns.ts";
 
 /** Traces each call, as part of the caller's trace if it names one. */
 export function traceInterceptor(tracer: Tracer): Interceptor {
@@ -106,14 +106,14 @@ export function silenceInterceptor(database: SilentDatabase): Interceptor {
 export function endingInterceptor(
   log: Logger,
   works: (on: string) => void = () => {},
-  turns?: CallTurns,
+  turns?: TurnsOf,
 ): Interceptor {
   return (next) => async (request) => {
     const { signal, method } = request;
     const key = turns && callerIn(request.contextValues);
     const name = nameOf(request);
     const onResult = () => works(name);
-    const call = { turns: key ? turns.of(method, key.id) : undefined, onResult };
+    const call = { turns: key ? turns(method, key.id) : undefined, onResult };
     onResult();
     // Errors after the end of the call are only logged.
     const late = (error: unknown) => {

@@ -26,7 +26,7 @@ import type { Listener } from "./listeners/listening.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
 import { createRpcHandlers } from "./rpc/rpc-handlers.ts";
-import { CallTurns } from "./turns/call-turns.ts";
+import { CallTurns, type TurnsOf } from "./turns/call-turns.ts";
 
 /** Options of `startApi`. */
 export interface ApiOptions {
@@ -101,7 +101,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   };
   const gate = createGate(context);
   const addServices = createRoutes(context, gate, readiness, stopping.signal, options.overviewSilenceMs);
-  const optionsOf = (refused: OnRefused, turns?: CallTurns): ConnectRouterOptions => ({
+  const optionsOf = (refused: OnRefused, turns?: TurnsOf): ConnectRouterOptions => ({
     interceptors: [
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
       errorInterceptor(context.log, context.instruments, refused),
@@ -131,7 +131,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         handlers: createRpcHandlers({
           routes: addServices,
           routerOptions: {
-            ...optionsOf(onRefused, turns),
+            ...optionsOf(onRefused, turns.of),
             requestGate: requestGate(gate, context, database),
           },
           contextValues,
@@ -143,9 +143,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           log,
         }),
         readAddress,
-        // Without turns: the contract's calls wait for no others.
         transport: createRouterTransport(addServices, {
-          router: { ...optionsOf(uncounted), requestGate: admittedGate(admissions) },
+          router: { ...optionsOf(uncounted, turns.ofContract), requestGate: admittedGate(admissions) },
         }),
         admissions,
         gate,

@@ -5,6 +5,7 @@ import { Http2SessionManager } from "@connectrpc/connect-node";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { CallTurns } from "../../../src/api/turns/call-turns.ts";
 import { readsMuch } from "../../../src/api/turns/heavy-methods.ts";
 import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
@@ -23,6 +24,9 @@ const AT_ONCE = 3;
 const OF_KEY = 2;
 /** The changes of a key at once. */
 const CHANGES_OF_KEY = 3;
+/** The statements of a key's calls over REST at once, and its calls that may wait. */
+const REST_OF_KEY = 1;
+const REST_WAITING = 1_000;
 /** The calls of a key that may wait. */
 const WAITING = 50;
 /** The exports that a key may have open. */
@@ -117,6 +121,39 @@ test("while a key's changes wait for each other, they leave connections to other
   expect(await waitingQueries(beside)).toBe(CHANGES_OF_KEY);
   await holding.rollback();
   await Promise.all(changes);
+});
+
+test("a key's calls over REST leave connections to those of other keys, and wait for no calls of gRPC", async () => {
+  const [busy, other] = [await aCaller(), await aCaller(ALL_PERMISSIONS)];
+  const release = await lock(beside, "webhooks");
+  onTestFinished(release);
+  const list = (key: string) => api.rest("GET", "/api/webhook/list", { key });
+  const lists = Array.from({ length: 40 }, () => list(busy.secret));
+  await expectWaiting(REST_OF_KEY);
+  const otherList = list(other.secret);
+  await expectWaiting(2 * REST_OF_KEY);
+  const reads = Array.from({ length: 5 }, () => busy.webhooks.listWebhooks({}));
+  await expectWaiting(2 * REST_OF_KEY + OF_KEY);
+
+  expect((await other.keys.listApiKeys({ pageSize: 1 })).apiKeys).toHaveLength(1);
+
+  expect(await waitingQueries(beside)).toBe(2 * REST_OF_KEY + OF_KEY);
+  await release();
+  for (const { status } of await Promise.all([...lists, otherList])) expect(status).toBe(200);
+  await Promise.all(reads);
+});
+
+test("a key's calls over REST beyond those that may wait are refused with the time to retry, other keys' are not", async () => {
+  const turns = new CallTurns(10);
+  const { signal } = new AbortController();
+  const held = Promise.withResolvers<void>();
+  const call = (key: string) =>
+    turns.ofContract(WebhookService.method.createWebhook, key).run(() => held.promise, signal);
+  const calls = Array.from({ length: REST_OF_KEY + REST_WAITING }, () => call("busy"));
+  await expect(call("busy")).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED", retryAfterMs: 1_000 });
+  calls.push(call("other"));
+  held.resolve();
+  await Promise.all(calls);
 });
 
 test("a key's calls beyond those that may wait are refused with the time to retry, other keys' are not", async () => {
