@@ -77,6 +77,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       apiKeyId: caller.id,
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),
+      signal: handler.signal,
       // The quota may have changed since the call started.
       admit: async () => {
         await context.admit?.();

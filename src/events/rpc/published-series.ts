@@ -1,5 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { Code } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { Counter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
@@ -30,6 +30,8 @@ export interface SeriesOptions {
   searchIndex: boolean;
   /** The trace that the events belong to. */
   traceparent: string | null;
+  /** Aborted when the call ends. Further events are not published then. */
+  signal: AbortSignal;
   /** Rejects when the caller's key may no longer publish, or its quota has no room for an event. */
   admit: () => Promise<void>;
 }
@@ -48,6 +50,9 @@ const EVENT_BYTES = 2_048;
 const MAX_MESSAGE_CHARACTERS = 300;
 /** Codes that concern the caller or the service instead of one event, and therefore end the whole call. */
 const FATAL = new Set([Code.Unavailable, Code.Unauthenticated, Code.PermissionDenied]);
+
+/** The error of a series whose call has ended. Shared, because each error would capture its stack. */
+const CANCELLED = new ConnectError("the client cancelled the call", Code.Canceled);
 
 /** Publishes many events of one caller, each with its own result, in order. */
 export class PublishedSeries {
@@ -73,11 +78,13 @@ export class PublishedSeries {
   /**
    * Adds events. Resolves when the next ones may be added, which is before these are stored.
    *
-   * @throws the error that ended the whole series: the key was revoked, or the database is unavailable
+   * @throws the error that ended the whole series: the key was revoked, the database is unavailable, or the client left
    */
   async addAll(requests: readonly PublishEventRequest[]): Promise<void> {
     const slice = slices(this.#options.apiKeyId);
     for (const request of requests) {
+      // The message of a call that has ended no longer counts as memory in use: its client could make as many such calls as it likes.
+      this.#assertCalled();
       const full = this.#add(request) ?? slice();
       if (full) await full;
     }
@@ -129,12 +136,14 @@ export class PublishedSeries {
   ): Promise<void> {
     try {
       if (earlier) await earlier;
+      this.#assertCalled();
       await this.#options.admit();
       const published = await this.#options.publish(event);
       if (published instanceof DomainError) throw published;
       this.#results[index] = { result: { case: "published", value: publishedMessage(published) } };
     } catch (error) {
-      this.#refuse(index, error);
+      // Nobody reads the results of a call that has ended.
+      if (!this.#options.signal.aborted) this.#refuse(index, error);
     }
     this.#options.room.leave(bytes);
     if (this.#lastOfKey.get(event.idempotencyKey)?.index === index)
@@ -158,6 +167,10 @@ export class PublishedSeries {
         value: { index, code, message, reason: reasonOf(told), ...(retryAfter ? { retryAfter } : {}) },
       },
     };
+  }
+
+  #assertCalled(): void {
+    if (this.#options.signal.aborted) throw CANCELLED;
   }
 
   #assertSound(): void {

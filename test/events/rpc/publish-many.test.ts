@@ -1,7 +1,14 @@
+import { create } from "@bufbuild/protobuf";
 import { Code, createClient } from "@connectrpc/connect";
 import { expect, onTestFinished, test } from "vitest";
 import { Health } from "../../../gen/health/v1/health_pb.ts";
-import { EventService, type PublishResult } from "../../../gen/webhook/v1/event_pb.ts";
+import {
+  EventService,
+  PublishEventRequestSchema,
+  type PublishResult,
+} from "../../../gen/webhook/v1/event_pb.ts";
+import type { Published } from "../../../src/events/publish.ts";
+import { PublishedSeries } from "../../../src/events/rpc/published-series.ts";
 import { Room } from "../../../src/events/rpc/room.ts";
 import { revokeApiKey } from "../../../src/revocation/key-revocation.ts";
 import { connect } from "../../support/clients.ts";
@@ -94,6 +101,37 @@ test("of a stream that breaks, what was stored stays, and sending all of it agai
   await expectRefused(events.publishEvents(breaking(), { signal: abort.signal }), Code.Canceled);
   const { results } = await events.publishEvents(stream(requests));
   expect(outcomes(results)).toEqual(requests.map((_, index) => (index < 30 ? "duplicate" : "stored")));
+});
+
+test("once the client of a batch has left, no further event is published, and none keeps its room", async () => {
+  const gone = new AbortController();
+  const answered = Promise.withResolvers<Published>();
+  const published: string[] = [];
+  const room = new Room(3_000);
+  const series = new PublishedSeries({
+    publish: (event) => {
+      published.push(event.idempotencyKey);
+      return answered.promise;
+    },
+    room,
+    log: api.context.log,
+    refusals: api.context.instruments.refusals,
+    method: "PublishEventBatch",
+    apiKeyId: "key",
+    searchIndex: false,
+    traceparent: null,
+    signal: gone.signal,
+    admit: async () => {},
+  });
+  const requests = many(3).map((request) => create(PublishEventRequestSchema, request));
+  const added = failure(series.addAll(requests));
+  await expect.poll(() => published).toHaveLength(1);
+  gone.abort();
+  answered.resolve({ eventId: "first", queued: 0, duplicate: false });
+  expect((await added)?.code).toBe(Code.Canceled);
+  await series.results();
+  expect(published).toEqual(requests.slice(0, 1).map(({ idempotencyKey }) => idempotencyKey));
+  expect(room.enter(3_000)).toBeUndefined();
 });
 
 test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
