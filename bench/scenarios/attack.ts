@@ -142,7 +142,12 @@ interface Target extends Pick<Attack, "httpMethod" | "path" | "streams"> {
 }
 
 /** The only operation of REST that reads much, and returns all webhooks. */
-const REST_LIST = { name: "REST's list", httpMethod: "GET", path: "/api/webhook/list", streams: false } as const;
+const REST_LIST = {
+  name: "REST's list",
+  httpMethod: "GET",
+  path: "/api/webhook/list",
+  streams: false,
+} as const;
 
 interface World {
   /** The keys of the attacking app. */
