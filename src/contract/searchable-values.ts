@@ -52,23 +52,30 @@ function valueCollector(
   field: DescField,
   outer: readonly string[],
 ): ((value: unknown, found: Set<string>) => void) | undefined {
-  const isSearchable = hasOption(field, searchable) && getOption(field, searchable);
-  if (!isSearchable) {
+  if (!assertSearchable(field)) {
     const isPart =
       field.fieldKind === "message" || (field.fieldKind === "list" && field.listKind === "message");
     const collect = isPart ? collectorOf(field.message as DescMessage, outer) : undefined;
     return collect && ((value, found) => value !== undefined && collect(value as Message, found));
   }
-  const isValue = field.fieldKind === "scalar" || (field.fieldKind === "list" && field.listKind === "scalar");
-  if (!isValue || UNSUITABLE.includes(field.scalar)) {
-    throw new Error(
-      `${field.parent.typeName}.${field.name} cannot be searchable; allowed are texts, integers and lists of them: remove the option`,
-    );
-  }
   return (value, found) => {
     if (found.size < MAX_VALUES && value !== undefined && value !== "" && value !== 0 && value !== 0n)
       found.add(String(value));
   };
+}
+
+/**
+ * Whether the option `searchable` is set on a field.
+ *
+ * @throws Error if it is set on a field of an unsuitable type
+ */
+export function assertSearchable(field: DescField): boolean {
+  if (!hasOption(field, searchable) || !getOption(field, searchable)) return false;
+  const isValue = field.fieldKind === "scalar" || (field.fieldKind === "list" && field.listKind === "scalar");
+  if (isValue && !UNSUITABLE.includes(field.scalar)) return true;
+  throw new Error(
+    `${field.parent.typeName}.${field.name} cannot be searchable; allowed are texts, integers and lists of them: remove the option`,
+  );
 }
 
 const collectors = new WeakMap<DescMessage, Collect | undefined>();

@@ -15,7 +15,7 @@ const LEVELS: readonly string[] = [
   "config filters schema",
   "metrics temporal",
   "calls",
-  "audit",
+  "audit event-types",
   "keys",
   "webhooks",
   "queue",

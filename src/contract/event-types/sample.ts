@@ -34,7 +34,8 @@ function sampleOf(desc: DescMessage, within: readonly DescMessage[]): JsonObject
   return sample;
 }
 
-function fieldSample(field: DescField, within: readonly DescMessage[]): JsonValue {
+/** The sample of a field, in protobuf's JSON format. @param within the enclosing messages, outermost first */
+export function fieldSample(field: DescField, within: readonly DescMessage[]): JsonValue {
   const value = valueSample(field, within);
   if (field.fieldKind === "list") return [value];
   if (field.fieldKind !== "map") return value;
