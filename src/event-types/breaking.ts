@@ -7,6 +7,7 @@ import {
   file_google_protobuf_timestamp,
 } from "@bufbuild/protobuf/wkt";
 import { type Finding, inPrivateFolder, runBuf } from "./buf.ts";
+import { type Declaration, ENUM_VALUES, IN_MESSAGE, placeOf } from "./declarations.ts";
 import type { Problems } from "./model.ts";
 
 const KEEP_FIELD = "Keep the field as it was, and add another one with another name and number";
@@ -37,6 +38,7 @@ const RULES: Readonly<Record<string, string>> = {
 export async function findBreakingChanges(
   before: readonly FileDescriptorProto[],
   after: readonly FileDescriptorProto[],
+  symbols: ReadonlyMap<string, Declaration>,
   problems: Problems,
   signal?: AbortSignal,
 ): Promise<void> {
@@ -51,22 +53,36 @@ export async function findBreakingChanges(
     );
   });
   const packages = new Map(after.map((file) => [file.name, file.package]));
-  const renamed = new Set(found.filter(({ type }) => type === "FIELD_SAME_NAME").map(placeOf));
-  for (const each of found) {
-    // Another name has another name in JSON.
-    if (each.type === "FIELD_SAME_JSON_NAME" && renamed.has(placeOf(each))) continue;
-    problems.add({
-      file: each.path ?? "",
-      ...(each.start_line === undefined ? {} : { line: each.start_line }),
-      subject: subjectOf(each, packages.get(each.path ?? "") ?? ""),
-      problem: each.message,
-      remedy: RULES[each.type ?? ""] ?? "Undo the change",
-    });
+  const placed = found.map((each) => ({ ...each, ...placeOfFinding(each, packages, symbols) }));
+  const renamed = new Set(
+    placed.filter(({ type }) => type === "FIELD_SAME_NAME").map(({ subject }) => subject),
+  );
+  for (const { type, subject, message, ...place } of placed) {
+    // A field with another name has another one in JSON, too.
+    if (type === "FIELD_SAME_JSON_NAME" && renamed.has(subject)) continue;
+    problems.add({ ...place, subject, problem: message, remedy: RULES[type ?? ""] ?? "Undo the change" });
   }
 }
 
-function placeOf({ path: file, start_line }: Finding): string {
-  return `${file}:${start_line}`;
+/** Where `Field "4" with name "total" on message "InvoicePaid" changed type …` is: the files that buf gets have no lines. */
+function placeOfFinding(
+  { path: file = "", message }: Finding,
+  packages: ReadonlyMap<string, string>,
+  symbols: ReadonlyMap<string, Declaration>,
+): ReturnType<typeof placeOf> {
+  const name = /\b(?:message|enum) "([^"]+)"/.exec(message)?.[1];
+  const scope = packages.get(file);
+  const subject = [scope, name].filter(Boolean).join(".");
+  const declared = symbols.get(subject);
+  if (!declared) return { file, subject };
+  const number = Number(/^(?:Field|Enum value) "(\d+)"/.exec(message)?.[1]);
+  const [parts, path] =
+    declared.kind === "enum"
+      ? [declared.proto.value, ENUM_VALUES]
+      : [declared.proto.field, IN_MESSAGE.fields];
+  const index = parts.findIndex((part) => part.number === number);
+  const part = parts[index];
+  return placeOf(declared, part && { name: part.name, path: [path, index] });
 }
 
 function imageOf(files: readonly FileDescriptorProto[]): Uint8Array {
@@ -74,11 +90,4 @@ function imageOf(files: readonly FileDescriptorProto[]): Uint8Array {
     FileDescriptorSetSchema,
     create(FileDescriptorSetSchema, { file: [file_google_protobuf_timestamp.proto, ...files] }),
   );
-}
-
-/** `Field "4" with name "total" on message "InvoicePaid" changed type …` → `billing.v1.InvoicePaid.total` */
-function subjectOf({ message }: Finding, scope: string): string {
-  const declared = /\b(?:message|enum) "([^"]+)"/.exec(message)?.[1];
-  const part = /\bwith name "([^"]+)"/.exec(message)?.[1];
-  return [scope, declared, part].filter(Boolean).join(".");
 }

@@ -15,6 +15,10 @@ interface Decoded {
   proto: FileDescriptorProto;
 }
 
+/** The place and the detached comments of every stored declaration. */
+const SPAN: number[] = [0, 0, 1];
+const NONE: string[] = [];
+
 /** What the last call decoded and built, by path. */
 let decoded: ReadonlyMap<string, Decoded> = new Map();
 let groups: ReadonlyMap<string, Group> = new Map();
@@ -57,7 +61,11 @@ export function buildEntries(files: readonly StoredFile[], types: readonly Store
 function decode({ path, descriptor }: StoredFile): Decoded {
   const before = decoded.get(path);
   if (before && Buffer.compare(before.descriptor, descriptor) === 0) return before;
-  return { descriptor, proto: fromBinary(FileDescriptorProtoSchema, descriptor) };
+  const proto = fromBinary(FileDescriptorProtoSchema, descriptor);
+  // The same for all: there are as many as fields.
+  for (const location of proto.sourceCodeInfo?.location ?? [])
+    Object.assign(location, { span: SPAN, leadingDetachedComments: NONE });
+  return { descriptor, proto };
 }
 
 /** The paths of files in groups: files of one group import none of another. */

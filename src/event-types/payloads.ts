@@ -63,14 +63,18 @@ function checkFields(desc: DescMessage, declared: Declaration, problems: Problem
       add((error as Error).message, "Remove (webhook.v1.searchable), or use a text or an integer");
     }
   }
+  const reported = new Set<object>();
   const same = (names: ReturnType<typeof namesOf>, where: string) => {
     for (const [name, [first, ...others]] of grouped(names, (each) => each.names))
-      for (const { part } of others)
+      for (const { part } of others) {
+        if (reported.has(part)) continue;
+        reported.add(part);
         problems.add({
           ...placeOfPart(part),
           problem: `${first?.part.name} and ${part.name} would both be ${name} ${where}`,
           remedy: "Rename one of them",
         });
+      }
   };
   same(
     namesOf(desc.fields, (field) => [propertyName(field)]),

@@ -1,10 +1,6 @@
 import type { DescEnum, DescMessage, FileRegistry } from "@bufbuild/protobuf";
-import { create, toBinary } from "@bufbuild/protobuf";
-import {
-  type FileDescriptorProto,
-  FileDescriptorProtoSchema,
-  SourceCodeInfoSchema,
-} from "@bufbuild/protobuf/wkt";
+import { toBinary } from "@bufbuild/protobuf";
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { findBreakingChanges } from "./breaking.ts";
 import { buildFiles, inOrderOfImports } from "./build.ts";
 import { Changes, findOptionChanges } from "./compare.ts";
@@ -57,10 +53,10 @@ export async function planRegistration(
       remedy: `Set the option of one: import "webhook/v1/options.proto"; ${OPTION};`,
     });
   checkTypes(givenTypes, stored.types, problems);
-  const storedPaths = new Map(
+  const pathsBefore = new Map(
     oldFiles.flatMap((file) => declarationsOf(file).map(({ name }) => [name, file.path])),
   );
-  checkStillThere(stored.types, givenTypes, symbols, storedPaths, problems);
+  checkStillThere(stored.types, givenTypes, symbols, pathsBefore, problems);
 
   const roots = new Set(givenTypes.map(({ declared }) => declared));
   for (const { message } of stored.types) {
@@ -88,16 +84,19 @@ export async function planRegistration(
   }
   if (problems.isEmpty) checkExamples(parts, problems);
   findOptionChanges(before, built, symbols, problems);
-  if (stored.types.length > 0)
+  const changed = changedFiles(stored.files, pruned);
+  const storedPaths = new Set(oldFiles.map(({ path }) => path));
+  if (changed.some(({ path }) => storedPaths.has(path)))
     await findBreakingChanges(
       oldFiles.map(({ proto }) => proto),
       pruned,
+      symbols,
       problems,
       signal,
     );
   if (!problems.isEmpty) return refused();
   return {
-    files: changedFiles(stored.files, pruned),
+    files: changed,
     ...changesOf(stored.types, givenTypes, before, built),
     problems: [],
   };
@@ -168,12 +167,7 @@ function changedFiles(stored: readonly StoredFile[], pruned: readonly FileDescri
   return pruned.flatMap((file) => {
     const old = before.get(file.name);
     if (!old && file.messageType.length + file.enumType.length === 0) return [];
-    // Of the source information, comments are stored. Lines would make a change of each shift.
-    const location = (file.sourceCodeInfo?.location ?? [])
-      .filter(({ leadingComments, trailingComments }) => leadingComments !== "" || trailingComments !== "")
-      .map((each) => ({ ...each, span: [0, 0, 1] }));
-    const sourceCodeInfo = create(SourceCodeInfoSchema, { location });
-    const descriptor = toBinary(FileDescriptorProtoSchema, { ...file, sourceCodeInfo });
+    const descriptor = toBinary(FileDescriptorProtoSchema, file);
     return old && Buffer.compare(old, descriptor) === 0 ? [] : [{ path: file.name, descriptor }];
   });
 }

@@ -26,7 +26,7 @@ const TIMESTAMP_FILE = "google/protobuf/timestamp.proto";
 
 /**
  * A file with nothing but what event types consist of, so that a change of anything else in it is none of the catalogue's. Its source
- * information has the line and the comments of each declaration.
+ * information has the comments of declarations.
  *
  * @param reached what event types consist of
  * @param symbols all declarations by full name
@@ -42,14 +42,12 @@ export function prune(
   const dependencies = new Set<string>();
   const location: SourceCodeInfo_Location[] = [];
 
-  /** @param parts the number of the declaration's own fields whose line buf may ask for, such as its type */
-  function locate(from: readonly number[], to: readonly number[], parts = 0): void {
-    const { line = 1, leading = "", trailing = "" } = file.locations.get(from.join(".")) ?? {};
+  function locate(from: readonly number[], to: readonly number[]): void {
+    const { leading = "", trailing = "" } = file.locations.get(from.join(".")) ?? {};
+    if (leading === "" && trailing === "") return;
+    // The lines are not kept, because a change of each shifts all that follow.
     const comments = { leadingComments: leading, trailingComments: trailing };
-    const span = [line - 1, 0, 1];
-    location.push(create(SourceCodeInfo_LocationSchema, { path: [...to], span, ...comments }));
-    for (let part = 1; part <= parts; part += 1)
-      location.push(create(SourceCodeInfo_LocationSchema, { path: [...to, part], span }));
+    location.push(create(SourceCodeInfo_LocationSchema, { path: [...to], span: [0, 0, 1], ...comments }));
   }
 
   function ownOptions<Options extends Message>(of: { options?: Options | undefined }): void {
@@ -68,7 +66,7 @@ export function prune(
     locate(from, to);
     for (const [index, value] of proto.value.entries()) {
       ownOptions(value);
-      locate([...from, ENUM_VALUES, index], [...to, ENUM_VALUES, index], 2);
+      locate([...from, ENUM_VALUES, index], [...to, ENUM_VALUES, index]);
     }
     const { name, value, options, reservedName, reservedRange } = proto;
     return create(EnumDescriptorProtoSchema, {
@@ -95,7 +93,7 @@ export function prune(
         const reference = referenceOf(each);
         const path = reference === TIMESTAMP ? TIMESTAMP_FILE : symbols.get(reference ?? "")?.file.path;
         if (path !== undefined && path !== file.path) dependencies.add(path);
-        locate([...from, IN_MESSAGE.fields, index], [...to, IN_MESSAGE.fields, index], 10);
+        locate([...from, IN_MESSAGE.fields, index], [...to, IN_MESSAGE.fields, index]);
       }
       for (const [index, each] of oneofDecl.entries()) {
         ownOptions(each);

@@ -98,7 +98,7 @@ function checkMessage(
     if (field.number < 1 || field.number > MAX_FIELD_NUMBER || numbers.has(field.number))
       add(`the number ${field.number} is none that a field can have, or is taken twice`);
     numbers.add(field.number);
-    if (!(field.type in Type) || !(field.label in Label)) add("the field has no type");
+    if (!Object.hasOwn(field, "type")) add("the field has no type");
     if (Object.hasOwn(field, "oneofIndex") && !proto.oneofDecl[field.oneofIndex])
       add(`the message has no oneof ${field.oneofIndex}`);
     const name = referenceOf(field);

@@ -7,6 +7,8 @@ import { MAX_SET_BYTES, OPTIONS_FILE, OWN_FILES } from "./read-set.ts";
 const MAX_FOLDER_BYTES = 1_024 * 1_024;
 /** The maximum number of files and folders in a folder. */
 const MAX_ENTRIES = 10_000;
+/** The maximum length of a line of a file in an error, in characters. */
+const MAX_SHOWN = 200;
 /** This service's options, which the operator's files import. */
 const OPTIONS = new URL(`../../proto/${OPTIONS_FILE}`, import.meta.url);
 
@@ -46,12 +48,15 @@ async function compile(given: string, folder: string): Promise<Uint8Array> {
     throw new Error(`${given} cannot be compiled: ${error.message}`, { cause: error });
   });
   if (findings.length === 0) return readFile(set);
-  const words = findings.map(({ path: file, start_line, message }) => {
+  const words = findings.map(async ({ path: file, start_line = 1, message }) => {
     if (file === undefined) return message;
-    const name = path.join(given, path.relative(source, path.resolve(folder, file)));
-    return `${name}:${start_line ?? 1}: ${message}`;
+    const copy = path.resolve(folder, file);
+    const text = (await readFile(copy, "utf8")).split("\n")[start_line - 1]?.trim() ?? "";
+    return `${path.join(given, path.relative(source, copy))}:${start_line}: ${message}: ${text.slice(0, MAX_SHOWN)}`;
   });
-  throw new Error([`the event types in ${given} cannot be compiled:`, ...words].join("\n"));
+  throw new Error(
+    [`the event types in ${given} cannot be compiled:`, ...(await Promise.all(words))].join("\n"),
+  );
 }
 
 /** Copies the proto files of a folder. @throws Error if there are none, too many, or links to other places */
@@ -77,7 +82,7 @@ async function copyFiles(given: string, source: string): Promise<void> {
       if (!found?.isDirectory() && !name.endsWith(".proto")) continue;
       if (real === undefined || !found)
         throw new Error(`${shown} is a link to a file that does not exist; remove or correct it`);
-      if (!real.startsWith(root + path.sep))
+      if (real !== root && !real.startsWith(root + path.sep))
         throw new Error(
           `${shown} is a link to ${real}, outside of the folder; copy the file into the folder`,
         );

@@ -11,7 +11,7 @@ import type { Problems } from "./model.ts";
 export const MAX_SET_BYTES = 16 * 1_024 * 1_024;
 const MAX_FILES = 5_000;
 /** The maximum number of messages, of lists' items and of options in the descriptors of a set: each takes memory. */
-const MAX_ELEMENTS = 500_000;
+const MAX_ELEMENTS = 600_000;
 const MAX_ENUM_VALUES = 10_000;
 /** The maximum depth of declarations within each other. */
 const MAX_DEPTH = 64;
@@ -166,9 +166,9 @@ function measure(data: Uint8Array, desc: DescMessage, depth: number, budget: { l
     const field = fields.get(no);
     if (field && !hasWireType(field, wireType))
       throw new Error(`${desc.typeName}.${field.name} has wire type ${wireType}`);
-    // A list of numbers has one item per byte at most.
+    // Single numbers and texts take no memory of their own worth counting. A list of numbers has at most one item per byte.
     const isNumbers = field?.fieldKind === "list" && field.scalar === ScalarType.INT32;
-    budget.left -= isNumbers ? value.length : 1;
+    budget.left -= isNumbers ? value.length : field && field.fieldKind !== "list" && !field.message ? 0 : 1;
     if (budget.left < 0)
       throw new Unreadable(`the set has more than ${MAX_ELEMENTS} declarations and options`, SPLIT);
     if (desc === EnumDescriptorProtoSchema && no === 2 && ++enumValues > MAX_ENUM_VALUES)

@@ -63,10 +63,7 @@ export function checkTypes(
     if (by === undefined) taken.set(key, message);
     return by === message ? undefined : by;
   };
-  for (const { name, number, payload } of builtInTypes) {
-    take(name.toLowerCase(), payload.typeName);
-    take(String(number), payload.typeName);
-  }
+  for (const { name, payload } of builtInTypes) take(name.toLowerCase(), payload.typeName);
   for (const { process, name, alias, message } of stored)
     for (const key of [String(process), name, message, ...(alias === null ? [] : [alias])])
       take(key.toLowerCase(), message);
@@ -84,6 +81,8 @@ export function checkTypes(
       ["full name", message],
     ] as const) {
       if (value === undefined || value === null) continue;
+      // Refused already; those of the service's own are outside of the range.
+      if (what === "number" && !isInRange(process)) continue;
       const by = take(String(value).toLowerCase(), message);
       if (by === undefined) continue;
       add(
@@ -94,10 +93,14 @@ export function checkTypes(
   }
 }
 
+function isInRange(process = 0): boolean {
+  return process >= FIRST_REGISTERED && process <= LAST_REGISTERED;
+}
+
 type Add = (problem: string, remedy: string) => void;
 
 function checkForm({ process, name }: GivenType, add: Add): void {
-  if (process !== undefined && !(process >= FIRST_REGISTERED && process <= LAST_REGISTERED))
+  if (process !== undefined && !isInRange(process))
     add(
       `the number ${process} is not in ${FIRST_REGISTERED} to ${LAST_REGISTERED}`,
       "Choose a number in this range, or leave process out to get the next one",
