@@ -6,7 +6,7 @@ import {
   FileDescriptorSetSchema,
   file_google_protobuf_timestamp,
 } from "@bufbuild/protobuf/wkt";
-import { type Finding, inPrivateFolder, runBuf } from "./buf.ts";
+import { BufFailure, type Finding, inPrivateFolder, runBuf } from "./buf.ts";
 import { type Declaration, ENUM_VALUES, IN_MESSAGE, placeOf } from "./declarations.ts";
 import type { Problems } from "./model.ts";
 
@@ -51,6 +51,11 @@ export async function findBreakingChanges(
       folder,
       signal,
     );
+  }).catch((error: unknown) => {
+    if (!(error instanceof BufFailure)) throw error;
+    const problem = `the files could not be compared with the registered ones: ${error.message}`;
+    problems.add({ file: "", subject: "", problem, remedy: "Try again, or register fewer files at once" });
+    return [];
   });
   const packages = new Map(after.map((file) => [file.name, file.package]));
   const placed = found.map((each) => ({ ...each, ...placeOfFinding(each, packages, symbols) }));

@@ -21,6 +21,9 @@ export interface Finding {
   message: string;
 }
 
+/** A command of buf that took too long, or that failed for another reason than what it found. */
+export class BufFailure extends Error {}
+
 /** The path of buf's program, which the npm package brings: never that of another version in PATH. */
 function program(): string {
   const arch = process.platform === "linux" && process.arch === "arm64" ? "aarch64" : process.arch;
@@ -53,7 +56,8 @@ export async function inPrivateFolder<Result>(run: (folder: string) => Promise<R
  *
  * @param folder its current folder, which also takes its temporary files
  * @returns what it found; empty if nothing is wrong
- * @throws Error if buf is missing, takes too long or fails otherwise
+ * @throws BufFailure
+ * @throws Error if buf is missing, or the signal is aborted
  */
 export function runBuf(args: readonly string[], folder: string, signal?: AbortSignal): Promise<Finding[]> {
   const options = {
@@ -77,8 +81,8 @@ export function runBuf(args: readonly string[], folder: string, signal?: AbortSi
       if (!error) resolve([]);
       else if (error.code === FOUND) resolve(findingsOf(stdout || stderr));
       else if (signal?.aborted) reject(signal.reason);
-      else if (error.killed) reject(new Error(`buf took longer than ${BUF_TIMEOUT_MS / 1_000} s`));
-      else reject(new Error(`buf failed: ${stderr.trim() || error.message}`));
+      else if (error.killed) reject(new BufFailure(`buf took longer than ${BUF_TIMEOUT_MS / 1_000} s`));
+      else reject(new BufFailure(`buf failed: ${stderr.trim() || error.message}`));
     });
   });
 }
