@@ -1,6 +1,6 @@
 import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import { getOption, hasOption, isFieldSet, ScalarType } from "@bufbuild/protobuf";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { FeatureSet_FieldPresence, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
 import type { FieldViolation } from "../contract/errors.ts";
 import { enumChoices } from "../contract/json/names.ts";
@@ -15,9 +15,10 @@ import { isTimestampInRange } from "../contract/json/timestamp.ts";
 export function findFieldViolations<Desc extends DescMessage>(
   desc: Desc,
   message: MessageShape<Desc>,
+  path = "",
 ): FieldViolation[] {
   const found: FieldViolation[] = [];
-  checkOf(desc)(message, "", found);
+  checkOf(desc)(message, path, found);
   return found;
 }
 
@@ -26,10 +27,10 @@ type Check = (message: Message, path: string, found: FieldViolation[]) => void;
 /** @param path the path of the value */
 type ValueCheck = (value: unknown, path: string, found: FieldViolation[]) => void;
 
-const compiled = new Map<string, Check>();
+const compiled = new WeakMap<DescMessage, Check>();
 
 function checkOf(desc: DescMessage): Check {
-  const known = compiled.get(desc.typeName);
+  const known = compiled.get(desc);
   if (known) return known;
   let checks: Check[] | undefined;
   // Registered before its fields are processed, so that types may be recursive.
@@ -37,13 +38,15 @@ function checkOf(desc: DescMessage): Check {
     checks ??= desc.fields.map(fieldCheck).filter((one) => one !== undefined);
     for (const one of checks) one(message, path, found);
   };
-  compiled.set(desc.typeName, check);
+  compiled.set(desc, check);
   return check;
 }
 
 /** Undefined for a field without checks. */
 function fieldCheck(field: DescField): Check | undefined {
-  const isRequired = hasOption(field, required) && getOption(field, required);
+  const isRequired =
+    (hasOption(field, required) && getOption(field, required)) ||
+    field.presence === FeatureSet_FieldPresence.LEGACY_REQUIRED;
   const checkValue = valueCheck(field);
   if (!isRequired && !checkValue) return undefined;
   const read = fieldReader(field);

@@ -11,9 +11,16 @@ export function isUuid(text: string): boolean {
   return UUID.test(text);
 }
 
-/** @throws DomainError INVALID_ARGUMENT that names all missing required fields and times out of range */
-export function assertFields<Desc extends DescMessage>(desc: Desc, message: MessageShape<Desc>): void {
-  const violations = findFieldViolations(desc, message);
+/**
+ * @param path the path of the message in the request, ending in a dot unless it is empty
+ * @throws DomainError INVALID_ARGUMENT that names all missing required fields and times out of range
+ */
+export function assertFields<Desc extends DescMessage>(
+  desc: Desc,
+  message: MessageShape<Desc>,
+  path = "",
+): void {
+  const violations = findFieldViolations(desc, message, path);
   if (violations.length > 0) throw invalidFields(violations);
 }
 

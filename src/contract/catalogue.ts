@@ -94,8 +94,14 @@ function assertJsonFields(payload: DescMessage): void {
     }
 }
 
+/** The members of PublishEventRequest.data that carry an event of any event type. */
+const OF_ANY_TYPE: readonly string[] = ["event", "json_event"];
+
+/** The members of the oneof `data` with a payload of their own. */
 function membersOf(message: DescMessage): Map<string, DescField> {
-  const members = message.fields.filter((field) => field.oneof?.name === "data");
+  const members = message.fields.filter(
+    (field) => field.oneof?.name === "data" && !OF_ANY_TYPE.includes(field.name),
+  );
   return new Map(members.map((field) => [field.name, field]));
 }
 
@@ -170,7 +176,8 @@ export function processOfField(field: string): number | undefined {
   return byField.get(field)?.number;
 }
 
-/** The members of PublishEventRequest.data with a payload of their own, as the proto names them. */
-export const payloadFields: readonly string[] = builtInTypes
-  .filter(({ number }) => !isNotice(number))
-  .map((entry) => entry.field);
+/** The members of PublishEventRequest.data, as the proto names them. */
+export const payloadFields: readonly string[] = [
+  ...builtInTypes.filter(({ number }) => !isNotice(number)).map((entry) => entry.field),
+  ...OF_ANY_TYPE,
+];

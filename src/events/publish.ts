@@ -15,6 +15,8 @@ export interface NewEvent {
   occurred: string | null;
   /** The body that receivers get. */
   payload: string;
+  /** The path of the payload in its request, for errors. */
+  path?: string;
   /** The values of the payload by which its deliveries are found. Defaults to none. */
   searchable?: readonly string[];
   /** The W3C Trace Context that the event belongs to. Defaults to null: none. */

@@ -10,8 +10,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Any, Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_any, file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_webhook_v1_options } from "./options_pb.ts";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
@@ -19,7 +19,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/event.proto.
  */
 export const file_webhook_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIscCCg9PcmRlckRpc3BhdGNoZWQSHgoIb3JkZXJfaWQYASABKANCDIi1GAGitRgEMTAwMRIpCgxvcmRlcl9udW1iZXIYAiABKAlCE4i1GAGitRgHU08tMTAwMai1GAESTwoNZGlzcGF0Y2hlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFoSHQoHY2FycmllchgEIAEoCUIHorUYA0RITEgAiAEBEjMKD3RyYWNraW5nX251bWJlchgFIAEoCUIVorUYDUpEMDE0NjAwMDAzU0WotRgBSAGIAQESJAoFbGluZXMYBiADKAsyFS53ZWJob29rLnYxLk9yZGVyTGluZUIKCghfY2FycmllckISChBfdHJhY2tpbmdfbnVtYmVyImEKCU9yZGVyTGluZRIdCgpwcm9kdWN0X2lkGAEgASgDQgmItRgBorUYATcSHAoDc2t1GAIgASgJQg+ItRgBorUYB0xBTVAtMDESFwoIcXVhbnRpdHkYAyABKAVCBaK1GAEyIoQDCg9Eb2N1bWVudENyZWF0ZWQSIQoLZG9jdW1lbnRfaWQYASABKANCDIi1GAGitRgENTAwNRJFCgRraW5kGAIgASgOMhgud2ViaG9vay52MS5Eb2N1bWVudEtpbmRCHYi1GAGitRgVRE9DVU1FTlRfS0lORF9JTlZPSUNFEikKBm51bWJlchgDIAEoCUIZiLUYAaK1GA1JTlYtMjAyNi01MDA1qLUYARJMCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIfCghvcmRlcl9pZBgFIAEoA0IIorUYBDEwMDFIAIgBARIjCgt0b3RhbF9taW5vchgGIAEoA0IJorUYBTEyOTk1SAGIAQESHgoIY3VycmVuY3kYByABKAlCB6K1GANFVVJIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSKWAgoRU3RvY2tMZXZlbENoYW5nZWQSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EiAKA3NrdRgCIAEoCUITiLUYAaK1GAdMQU1QLTAxqLUYARIjCghsb2NhdGlvbhgDIAEoCUIRiLUYAaK1GAlSb3R0ZXJkYW0SIwoOcHJldmlvdXNfbGV2ZWwYBCABKANCBqK1GAI0MkgAiAEBEhUKBWxldmVsGAUgASgDQgaitRgCNDASTAoKY2hhbmdlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFpCEQoPX3ByZXZpb3VzX2xldmVsIi0KFEVyYXNlUGF5bG9hZHNSZXF1ZXN0EhUKB3VzZXJfaWQYASABKAlCBIi1GAEiSAoVRXJhc2VQYXlsb2Fkc1Jlc3BvbnNlEg4KBmVyYXNlZBgBIAEoBRIRCgljYW5jZWxsZWQYAiABKAUSDAoEbW9yZRgDIAEoCCKtAgoTUHVibGlzaEV2ZW50UmVxdWVzdBIdCg9pZGVtcG90ZW5jeV9rZXkYASABKAlCBIi1GAESFQoHdXNlcl9pZBgCIAEoCUIEiLUYARIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3ChBvcmRlcl9kaXNwYXRjaGVkGAsgASgLMhsud2ViaG9vay52MS5PcmRlckRpc3BhdGNoZWRIABI3ChBkb2N1bWVudF9jcmVhdGVkGAwgASgLMhsud2ViaG9vay52MS5Eb2N1bWVudENyZWF0ZWRIABI8ChNzdG9ja19sZXZlbF9jaGFuZ2VkGA0gASgLMh0ud2ViaG9vay52MS5TdG9ja0xldmVsQ2hhbmdlZEgAQgYKBGRhdGEiVgoUUHVibGlzaEV2ZW50UmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSGQoRZGVsaXZlcmllc19xdWV1ZWQYAiABKAUSEQoJZHVwbGljYXRlGAMgASgIIkcKFFB1Ymxpc2hFdmVudHNSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdCJDChVQdWJsaXNoRXZlbnRzUmVzcG9uc2USKgoHcmVzdWx0cxgBIAMoCzIZLndlYmhvb2sudjEuUHVibGlzaFJlc3VsdCJLChhQdWJsaXNoRXZlbnRCYXRjaFJlcXVlc3QSLwoGZXZlbnRzGAEgAygLMh8ud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXF1ZXN0IkcKGVB1Ymxpc2hFdmVudEJhdGNoUmVzcG9uc2USKgoHcmVzdWx0cxgBIAMoCzIZLndlYmhvb2sudjEuUHVibGlzaFJlc3VsdCJ7Cg1QdWJsaXNoUmVzdWx0EjUKCXB1Ymxpc2hlZBgBIAEoCzIgLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVzcG9uc2VIABIpCgVlcnJvchgCIAEoCzIYLndlYmhvb2sudjEuUHVibGlzaEVycm9ySABCCAoGcmVzdWx0InwKDFB1Ymxpc2hFcnJvchINCgVpbmRleBgBIAEoBRIMCgRjb2RlGAIgASgFEg8KB21lc3NhZ2UYAyABKAkSDgoGcmVhc29uGAQgASgJEi4KC3JldHJ5X2FmdGVyGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uKu4CCg5XZWJob29rUHJvY2VzcxIfChtXRUJIT09LX1BST0NFU1NfVU5TUEVDSUZJRUQQABIkCiBXRUJIT09LX1BST0NFU1NfT1JERVJfRElTUEFUQ0hFRBABEiQKIFdFQkhPT0tfUFJPQ0VTU19ET0NVTUVOVF9DUkVBVEVEEAISJwojV0VCSE9PS19QUk9DRVNTX1NUT0NLX0xFVkVMX0NIQU5HRUQQAxIkCh9XRUJIT09LX1BST0NFU1NfV0VCSE9PS19GQUlMSU5HEJFOEiYKIVdFQkhPT0tfUFJPQ0VTU19XRUJIT09LX1JFQ09WRVJFRBCSThIlCiBXRUJIT09LX1BST0NFU1NfV0VCSE9PS19ESVNBQkxFRBCTThIkCh9XRUJIT09LX1BST0NFU1NfREVMSVZFUllfRkFJTEVEEJROEisKJldFQkhPT0tfUFJPQ0VTU19XRUJIT09LX0ZJTFRFUl9TVE9QUEVEEJVOKq4BCgxEb2N1bWVudEtpbmQSHQoZRE9DVU1FTlRfS0lORF9VTlNQRUNJRklFRBAAEhkKFURPQ1VNRU5UX0tJTkRfSU5WT0lDRRABEh0KGURPQ1VNRU5UX0tJTkRfQ1JFRElUX05PVEUQAhIfChtET0NVTUVOVF9LSU5EX0RFTElWRVJZX05PVEUQAxIkCiBET0NVTUVOVF9LSU5EX09SREVSX0NPTkZJUk1BVElPThAEMpUDCgxFdmVudFNlcnZpY2USWgoMUHVibGlzaEV2ZW50Eh8ud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXF1ZXN0GiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXNwb25zZSIHkAICiLUYAxJfCg1QdWJsaXNoRXZlbnRzEiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRzUmVxdWVzdBohLndlYmhvb2sudjEuUHVibGlzaEV2ZW50c1Jlc3BvbnNlIgeQAgKItRgDKAESaQoRUHVibGlzaEV2ZW50QmF0Y2gSJC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudEJhdGNoUmVxdWVzdBolLndlYmhvb2sudjEuUHVibGlzaEV2ZW50QmF0Y2hSZXNwb25zZSIHkAICiLUYAxJdCg1FcmFzZVBheWxvYWRzEiAud2ViaG9vay52MS5FcmFzZVBheWxvYWRzUmVxdWVzdBohLndlYmhvb2sudjEuRXJhc2VQYXlsb2Fkc1Jlc3BvbnNlIgeQAgKItRgCYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIscCCg9PcmRlckRpc3BhdGNoZWQSHgoIb3JkZXJfaWQYASABKANCDIi1GAGitRgEMTAwMRIpCgxvcmRlcl9udW1iZXIYAiABKAlCE4i1GAGitRgHU08tMTAwMai1GAESTwoNZGlzcGF0Y2hlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFoSHQoHY2FycmllchgEIAEoCUIHorUYA0RITEgAiAEBEjMKD3RyYWNraW5nX251bWJlchgFIAEoCUIVorUYDUpEMDE0NjAwMDAzU0WotRgBSAGIAQESJAoFbGluZXMYBiADKAsyFS53ZWJob29rLnYxLk9yZGVyTGluZUIKCghfY2FycmllckISChBfdHJhY2tpbmdfbnVtYmVyImEKCU9yZGVyTGluZRIdCgpwcm9kdWN0X2lkGAEgASgDQgmItRgBorUYATcSHAoDc2t1GAIgASgJQg+ItRgBorUYB0xBTVAtMDESFwoIcXVhbnRpdHkYAyABKAVCBaK1GAEyIoQDCg9Eb2N1bWVudENyZWF0ZWQSIQoLZG9jdW1lbnRfaWQYASABKANCDIi1GAGitRgENTAwNRJFCgRraW5kGAIgASgOMhgud2ViaG9vay52MS5Eb2N1bWVudEtpbmRCHYi1GAGitRgVRE9DVU1FTlRfS0lORF9JTlZPSUNFEikKBm51bWJlchgDIAEoCUIZiLUYAaK1GA1JTlYtMjAyNi01MDA1qLUYARJMCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIfCghvcmRlcl9pZBgFIAEoA0IIorUYBDEwMDFIAIgBARIjCgt0b3RhbF9taW5vchgGIAEoA0IJorUYBTEyOTk1SAGIAQESHgoIY3VycmVuY3kYByABKAlCB6K1GANFVVJIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSKWAgoRU3RvY2tMZXZlbENoYW5nZWQSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EiAKA3NrdRgCIAEoCUITiLUYAaK1GAdMQU1QLTAxqLUYARIjCghsb2NhdGlvbhgDIAEoCUIRiLUYAaK1GAlSb3R0ZXJkYW0SIwoOcHJldmlvdXNfbGV2ZWwYBCABKANCBqK1GAI0MkgAiAEBEhUKBWxldmVsGAUgASgDQgaitRgCNDASTAoKY2hhbmdlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFpCEQoPX3ByZXZpb3VzX2xldmVsIi0KFEVyYXNlUGF5bG9hZHNSZXF1ZXN0EhUKB3VzZXJfaWQYASABKAlCBIi1GAEiSAoVRXJhc2VQYXlsb2Fkc1Jlc3BvbnNlEg4KBmVyYXNlZBgBIAEoBRIRCgljYW5jZWxsZWQYAiABKAUSDAoEbW9yZRgDIAEoCCKBAwoTUHVibGlzaEV2ZW50UmVxdWVzdBIdCg9pZGVtcG90ZW5jeV9rZXkYASABKAlCBIi1GAESFQoHdXNlcl9pZBgCIAEoCUIEiLUYARIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3ChBvcmRlcl9kaXNwYXRjaGVkGAsgASgLMhsud2ViaG9vay52MS5PcmRlckRpc3BhdGNoZWRIABI3ChBkb2N1bWVudF9jcmVhdGVkGAwgASgLMhsud2ViaG9vay52MS5Eb2N1bWVudENyZWF0ZWRIABI8ChNzdG9ja19sZXZlbF9jaGFuZ2VkGA0gASgLMh0ud2ViaG9vay52MS5TdG9ja0xldmVsQ2hhbmdlZEgAEiUKBWV2ZW50GBUgASgLMhQuZ29vZ2xlLnByb3RvYnVmLkFueUgAEisKCmpzb25fZXZlbnQYFiABKAsyFS53ZWJob29rLnYxLkpzb25FdmVudEgAQgYKBGRhdGEiPQoJSnNvbkV2ZW50EhUKB3Byb2Nlc3MYASABKAlCBIi1GAESGQoHcGF5bG9hZBgCIAEoCUIIiLUYAZi1GAEiVgoUUHVibGlzaEV2ZW50UmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSGQoRZGVsaXZlcmllc19xdWV1ZWQYAiABKAUSEQoJZHVwbGljYXRlGAMgASgIIkcKFFB1Ymxpc2hFdmVudHNSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdCJDChVQdWJsaXNoRXZlbnRzUmVzcG9uc2USKgoHcmVzdWx0cxgBIAMoCzIZLndlYmhvb2sudjEuUHVibGlzaFJlc3VsdCJLChhQdWJsaXNoRXZlbnRCYXRjaFJlcXVlc3QSLwoGZXZlbnRzGAEgAygLMh8ud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXF1ZXN0IkcKGVB1Ymxpc2hFdmVudEJhdGNoUmVzcG9uc2USKgoHcmVzdWx0cxgBIAMoCzIZLndlYmhvb2sudjEuUHVibGlzaFJlc3VsdCJ7Cg1QdWJsaXNoUmVzdWx0EjUKCXB1Ymxpc2hlZBgBIAEoCzIgLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVzcG9uc2VIABIpCgVlcnJvchgCIAEoCzIYLndlYmhvb2sudjEuUHVibGlzaEVycm9ySABCCAoGcmVzdWx0InwKDFB1Ymxpc2hFcnJvchINCgVpbmRleBgBIAEoBRIMCgRjb2RlGAIgASgFEg8KB21lc3NhZ2UYAyABKAkSDgoGcmVhc29uGAQgASgJEi4KC3JldHJ5X2FmdGVyGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uKu4CCg5XZWJob29rUHJvY2VzcxIfChtXRUJIT09LX1BST0NFU1NfVU5TUEVDSUZJRUQQABIkCiBXRUJIT09LX1BST0NFU1NfT1JERVJfRElTUEFUQ0hFRBABEiQKIFdFQkhPT0tfUFJPQ0VTU19ET0NVTUVOVF9DUkVBVEVEEAISJwojV0VCSE9PS19QUk9DRVNTX1NUT0NLX0xFVkVMX0NIQU5HRUQQAxIkCh9XRUJIT09LX1BST0NFU1NfV0VCSE9PS19GQUlMSU5HEJFOEiYKIVdFQkhPT0tfUFJPQ0VTU19XRUJIT09LX1JFQ09WRVJFRBCSThIlCiBXRUJIT09LX1BST0NFU1NfV0VCSE9PS19ESVNBQkxFRBCTThIkCh9XRUJIT09LX1BST0NFU1NfREVMSVZFUllfRkFJTEVEEJROEisKJldFQkhPT0tfUFJPQ0VTU19XRUJIT09LX0ZJTFRFUl9TVE9QUEVEEJVOKq4BCgxEb2N1bWVudEtpbmQSHQoZRE9DVU1FTlRfS0lORF9VTlNQRUNJRklFRBAAEhkKFURPQ1VNRU5UX0tJTkRfSU5WT0lDRRABEh0KGURPQ1VNRU5UX0tJTkRfQ1JFRElUX05PVEUQAhIfChtET0NVTUVOVF9LSU5EX0RFTElWRVJZX05PVEUQAxIkCiBET0NVTUVOVF9LSU5EX09SREVSX0NPTkZJUk1BVElPThAEMpUDCgxFdmVudFNlcnZpY2USWgoMUHVibGlzaEV2ZW50Eh8ud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXF1ZXN0GiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXNwb25zZSIHkAICiLUYAxJfCg1QdWJsaXNoRXZlbnRzEiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRzUmVxdWVzdBohLndlYmhvb2sudjEuUHVibGlzaEV2ZW50c1Jlc3BvbnNlIgeQAgKItRgDKAESaQoRUHVibGlzaEV2ZW50QmF0Y2gSJC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudEJhdGNoUmVxdWVzdBolLndlYmhvb2sudjEuUHVibGlzaEV2ZW50QmF0Y2hSZXNwb25zZSIHkAICiLUYAxJdCg1FcmFzZVBheWxvYWRzEiAud2ViaG9vay52MS5FcmFzZVBheWxvYWRzUmVxdWVzdBohLndlYmhvb2sudjEuRXJhc2VQYXlsb2Fkc1Jlc3BvbnNlIgeQAgKItRgCYgZwcm90bzM", [file_google_protobuf_any, file_google_protobuf_duration, file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * An order has left the warehouse.
@@ -310,7 +310,7 @@ export type PublishEventRequest = Message<"webhook.v1.PublishEventRequest"> & {
   time?: Timestamp | undefined;
 
   /**
-   * What happened. The payload, whose field has the name of its WebhookProcess.
+   * What happened: the payload, in a field with the name of its WebhookProcess, or an event of any event type.
    *
    * @generated from oneof webhook.v1.PublishEventRequest.data
    */
@@ -332,6 +332,23 @@ export type PublishEventRequest = Message<"webhook.v1.PublishEventRequest"> & {
      */
     value: StockLevelChanged;
     case: "stockLevelChanged";
+  } | {
+    /**
+     * The payload message of any event type, packed by generated code. Only the full name of the message counts, after the last
+     * slash of `type_url`. The message has no fields that its event type lacks, and at most 1,000,000 bytes.
+     *
+     * @generated from field: google.protobuf.Any event = 21;
+     */
+    value: Any;
+    case: "event";
+  } | {
+    /**
+     * The payload of any event type as JSON.
+     *
+     * @generated from field: webhook.v1.JsonEvent json_event = 22;
+     */
+    value: JsonEvent;
+    case: "jsonEvent";
   } | { case: undefined; value?: undefined };
 };
 
@@ -341,6 +358,37 @@ export type PublishEventRequest = Message<"webhook.v1.PublishEventRequest"> & {
  */
 export const PublishEventRequestSchema: GenMessage<PublishEventRequest> = /*@__PURE__*/
   messageDesc(file_webhook_v1_event, 6);
+
+/**
+ * An event as JSON, for publishers without generated code.
+ *
+ * @generated from message webhook.v1.JsonEvent
+ */
+export type JsonEvent = Message<"webhook.v1.JsonEvent"> & {
+  /**
+   * Its event type: the name, the alias or the full name of the payload message, such as `InvoicePaid`, `invoice.paid` or
+   * `billing.v1.InvoicePaid`. At most 200 characters.
+   *
+   * @generated from field: string process = 1;
+   */
+  process: string;
+
+  /**
+   * The payload by Protobuf's JSON mapping: fields in lowerCamelCase or as the proto names them, 64-bit integers as numbers or strings,
+   * times as `2026-11-21T09:30:00Z`, enums by name or number. At most 1,000,000 bytes of UTF-8. In a request in JSON, the payload may
+   * also be an object itself.
+   *
+   * @generated from field: string payload = 2;
+   */
+  payload: string;
+};
+
+/**
+ * Describes the message webhook.v1.JsonEvent.
+ * Use `create(JsonEventSchema)` to create a new message.
+ */
+export const JsonEventSchema: GenMessage<JsonEvent> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 7);
 
 /**
  * @generated from message webhook.v1.PublishEventResponse
@@ -374,7 +422,7 @@ export type PublishEventResponse = Message<"webhook.v1.PublishEventResponse"> & 
  * Use `create(PublishEventResponseSchema)` to create a new message.
  */
 export const PublishEventResponseSchema: GenMessage<PublishEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 7);
+  messageDesc(file_webhook_v1_event, 8);
 
 /**
  * One message of the stream, with one or several events. Several are more efficient.
@@ -393,7 +441,7 @@ export type PublishEventsRequest = Message<"webhook.v1.PublishEventsRequest"> & 
  * Use `create(PublishEventsRequestSchema)` to create a new message.
  */
 export const PublishEventsRequestSchema: GenMessage<PublishEventsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 8);
+  messageDesc(file_webhook_v1_event, 9);
 
 /**
  * @generated from message webhook.v1.PublishEventsResponse
@@ -412,7 +460,7 @@ export type PublishEventsResponse = Message<"webhook.v1.PublishEventsResponse"> 
  * Use `create(PublishEventsResponseSchema)` to create a new message.
  */
 export const PublishEventsResponseSchema: GenMessage<PublishEventsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 9);
+  messageDesc(file_webhook_v1_event, 10);
 
 /**
  * @generated from message webhook.v1.PublishEventBatchRequest
@@ -431,7 +479,7 @@ export type PublishEventBatchRequest = Message<"webhook.v1.PublishEventBatchRequ
  * Use `create(PublishEventBatchRequestSchema)` to create a new message.
  */
 export const PublishEventBatchRequestSchema: GenMessage<PublishEventBatchRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 10);
+  messageDesc(file_webhook_v1_event, 11);
 
 /**
  * @generated from message webhook.v1.PublishEventBatchResponse
@@ -450,7 +498,7 @@ export type PublishEventBatchResponse = Message<"webhook.v1.PublishEventBatchRes
  * Use `create(PublishEventBatchResponseSchema)` to create a new message.
  */
 export const PublishEventBatchResponseSchema: GenMessage<PublishEventBatchResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 11);
+  messageDesc(file_webhook_v1_event, 12);
 
 /**
  * The result of one of several events.
@@ -485,7 +533,7 @@ export type PublishResult = Message<"webhook.v1.PublishResult"> & {
  * Use `create(PublishResultSchema)` to create a new message.
  */
 export const PublishResultSchema: GenMessage<PublishResult> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 12);
+  messageDesc(file_webhook_v1_event, 13);
 
 /**
  * The reason why an event was rejected.
@@ -537,7 +585,7 @@ export type PublishError = Message<"webhook.v1.PublishError"> & {
  * Use `create(PublishErrorSchema)` to create a new message.
  */
 export const PublishErrorSchema: GenMessage<PublishError> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 13);
+  messageDesc(file_webhook_v1_event, 14);
 
 /**
  * The event type. REST requests use its number, and responses its name (`OrderDispatched`).

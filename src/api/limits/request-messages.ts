@@ -7,11 +7,10 @@ import {
   type UniversalServerRequest,
 } from "@connectrpc/connect/protocol";
 import { refusal } from "../../calls/errors/index.ts";
-import { LONG_WORK_BYTES } from "../../calls/index.ts";
+import { checkBinaryElements, checkJsonElements, LONG_WORK_BYTES } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { isPublic } from "../../keys/gate/index.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
-import { checkBinaryElements, checkJsonElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";
 import { type MessageLimits, messageLimits, messageTooLarge } from "./message-limits.ts";
 import { ENVELOPE_HEAD_BYTES, wholeEnvelopes } from "./whole-envelopes.ts";

@@ -15,4 +15,4 @@ export {
   withReason,
 } from "./errors.ts";
 export { hideSecrets } from "./hidden-secrets.ts";
-export { withoutExcerpt } from "./json-messages.ts";
+export { aboutField, plainJsonMessage, withoutExcerpt } from "./json-messages.ts";

@@ -9,6 +9,7 @@ import {
 } from "@bufbuild/protobuf";
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { enumChoices } from "../../contract/json/names.ts";
+import { isRawJson } from "../../contract/json/scalars.ts";
 
 /** The JSON form of scalar types, as text for errors; other types are numbers. */
 const SCALARS: Partial<Record<ScalarType, string>> = {
@@ -25,6 +26,7 @@ const SCALARS: Partial<Record<ScalarType, string>> = {
 const WELL_KNOWN: Record<string, string> = {
   "google.protobuf.Timestamp": "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
   "google.protobuf.Duration": "a number of seconds, such as 86400s",
+  "google.protobuf.Any": 'an object whose "@type" is the full name of its message',
 };
 
 /** The names under which a caller would publish notices in JSON. */
@@ -103,17 +105,19 @@ function aboutMessage(
   return `${shortName(name)} has no field ${field}${why}; allowed: ${allowed}`;
 }
 
-function aboutField(field: DescField, reason: string): string {
+/** The library's reason why a value does not fit a field, in plain words, to read after the field's name. */
+export function aboutField(field: DescField, reason: string): string {
   if (/^(oneof )?set multiple times/.test(reason)) return `is ${reason}`;
   if (/null$/.test(reason)) return "must not have null as an item";
   if (reason.endsWith(": invalid UTF8"))
     return "holds half of a surrogate pair, such as \\ud800; send valid Unicode text";
   const wanted = wantedBy(field);
+  if (field.fieldKind === "map") return `must be an object, each value ${wanted}`;
   return field.fieldKind === "list" ? `must be a list, each item ${wanted}` : `must be ${wanted}`;
 }
 
 function wantedBy(field: DescField): string {
-  if (field.fieldKind === "map") return "an object";
+  if (isRawJson(field)) return "an object, or a string of JSON";
   if (field.enum) return `one of: ${choicesOf(field.enum)}`;
   if (field.message) return WELL_KNOWN[field.message.typeName] ?? "an object";
   return SCALARS[field.scalar as ScalarType] ?? "a number";

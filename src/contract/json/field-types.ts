@@ -2,6 +2,8 @@ import type { DescField } from "@bufbuild/protobuf";
 
 /** The type of times. */
 export const TIMESTAMP = "google.protobuf.Timestamp";
+/** The type of packed messages. */
+export const ANY = "google.protobuf.Any";
 
 /**
  * Checks that payloads and REST answers can have a field. Of protobuf's own messages, which have JSON formats of their

@@ -16,6 +16,7 @@ import { publishedMessage } from "./published-message.ts";
 import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
 import { Room } from "./room.ts";
+import { isOfUnknownType } from "./sent-event.ts";
 
 /** The maximum number of events per stream, which bounds the size of its response. */
 const MAX_STREAM_EVENTS = 10_000;
@@ -53,6 +54,8 @@ export interface EventServiceParts {
   admit?: () => Promise<void> | undefined;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
+  /** Reads the catalogue again, before an event of an unknown type is refused. Defaults to nothing. */
+  refreshEventTypes?: () => Promise<void>;
 }
 
 /** Publishes events, for internal callers (contract, section 6). */
@@ -75,6 +78,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       refusals: context.instruments.refusals,
       method: handler.method.name,
       apiKeyId: caller.id,
+      refreshEventTypes: context.refreshEventTypes,
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),
       signal: handler.signal,
@@ -89,6 +93,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
   return {
     async publishEvent(request, handler) {
       const caller = callerOf(handler);
+      if (isOfUnknownType(request)) await context.refreshEventTypes?.();
       const event = newEvent(caller.id, request, context.searchIndex, traceparentOfCall(handler));
       await context.admit?.();
       await takeQuota(caller);

@@ -70,7 +70,7 @@ function differences(first: StoredEvent, event: NewEvent): string[] {
   if (entry && first.payload !== null) {
     compare(
       entry.payload,
-      entry.field ?? "event",
+      event.path ?? "data",
       parseExactJson(first.payload),
       parseExactJson(event.payload),
       found,

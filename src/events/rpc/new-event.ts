@@ -1,16 +1,15 @@
 import { hash } from "node:crypto";
-import { type DescField, type DescMessage, isFieldSet, type Message, toBinary } from "@bufbuild/protobuf";
+import { toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { invalidFields } from "../../calls/errors/index.ts";
 import { assertFields, assertText } from "../../calls/index.ts";
-import { payloadFields, processOfField } from "../../contract/catalogue.ts";
 import { sortableTime } from "../../contract/json/timestamp.ts";
 import { jsonWriter } from "../../contract/json/writer.ts";
 import { searchableValues } from "../../contract/searchable-values.ts";
 import type { NewEvent } from "../publish.ts";
+import { MAX_PAYLOAD_BYTES, payloadTooLarge } from "./event-bytes.ts";
+import { type SentEvent, sentEvent } from "./sent-event.ts";
 
-/** The maximum size of a payload as JSON, in bytes. */
-const MAX_PAYLOAD_BYTES = 262_144;
 /** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 255;
 /** The maximum length of a user id, in characters. */
@@ -35,10 +34,8 @@ export function newEvent(
   assertFields(PublishEventRequestSchema, request);
   assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
   assertUserId(request.userId);
-  // Clients write the entries of a map in any order, and a repeated request must have the same hash.
-  sortMaps(PublishEventRequestSchema, request);
   return {
-    ...payloadOf(request, searchIndex),
+    ...payloadOf(sentEvent(request), searchIndex),
     apiKeyId,
     idempotencyKey: request.idempotencyKey,
     requestSha256: hash("sha256", toBinary(PublishEventRequestSchema, request), "hex"),
@@ -46,28 +43,6 @@ export function newEvent(
     occurred: occurredAt(request),
     traceparent,
   };
-}
-
-/** Sorts the entries of each map in a message by key, at any depth. */
-export function sortMaps(desc: DescMessage, message: Message): void {
-  for (const field of desc.fields) {
-    // Most fields are neither, and asking whether one is set takes longer than the rest.
-    if (field.fieldKind !== "map" && !field.message) continue;
-    if (!isFieldSet(message, field)) continue;
-    const values = message as unknown as Record<string, object>;
-    const { oneof, localName } = field;
-    const value = oneof
-      ? (values[oneof.localName] as { value: object }).value
-      : (values[localName] as object);
-    if (field.message) {
-      const messages = field.fieldKind === "message" ? [value] : Object.values(value);
-      for (const each of messages) sortMaps(field.message, each as Message);
-    }
-    if (field.fieldKind === "map") {
-      const entries = Object.entries(value).sort(([first], [second]) => (first < second ? -1 : 1));
-      values[localName] = Object.fromEntries(entries);
-    }
-  }
 }
 
 /** Checks the user id. Errors never repeat it, because it may be personal data. */
@@ -92,38 +67,16 @@ function kindOf(character: string): string {
   return /^\p{Cc}$/u.test(character) ? "a control character" : "a character outside ASCII";
 }
 
-const dataFields = new Map<string | undefined, DescField>(
-  PublishEventRequestSchema.fields
-    .filter((field) => field.oneof?.name === "data")
-    .map((field) => [field.localName, field]),
-);
-
 /** The event's process, the body that its receivers get, and the values that it is found by. */
 function payloadOf(
-  request: PublishEventRequest,
+  { entry, payload: message, path }: SentEvent,
   searchIndex: boolean,
-): Pick<NewEvent, "process" | "payload" | "searchable"> {
-  const field = dataFields.get(request.data.case);
-  const process = field && processOfField(field.name);
-  if (field?.fieldKind !== "message" || process === undefined) {
-    throw invalidFields([
-      { field: "data", description: `is required: set one of: ${payloadFields.join(", ")}` },
-    ]);
-  }
-  const payload = writePayload(field.name, () =>
-    jsonWriter(field.message, "payload")(request.data.value as never),
-  );
+): Pick<NewEvent, "process" | "payload" | "path" | "searchable"> {
+  const payload = writePayload(path, () => jsonWriter(entry.payload, "payload")(message as never));
   const bytes = Buffer.byteLength(payload);
-  if (bytes > MAX_PAYLOAD_BYTES) {
-    throw invalidFields([
-      {
-        field: field.name,
-        description: `is ${bytes} bytes as JSON, more than the ${MAX_PAYLOAD_BYTES} allowed`,
-      },
-    ]);
-  }
-  const values = searchIndex ? searchableValues(field.message, request.data.value as Message) : [];
-  return { process, payload, ...(values.length > 0 ? { searchable: values } : {}) };
+  if (bytes > MAX_PAYLOAD_BYTES) throw payloadTooLarge(path, bytes);
+  const values = searchIndex ? searchableValues(entry.payload, message) : [];
+  return { process: entry.number, payload, path, ...(values.length > 0 ? { searchable: values } : {}) };
 }
 
 function writePayload(field: string, write: () => string): string {

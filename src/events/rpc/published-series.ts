@@ -12,6 +12,7 @@ import { newEvent } from "./new-event.ts";
 import { publishedMessage } from "./published-message.ts";
 import type { Publisher } from "./publisher.ts";
 import type { Room } from "./room.ts";
+import { isOfUnknownType } from "./sent-event.ts";
 
 type Result = MessageInitShape<typeof PublishResultSchema>;
 
@@ -26,6 +27,8 @@ export interface SeriesOptions {
   /** The call, for the log. */
   method: string;
   apiKeyId: string;
+  /** Reads the catalogue again. */
+  refreshEventTypes: (() => Promise<void>) | undefined;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
   /** The trace that the events belong to. */
@@ -82,6 +85,7 @@ export class PublishedSeries {
    */
   async addAll(requests: readonly PublishEventRequest[]): Promise<void> {
     const slice = slices(this.#options.apiKeyId);
+    if (requests.some(isOfUnknownType)) await this.#options.refreshEventTypes?.();
     for (const request of requests) {
       // The message of a call that has ended no longer counts as memory in use: its client could make as many such calls as it likes.
       this.#assertCalled();

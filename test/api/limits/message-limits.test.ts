@@ -3,7 +3,7 @@ import { fromJson, toBinary } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { checkBinaryElements, MAX_DIGITS, MAX_ELEMENTS } from "../../../src/api/limits/element-limit.ts";
+import { checkBinaryElements, MAX_DIGITS, MAX_ELEMENTS } from "../../../src/calls/element-limit.ts";
 import { anOrder } from "../../support/grpc-calls.ts";
 import {
   BOMBS,

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { create, toJsonString } from "@bufbuild/protobuf";
+import { anyPack, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import type { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
+import { OrderDispatchedSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import { changeDelivery } from "../../support/stored-deliveries.ts";
 import { freshUrl, type TestApi } from "../../support/test-api.ts";
@@ -47,6 +49,15 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     const of = { event_id: eventId, webhook_id: String(ofWebhook) };
     const [deliveryId] = await api.context.db("queue").where(of).pluck("id");
     return { userId, eventId, deliveryId: deliveryId as string };
+  };
+  /** Requests to publish by the members that take events of any type. */
+  const ofAnyType = (): Request[] => {
+    const order = create(OrderDispatchedSchema, orderEvent().data.value);
+    const payload = toJsonString(OrderDispatchedSchema, order);
+    return [
+      { ...orderEvent(), data: { case: "event", value: anyPack(OrderDispatchedSchema, order) } },
+      { ...orderEvent(), data: { case: "jsonEvent", value: { process: "OrderDispatched", payload } } },
+    ];
   };
   const failed = async (ofWebhook: bigint) => {
     const event = await published(ofWebhook);
@@ -150,9 +161,19 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       entries: "REQUEST_TRIED",
       again: "another",
     },
-    "EventService.PublishEvent": { request: async () => orderEvent() },
-    "EventService.PublishEvents": { request: async () => ({ events: [orderEvent()] }) },
-    "EventService.PublishEventBatch": { request: async () => ({ events: [orderEvent()] }) },
+    "EventService.PublishEvent": {
+      request: async () => orderEvent(),
+      others: async () => ofAnyType(),
+    },
+    ...Object.fromEntries(
+      ["EventService.PublishEvents", "EventService.PublishEventBatch"].map((name): [string, MethodCase] => [
+        name,
+        {
+          request: async () => ({ events: [orderEvent()] }),
+          others: async () => ofAnyType().map((event) => ({ events: [event] })),
+        },
+      ]),
+    ),
     "EventService.ErasePayloads": {
       request: async () => ({ userId: (await published(await webhookId())).userId }),
       entries: () => ({ PAYLOADS_ERASED: [""] }),

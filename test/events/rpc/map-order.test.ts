@@ -2,7 +2,7 @@ import { clone, equals, type Message, toBinary } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { sortMaps } from "../../../src/events/rpc/new-event.ts";
+import { sortMaps } from "../../../src/events/rpc/sort-maps.ts";
 import { arbitraryMessage } from "../../api/json/arbitrary-messages.ts";
 import { arbitraryType } from "../../api/json/arbitrary-types.ts";
 

@@ -76,7 +76,7 @@ test("the catalogue marks notices, and callers cannot publish them: the error na
       headers: { "content-type": "application/json", "x-service-key": api.adminKey },
       body: JSON.stringify({ idempotencyKey: randomUUID(), userId: "u", [field]: { lastError: "made up" } }),
     });
-    const message = `${field}.*; only the service publishes notices; allowed: .*orderDispatched, documentCreated, stockLevelChanged$`;
+    const message = `${field}.*; only the service publishes notices; allowed: .*orderDispatched, documentCreated, stockLevelChanged, event, jsonEvent$`;
     const expected = { code: "invalid_argument", message: expect.stringMatching(message) };
     expect(await response.json()).toMatchObject(expected);
   }

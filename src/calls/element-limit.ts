@@ -1,6 +1,6 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { DomainError } from "../../contract/errors.ts";
+import { DomainError } from "../contract/errors.ts";
 
 /**
  * The maximum number of elements in one message: fields, list items and map entries at any depth. Parsing turns each
@@ -14,12 +14,16 @@ const MAX_DEPTH = 100;
 /** Messages up to this size, in bytes, cannot hold enough elements or digits to block the process. */
 const CHECKED_FROM_BYTES = 64 * 1_024;
 
-const TOO_MANY = `holds more than ${MAX_ELEMENTS} fields and list items; send less at once`;
-const TOO_DEEP = `is nested more than ${MAX_DEPTH} levels deep; send a flatter one`;
+/** The problem of a message with more elements. */
+export const TOO_MANY = `holds more than ${MAX_ELEMENTS} fields and list items; send less at once`;
+/** The problem of a message that is nested more deeply. */
+export const tooDeep = (maxDepth: number) =>
+  `is nested more than ${maxDepth} levels deep; send a flatter one`;
 const TOO_MANY_DIGITS = `holds a number of more than ${MAX_DIGITS} digits; 64-bit integers have at most 19`;
 
-function tooComplex(problem: string): DomainError {
-  return new DomainError("INVALID_ARGUMENT", `the message ${problem}`, { reason: "MESSAGE_TOO_COMPLEX" });
+/** @param what the message, or its path in the request */
+export function tooComplex(problem: string, what = "the message"): DomainError {
+  return new DomainError("INVALID_ARGUMENT", `${what} ${problem}`, { reason: "MESSAGE_TOO_COMPLEX" });
 }
 
 /**
@@ -62,7 +66,7 @@ function countFields(
   end: number,
   count: { elements: number; depth: number },
 ): void {
-  if (++count.depth > MAX_DEPTH) throw tooComplex(TOO_DEEP);
+  if (++count.depth > MAX_DEPTH) throw tooComplex(tooDeep(MAX_DEPTH));
   while (reader.pos < end) {
     const [number, wireType] = reader.tag();
     count.elements += 1;
@@ -102,20 +106,30 @@ const NUMBER = /^\s*[+-]?\d+\s*$/;
  * @throws DomainError INVALID_ARGUMENT, reason MESSAGE_TOO_COMPLEX
  */
 export function checkJsonElements(bytes: Uint8Array): void {
-  if (bytes.byteLength <= CHECKED_FROM_BYTES) return;
+  if (bytes.byteLength > CHECKED_FROM_BYTES) checkJsonNesting(bytes, MAX_DEPTH);
+}
+
+/**
+ * The same for text of any size.
+ *
+ * @param maxDepth the maximum depth of nested lists and objects
+ * @param what the text, for the error
+ */
+export function checkJsonNesting(bytes: Uint8Array, maxDepth: number, what?: string): void {
   let elements = 0;
   let depth = 0;
   for (let at = 0; at < bytes.byteLength; at += 1) {
     switch (bytes[at]) {
       case QUOTE: {
         const end = endOfString(bytes, at + 1);
-        if (end - at > MAX_DIGITS && isNumber(bytes.subarray(at + 1, end))) throw tooComplex(TOO_MANY_DIGITS);
+        if (end - at > MAX_DIGITS && isNumber(bytes.subarray(at + 1, end)))
+          throw tooComplex(TOO_MANY_DIGITS, what);
         at = end;
         break;
       }
       case OPEN_LIST:
       case OPEN_OBJECT:
-        if (++depth > MAX_DEPTH) throw tooComplex(TOO_DEEP);
+        if (++depth > maxDepth) throw tooComplex(tooDeep(maxDepth), what);
         elements += 1;
         break;
       case CLOSE_LIST:
@@ -126,7 +140,7 @@ export function checkJsonElements(bytes: Uint8Array): void {
         elements += 1;
         break;
     }
-    if (elements > MAX_ELEMENTS) throw tooComplex(TOO_MANY);
+    if (elements > MAX_ELEMENTS) throw tooComplex(TOO_MANY, what);
   }
 }
 
