@@ -1,5 +1,6 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { PublishEventRequestSchema } from "../../gen/webhook/v1/event_pb.ts";
+import { create, type MessageInitShape, toJsonString } from "@bufbuild/protobuf";
+import { anyPack } from "@bufbuild/protobuf/wkt";
+import { OrderDispatchedSchema, type PublishEventRequestSchema } from "../../gen/webhook/v1/event_pb.ts";
 
 /** The process of all events of the bench: OrderDispatched. */
 export const PROCESS = 1;
@@ -26,24 +27,33 @@ export function payload(orderId: number): string {
   return `${PAYLOAD_START}${orderId}${PAYLOAD_END}`;
 }
 
+/** The members of a publish request that carry the event. */
+export type Member = "orderDispatched" | "event" | "jsonEvent";
+
 /** The same event as a publish request. */
 export function publishRequest(
   orderId: number,
   idempotencyKey: string,
+  member: Member = "orderDispatched",
 ): MessageInitShape<typeof PublishEventRequestSchema> {
-  return {
-    idempotencyKey,
-    userId: "tenant-1",
-    data: {
-      case: "orderDispatched",
-      value: {
-        orderId: BigInt(orderId),
-        dispatchedAt: { seconds: 1_790_000_000n },
-        orderNumber: orderNumber(orderId),
-        carrier: CARRIER,
-        trackingNumber: trackingNumber(orderId),
-        lines: LINES,
-      },
-    },
+  const value = {
+    orderId: BigInt(orderId),
+    dispatchedAt: { seconds: 1_790_000_000n },
+    orderNumber: orderNumber(orderId),
+    carrier: CARRIER,
+    trackingNumber: trackingNumber(orderId),
+    lines: LINES,
   };
+  return { idempotencyKey, userId: "tenant-1", data: dataOf(member, value) };
+}
+
+function dataOf(
+  member: Member,
+  value: MessageInitShape<typeof OrderDispatchedSchema>,
+): NonNullable<MessageInitShape<typeof PublishEventRequestSchema>["data"]> {
+  if (member === "orderDispatched") return { case: member, value };
+  const order = create(OrderDispatchedSchema, value);
+  if (member === "event") return { case: member, value: anyPack(OrderDispatchedSchema, order) };
+  const payload = toJsonString(OrderDispatchedSchema, order);
+  return { case: member, value: { process: "OrderDispatched", payload } };
 }

@@ -5,7 +5,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { EventService, type PublishResult } from "../../gen/webhook/v1/event_pb.ts";
 import { serveCalls } from "../parts/child.ts";
 import { leanPublisher } from "../parts/lean-grpc.ts";
-import { publishRequest } from "../parts/payload.ts";
+import { type Member, publishRequest } from "../parts/payload.ts";
 
 /** The service and the key to publish with. */
 export interface Target {
@@ -16,7 +16,7 @@ export interface Target {
 /** The calls accepted by the publishers' process. */
 export type PublisherMethods = {
   /** One call per event with the given concurrency. Returns seconds. */
-  unary(argument: Target & { events: number; concurrency: number }): Promise<number>;
+  unary(argument: Target & { events: number; concurrency: number; member?: Member }): Promise<number>;
   /** Concurrent streams with several events per message. Returns seconds. */
   streamed(argument: Target & { events: number; streams: number; eventsPerMessage: number }): Promise<number>;
   /**
@@ -57,13 +57,13 @@ function assertPublished(results: PublishResult[], expected: number): void {
 }
 
 serveCalls({
-  async unary({ events, concurrency, ...target }) {
+  async unary({ events, concurrency, member, ...target }) {
     const client = leanPublisher(target.grpcUrl, target.key);
     let next = 1;
     const started = performance.now();
     await Promise.all(
       Array.from({ length: concurrency }, async () => {
-        while (next <= events) await client.publishEvent(publishRequest(next++, randomUUID()));
+        while (next <= events) await client.publishEvent(publishRequest(next++, randomUUID(), member));
       }),
     );
     const seconds = (performance.now() - started) / 1_000;

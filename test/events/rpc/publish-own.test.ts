@@ -205,7 +205,7 @@ const withLine = (write: (writer: BinaryWriter) => BinaryWriter) =>
   withBytes(written((writer) => write(writer.tag(4, WireType.LengthDelimited).fork()).join()));
 const line = (json: JsonObject) =>
   asJson("InvoicePaid", { ...invoice, lines: [{ sku: "A" }, { sku: "B", ...json }] });
-const deep = (levels: number) => `${'{"next":'.repeat(levels - 2)}{}${"}".repeat(levels - 2)}`;
+const deep = (levels: number) => `${'{"next":'.repeat(levels - 1)}{}${"}".repeat(levels - 1)}`;
 
 const REFUSED: [string, ReturnType<typeof request>, string | RegExp][] = [
   [
@@ -423,7 +423,7 @@ const REFUSED: [string, ReturnType<typeof request>, string | RegExp][] = [
   ],
   [
     "many objects of many fields",
-    asJson("Wide", `{"items":[${"{},".repeat(50_000)}{}]}`),
+    asJson("Wide", `{"items":[${"{},".repeat(45_000)}{}]}`),
     "json_event.payload is more than the 262144 allowed, in bytes as JSON",
   ],
   [
