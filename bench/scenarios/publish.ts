@@ -56,11 +56,13 @@ export const publish: Scenario = {
     await register(0, 1);
     const one = await measured("", count, unary);
     const packed = await measured("packed", count, by("event"));
+    // Before and after, because later measurements of a run are faster.
+    const again = await measured("", count, unary);
     const json = await measured("as JSON", count, by("jsonEvent"));
     const stream = await measured("streamed", STREAMED_TIMES * count, streamed);
     await register(1, 10);
     const ten = await measured("10 webhooks", count, unary);
-    const ratio = packed.value / one.value;
+    const ratio = (2 * packed.value) / (one.value + again.value);
     const ofOwn = {
       detail: "packed, of the rate of the event type's own member",
       unit: "ratio",

@@ -44,16 +44,16 @@ function checkOf(desc: DescMessage): Check {
 
 /** Undefined for a field without checks. */
 function fieldCheck(field: DescField): Check | undefined {
-  const isRequired =
-    (hasOption(field, required) && getOption(field, required)) ||
-    field.presence === FeatureSet_FieldPresence.LEGACY_REQUIRED;
+  const isRequired = hasOption(field, required) && getOption(field, required);
+  // A field that is `required` in proto2 must be present.
+  const isNeeded = isRequired || field.presence === FeatureSet_FieldPresence.LEGACY_REQUIRED;
   const checkValue = valueCheck(field);
-  if (!isRequired && !checkValue) return undefined;
+  if (!isNeeded && !checkValue) return undefined;
   const read = fieldReader(field);
   const description = requiredText(field);
   return (message, path, found) => {
     if (!isFieldSet(message, field)) {
-      if (isRequired) found.push({ field: path + field.name, description });
+      if (isNeeded) found.push({ field: path + field.name, description });
     } else if (checkValue) {
       checkValue(read(message), path + field.name, found);
     }

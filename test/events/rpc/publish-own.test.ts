@@ -61,6 +61,7 @@ const { db } = api.context;
 
 const payloadOf = (name: string) => eventTypeNamed(name)?.payload as DescMessage;
 const INVOICE = payloadOf("InvoicePaid");
+const INVOICE_URL = `type.googleapis.com/${INVOICE.typeName}`;
 const fields = { idempotencyKey: "", userId: "tenant-1" };
 const request = (data: PublishEventRequest["data"]) => ({ ...fields, idempotencyKey: randomUUID(), data });
 const asAny = (name: string, value: Uint8Array) =>
@@ -186,6 +187,30 @@ test("an event of a built-in type is the same whether it is sent by its own memb
   ] as PublishEventRequest["data"][])
     expect(await events.publishEvent({ ...first, data })).toMatchObject({ eventId, duplicate: true });
 });
+
+test.each(WAYS)(
+  "%s reads the catalogue again before it refuses a type that this process does not know",
+  async (_way, publish) => {
+    let reads = 0;
+    setRegisteredTypes([]);
+    api.context.refreshEventTypes = async () => {
+      reads += 1;
+      setRegisteredTypes(types);
+    };
+    try {
+      const event = {
+        case: "event",
+        value: create(AnySchema, { typeUrl: INVOICE_URL, value: bytes }),
+      } as const;
+      expect((await eventOf(await publish(request(event)))).payload).toBe(STORED);
+      expect((await eventOf(await publish(asJson("invoice.paid", invoice)))).payload).toBe(STORED);
+      expect(reads).toBe(1);
+    } finally {
+      delete api.context.refreshEventTypes;
+      setRegisteredTypes(types);
+    }
+  },
+);
 
 test("an event of a deprecated type is published", async () => {
   expect((await eventOf(await events.publishEvent(asJson("Old", { text: "x" })))).payload).toBe(
