@@ -13,15 +13,7 @@ export {
   setAddress,
   siteOf,
 } from "./client-address.ts";
-export {
-  checkBinaryElements,
-  checkJsonElements,
-  checkJsonNesting,
-  MAX_ELEMENTS,
-  TOO_MANY,
-  tooComplex,
-  tooDeep,
-} from "./element-limit.ts";
+export * as elements from "./element-limit.ts";
 export { FairQueue } from "./fair-queue.ts";
 export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./page-tokens.ts";
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";

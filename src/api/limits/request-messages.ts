@@ -7,7 +7,7 @@ import {
   type UniversalServerRequest,
 } from "@connectrpc/connect/protocol";
 import { refusal } from "../../calls/errors/index.ts";
-import { checkBinaryElements, checkJsonElements, LONG_WORK_BYTES } from "../../calls/index.ts";
+import { elements, LONG_WORK_BYTES } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { isPublic } from "../../keys/gate/index.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
@@ -211,8 +211,8 @@ async function plain(
   }
   if (message.byteLength >= LONG_WORK_BYTES) await turn();
   try {
-    if (isJson) checkJsonElements(message);
-    else checkBinaryElements(method.input, message);
+    if (isJson) elements.checkJsonElements(message);
+    else elements.checkBinaryElements(method.input, message);
   } catch (error) {
     free(isCompressed ? message : holder);
     throw error;

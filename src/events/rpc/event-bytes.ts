@@ -2,7 +2,7 @@ import { isUtf8 } from "node:buffer";
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { invalidFields } from "../../calls/errors/index.ts";
-import { MAX_ELEMENTS, TOO_MANY, tooComplex, tooDeep } from "../../calls/index.ts";
+import { elements } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { TIMESTAMP } from "../../contract/json/field-types.ts";
 import { enumChoices, propertyName } from "../../contract/json/names.ts";
@@ -12,13 +12,15 @@ export const MAX_PAYLOAD_BYTES = 262_144;
 /** The maximum depth of objects and lists in a payload. Some parsers of JSON, such as .NET's, refuse more. */
 export const MAX_NESTING = 64;
 
+/** The error for one field of a request. */
+export function unfit(field: string, description: string): DomainError {
+  return invalidFields([{ field, description }]);
+}
+
 /** The error for a payload that is larger as JSON. @param bytes its size, if known */
 export function payloadTooLarge(field: string, bytes?: number): DomainError {
-  const size = bytes === undefined ? "is" : `is ${bytes} bytes as JSON,`;
-  const limit = `more than the ${MAX_PAYLOAD_BYTES} allowed`;
-  return invalidFields([
-    { field, description: `${size} ${bytes === undefined ? `${limit}, in bytes as JSON` : limit}` },
-  ]);
+  const size = bytes === undefined ? "has more bytes as JSON" : `is ${bytes} bytes as JSON, more`;
+  return unfit(field, `${size} than the ${MAX_PAYLOAD_BYTES} allowed`);
 }
 
 /** The minimum size of the fields of a message as JSON, in bytes. */
@@ -172,8 +174,10 @@ export function checkPayloadBytes(desc: DescMessage, bytes: Uint8Array, path: st
 
 /** The error for bytes that are not a message of a type. */
 export function malformed(desc: DescMessage, field: string): DomainError {
-  const description = `does not hold a ${desc.typeName} in Protobuf's binary format; serialize a message of this type`;
-  return invalidFields([{ field, description }]);
+  return unfit(
+    field,
+    `does not hold a ${desc.typeName} in Protobuf's binary format; serialize a message of this type`,
+  );
 }
 
 /**
@@ -184,7 +188,7 @@ function readMessage(wire: WireMessage, reading: Reading, depth: number, end: nu
   const { reader, path } = reading;
   reading.jsonBytes += wire.jsonBytes;
   if (reading.jsonBytes > MAX_PAYLOAD_BYTES) throw payloadTooLarge(path[0] as string);
-  if (depth + wire.levels > MAX_NESTING) throw tooComplex(tooDeep(MAX_NESTING), path[0]);
+  if (depth + wire.levels > MAX_NESTING) throw elements.tooComplex(elements.tooDeep(MAX_NESTING), path[0]);
   /** The numbers of items read so far, by field. */
   let items: Map<number, number> | undefined;
   while (reader.pos < end) {
@@ -221,11 +225,12 @@ function readMessage(wire: WireMessage, reading: Reading, depth: number, end: nu
 function readValue(field: WireField, reading: Reading): void {
   addElement(reading);
   const description = field.pass(reading.reader, reading.bytes);
-  if (description !== undefined) throw invalidFields([{ field: reading.path.join(""), description }]);
+  if (description !== undefined) throw unfit(reading.path.join(""), description);
 }
 
 function addElement(reading: Reading): void {
-  if (++reading.elements > MAX_ELEMENTS) throw tooComplex(TOO_MANY, reading.path[0]);
+  if (++reading.elements > elements.MAX_ELEMENTS)
+    throw elements.tooComplex(elements.TOO_MANY, reading.path[0]);
 }
 
 /** Reads a length. Returns where the value ends. */
@@ -237,11 +242,10 @@ function endOf({ reader }: Reading, end: number): number {
 
 function unknownField({ name, fields }: WireMessage, number: number, path: readonly string[]): DomainError {
   const allowed = [...fields].map(([each, field]) => `${each} (${field.name})`).join(", ") || "none";
-  const description = `has a field ${number}, which ${name} does not have; allowed: ${allowed}`;
-  return invalidFields([{ field: path.join(""), description }]);
+  return unfit(path.join(""), `has a field ${number}, which ${name} does not have; allowed: ${allowed}`);
 }
 
 function otherType({ name }: WireMessage, number: number, path: readonly string[]): DomainError {
-  const description = `(field ${number}) has another type than in ${name}; generate code from the registered proto file`;
-  return invalidFields([{ field: path.join(""), description }]);
+  const remedy = "generate code from the registered proto file";
+  return unfit(path.join(""), `(field ${number}) has another type than in ${name}; ${remedy}`);
 }

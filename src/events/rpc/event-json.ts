@@ -6,12 +6,11 @@ import {
   type JsonValue,
   type Message,
 } from "@bufbuild/protobuf";
-import { aboutField, invalidFields, plainJsonMessage, withoutExcerpt } from "../../calls/errors/index.ts";
-import { checkJsonNesting } from "../../calls/index.ts";
-import type { DomainError } from "../../contract/errors.ts";
+import { aboutField, plainJsonMessage, withoutExcerpt } from "../../calls/errors/index.ts";
+import { elements } from "../../calls/index.ts";
 import { exactText, fieldsByJsonName, timeProblem } from "../../contract/json/exact-text.ts";
 import { TIMESTAMP } from "../../contract/json/field-types.ts";
-import { leastJsonBytes, MAX_NESTING, MAX_PAYLOAD_BYTES, payloadTooLarge } from "./event-bytes.ts";
+import { leastJsonBytes, MAX_NESTING, MAX_PAYLOAD_BYTES, payloadTooLarge, unfit } from "./event-bytes.ts";
 
 /** The maximum length of a name that an error repeats, in characters. */
 const MAX_SHOWN_NAME = 100;
@@ -23,7 +22,7 @@ const MAX_SHOWN_NAME = 100;
  * @throws DomainError INVALID_ARGUMENT with the path of what does not fit
  */
 export function readPayloadJson(desc: DescMessage, text: string, path: string): Message {
-  checkJsonNesting(Buffer.from(text), MAX_NESTING, path);
+  elements.checkJsonNesting(Buffer.from(text), MAX_NESTING, path);
   // Before it is decoded, which takes time and memory for each field of each message, also for fields that are not set.
   checkJson(desc, parsed(text, path), { path, jsonBytes: 0 });
   try {
@@ -49,10 +48,6 @@ function parsed(text: string, path: string, reviver?: Reviver): JsonValue {
   } catch (error) {
     throw unfit(path, `is not valid JSON: ${withoutExcerpt((error as Error).message)}`);
   }
-}
-
-function unfit(field: string, description: string): DomainError {
-  return invalidFields([{ field, description }]);
 }
 
 interface Checking {

@@ -1,7 +1,6 @@
 import { create, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import { AnySchema } from "@bufbuild/protobuf/wkt";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
 import { assertFields, assertText } from "../../calls/index.ts";
 import {
   type CatalogueEntry,
@@ -13,7 +12,7 @@ import {
   payloadFields,
   processOfField,
 } from "../../contract/catalogue.ts";
-import { checkPayloadBytes, malformed } from "./event-bytes.ts";
+import { checkPayloadBytes, malformed, unfit } from "./event-bytes.ts";
 import { readPayloadJson } from "./event-json.ts";
 import { sortMaps } from "./sort-maps.ts";
 
@@ -76,32 +75,23 @@ export function isOfUnknownType({ data }: PublishEventRequest): boolean {
 export function sentEvent(request: PublishEventRequest): SentEvent {
   const { data } = request;
   const entry = typeOf(data);
-  if (data.case === undefined)
-    throw invalidFields([
-      { field: "data", description: `is required: set one of: ${payloadFields.join(", ")}` },
-    ]);
+  if (data.case === undefined) throw unfit("data", `is required: set one of: ${payloadFields.join(", ")}`);
   if (data.case !== "event" && data.case !== "jsonEvent") {
     // Clients write the entries of a map in any order, and a repeated request must have the same hash.
     sortMaps(PublishEventRequestSchema, request);
     return { entry: entry as CatalogueEntry, payload: data.value, path: members.get(data.case) as string };
   }
-  if (data.case === "jsonEvent") assertText("json_event.process", data.value.process, MAX_NAME_CHARACTERS);
-  const [path, nameField, name, size] =
-    data.case === "event"
-      ? ["event", "event.type_url", messageName(data.value.typeUrl), data.value.value.byteLength]
-      : [
-          // An event packed in JSON arrives as a JsonEvent with its type URL.
-          data.value.process.includes("/") ? "event" : "json_event.payload",
-          "json_event.process",
-          data.value.process,
-          Buffer.byteLength(data.value.payload),
-        ];
-  if (!entry || isNotice(entry.number))
-    throw invalidFields([{ field: nameField, description: problemOfType(name, entry) }]);
-  if (size > MAX_SENT_BYTES)
-    throw invalidFields([
-      { field: path, description: `is ${size} bytes, more than the ${MAX_SENT_BYTES} allowed` },
-    ]);
+  const isBinary = data.case === "event";
+  const url = isBinary ? data.value.typeUrl : data.value.process;
+  // An event packed in JSON arrives as a JsonEvent with its type URL.
+  const isPacked = isBinary || url.includes("/");
+  const path = isPacked ? "event" : "json_event.payload";
+  const nameField = isPacked ? `event.${isBinary ? "type_url" : "@type"}` : "json_event.process";
+  const name = isPacked ? messageName(url) : url;
+  assertText(nameField, name, MAX_NAME_CHARACTERS);
+  if (!entry || isNotice(entry.number)) throw unfit(nameField, problemOfType(name, entry));
+  const bytes = isBinary ? data.value.value.byteLength : Buffer.byteLength(data.value.payload);
+  if (bytes > MAX_SENT_BYTES) throw unfit(path, `is ${bytes} bytes, more than the ${MAX_SENT_BYTES} allowed`);
   const payload =
     data.case === "event"
       ? readBytes(entry, data.value.value, path)

@@ -145,6 +145,19 @@ test.each(REQUESTS)("in a request in JSON a payload keeps all its digits: %s", a
   expect((await callGrpc(api, "EventService/PublishEvent", call)).status).toBe(0);
 });
 
+test("an error of an event that is packed in JSON names the path as it was sent", async () => {
+  const problem = async (event: string) => {
+    const body = `{"idempotencyKey":"${randomUUID()}","userId":"u","event":${event}}`;
+    return (await callHttp(api, "EventService/PublishEvent", { body })).json.message;
+  };
+  const type = `"@type":"${INVOICE_URL}"`;
+  expect(await problem(`{${type},"lines":[{"sku":1}]}`)).toBe("event.lines[0].sku must be a string");
+  expect(await problem('{"@type":"x/y.Z"}')).toMatch(/^event\.@type names no event type: y\.Z; allowed: /);
+  expect(await problem('{"invoiceId":1}')).toMatch(/^Any must be an object whose "@type" is the full name/);
+  expect(await problem(`{"@type":5}`)).toMatch(/^Any must be an object whose "@type" is the full name/);
+  expect(await problem("{}")).toBe("event.type_url is required: the event type");
+});
+
 test("the same event counts as repeated whichever way it is sent; another one is refused with the paths that differ", async () => {
   const first = asAny("InvoicePaid", bytes);
   const { eventId } = await events.publishEvent(first);
@@ -444,12 +457,12 @@ const REFUSED: [string, ReturnType<typeof request>, string | RegExp][] = [
         for (let n = 0; n < 50_000; n += 1) writer.tag(201, WireType.LengthDelimited).bytes(new Uint8Array());
       }),
     ),
-    "event is more than the 262144 allowed, in bytes as JSON",
+    "event has more bytes as JSON than the 262144 allowed",
   ],
   [
     "many objects of many fields",
     asJson("Wide", `{"items":[${"{},".repeat(45_000)}{}]}`),
-    "json_event.payload is more than the 262144 allowed, in bytes as JSON",
+    "json_event.payload has more bytes as JSON than the 262144 allowed",
   ],
   [
     "a payload that is too large",
