@@ -4,9 +4,14 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { AnySchema, anyPack } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, test } from "vitest";
-import { type PublishEventRequest, StockLevelChangedSchema } from "../../../gen/webhook/v1/event_pb.ts";
+import {
+  type PublishEventRequest,
+  PublishEventRequestSchema,
+  StockLevelChangedSchema,
+} from "../../../gen/webhook/v1/event_pb.ts";
 import { WebhookFailingSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { eventTypeNamed, setRegisteredTypes } from "../../../src/contract/catalogue.ts";
+import { newEvent } from "../../../src/events/rpc/new-event.ts";
 import { failure } from "../../support/failure.ts";
 import { enveloped } from "../../support/hostile-messages.ts";
 import { expectRefused } from "../../support/refusals.ts";
@@ -505,4 +510,25 @@ test.each<[string, () => Uint8Array, string]>([
   await expectRefused(events.publishEvent(asJson("Tree", more)), Code.InvalidArgument, "nested more than 64");
   const packed = asAny("Tree", toBinary(desc, fromJson(desc, JSON.parse(more))));
   await expectRefused(events.publishEvent(packed), Code.InvalidArgument, "nested more than 64");
+});
+
+test("the hash of an event in the member of its type is that of earlier releases, which compare repeated requests beside this one", () => {
+  const { requestSha256 } = newEvent(
+    "key",
+    create(PublishEventRequestSchema, {
+      idempotencyKey: "1",
+      userId: "tenant-1",
+      data: {
+        case: "orderDispatched",
+        value: {
+          orderId: 1001n,
+          orderNumber: "SO-1001",
+          dispatchedAt: { seconds: 1_790_000_000n },
+          lines: [{ productId: 7n, sku: "LAMP-01", quantity: 2 }],
+        },
+      },
+    }),
+    false,
+  );
+  expect(requestSha256).toBe("aca52f94f0349324e365888ba10307adaf3047a7bfbb91185126ba26a4b8814a");
 });
