@@ -20,7 +20,10 @@ const checks: Check[] = [
     name: "gen/openapi.json is fresh",
     command: [process.execPath, "scripts/openapi-document.ts", "--check"],
   },
-  { name: "docs/events.md is fresh", command: [process.execPath, "scripts/events-document.ts", "--check"] },
+  {
+    name: "docs/built-in-events.md is fresh",
+    command: [process.execPath, "scripts/events-document.ts", "--check"],
+  },
   {
     name: "docs/configuration.md is fresh",
     command: [process.execPath, "scripts/settings-document.ts", "--check"],

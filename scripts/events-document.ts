@@ -1,9 +1,7 @@
-import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
-import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
-import { required } from "../gen/webhook/v1/options_pb.ts";
+import type { DescEnum, DescMessage } from "@bufbuild/protobuf";
 import { eventTypes } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
-import { canBeUnset } from "../src/contract/event-types/schema.ts";
+import { choiceOf, propertyType } from "../src/contract/event-types/type-words.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { TIMESTAMP } from "../src/contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
@@ -12,11 +10,10 @@ import { writeOrCheck } from "./generated-file.ts";
 
 const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm run generate\`. Edit those files instead. -->
 
-# Events
+# Built-in events
 
-The payloads that receivers get. The header \`X-Service-Webhook-Process\` names the event type.
-\`GET /api/webhook/processes\` returns the same as JSON Schemas. See also
-[adding an event type](../CONTRIBUTING.md#adding-an-event-type).
+The payloads of the event types that this service has from the start. [events.md](events.md) has how to add yours. The header \`X-Service-Webhook-Process\` names the event type.
+\`GET /api/webhook/processes\` returns the same as JSON Schemas.
 
 - All properties are always present, in this order.
 - Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
@@ -26,7 +23,7 @@ The payloads that receivers get. The header \`X-Service-Webhook-Process\` names 
 Event types, with their numbers for \`process\` ([api.md](api.md#operations)):
 `;
 
-/** The content of docs/events.md, generated from the proto files. */
+/** The content of docs/built-in-events.md, generated from the proto files. */
 export function eventsDocument(): string {
   const payloads = eventTypes().map((entry) => entry.payload);
   const { messages, enums } = partsOf(payloads);
@@ -69,7 +66,11 @@ function isPart(desc: DescMessage): boolean {
 function fieldList(desc: DescMessage): string {
   return desc.fields
     .map((field) => {
-      const type = canBeNull(field) ? `${typeOf(field)} or \`null\`` : typeOf(field);
+      const type = propertyType(
+        field,
+        ({ name }) => link(name),
+        (text) => `\`${text}\``,
+      );
       const meaning = [commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ");
       return item(`\`${propertyName(field)}\` (${type})`, meaning);
     })
@@ -90,48 +91,8 @@ function item(name: string, meaning: string): string {
   return meaning === "" ? `- ${name}` : `- ${name}: ${meaning.replaceAll(/\s*\n\s*/g, " ")}`;
 }
 
-function typeOf(field: DescField): string {
-  if (field.fieldKind === "list") return `list of ${valueType(field)}`;
-  if (field.fieldKind === "map") return `object of ${valueType(field)}`;
-  return valueType(field);
-}
-
-function valueType(field: DescField): string {
-  if (field.enum) return link(field.enum.name);
-  if (!field.message) return scalarType(field.scalar);
-  return isPart(field.message) ? link(field.message.name) : "time";
-}
-
-function scalarType(scalar: ScalarType): string {
-  switch (scalar) {
-    case ScalarType.STRING:
-      return "string";
-    case ScalarType.BYTES:
-      return "string, base64";
-    case ScalarType.BOOL:
-      return "boolean";
-    case ScalarType.FLOAT:
-    case ScalarType.DOUBLE:
-      return "number";
-    default:
-      return ScalarType[scalar].endsWith("64") ? "64-bit integer" : "integer";
-  }
-}
-
-/** Whether the property is `null` when the field is unset. Other unset properties have the default of their type. */
-function canBeNull(field: DescField): boolean {
-  const isRequired = hasOption(field, required) && getOption(field, required);
-  return !isRequired && field.fieldKind !== "list" && field.fieldKind !== "map" && canBeUnset(field);
-}
-
-function choiceOf(field: DescField): string | undefined {
-  const others = field.oneof?.fields.filter((each) => each !== field) ?? [];
-  if (others.length === 0) return undefined;
-  return `At most one of this and ${others.map((each) => `\`${propertyName(each)}\``).join(", ")} is set.`;
-}
-
 function link(name: string): string {
   return `[${name}](#${name.toLowerCase()})`;
 }
 
-if (import.meta.main) process.exitCode = writeOrCheck("docs/events.md", eventsDocument());
+if (import.meta.main) process.exitCode = writeOrCheck("docs/built-in-events.md", eventsDocument());

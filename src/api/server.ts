@@ -44,6 +44,8 @@ export interface ApiOptions {
   page?: string | undefined;
   /** Whether each request is logged; false unless told. */
   accessLog?: boolean;
+  /** Whether the event types are shown to people without a key. Defaults to false. */
+  publicCatalogue?: boolean;
   /** The time for calls in flight to finish once the service stops, in milliseconds. Defaults to 10,000. */
   drainMs?: number;
   /** The maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000. */
@@ -151,6 +153,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         database,
         bindings: restBindings(SERVICES),
         page: options.page,
+        publicCatalogue: options.publicCatalogue ?? false,
         basePath: ((request) => readPublic(request).basePath) satisfies BasePathReader,
       }
     : undefined;

@@ -92,6 +92,7 @@ export async function serve(
       basePath: config.basePath,
       tls,
       accessLog: config.accessLog,
+      publicCatalogue: config.publicCatalogue,
       services: !isWorker,
       page: parts.page,
     },

@@ -62,6 +62,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
     logLevel: env.LOG_LEVEL,
     /** A log line for each request. */
     accessLog: env.ACCESS_LOG,
+    publicCatalogue: env.PUBLIC_CATALOGUE,
     /** The time after SIGTERM for which the API still serves while `/readyz` answers 503. */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
     /** The folder for the state of embedded parts. */

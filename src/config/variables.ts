@@ -49,6 +49,7 @@ export const variables = {
     off: "silent",
   })({ default: "info" }),
   ACCESS_LOG: flag({ default: false }),
+  PUBLIC_CATALOGUE: flag({ default: false }),
   SHUTDOWN_DELAY: duration({ min: 0, max: 10 * 60_000 })({ default: 0 }),
   DATA_DIR: str({ default: ".data" }),
   DATABASE_URL: postgresUrl({ default: undefined }),

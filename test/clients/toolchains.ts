@@ -5,9 +5,11 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-/** What the examples in Python need, as docs/clients.md names them. */
+/** What the examples in Python need, as docs/clients.md names them, and what the generated types of receivers need. */
 const PYTHON_PACKAGES =
-  "grpcio==1.85.1 grpcio-tools==1.85.1 grpcio-status==1.85.1 googleapis-common-protos==1.76.0".split(" ");
+  "grpcio==1.85.1 grpcio-tools==1.85.1 grpcio-status==1.85.1 googleapis-common-protos==1.76.0 pydantic==2.14.4 standardwebhooks==1.1.0".split(
+    " ",
+  );
 
 const CACHE = fileURLToPath(new URL("../../.cache/clients", import.meta.url));
 

@@ -22,6 +22,7 @@ import { type BasePathReader, createPrefixRemover, type PrefixRemover } from "./
 import { compressAnswers } from "./compression.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { mountDocs, OPENAPI_PATH } from "./docs-pages.ts";
+import { mountEventPages } from "./event-pages.ts";
 import { type Http2Limits, http2Options, limitStreams, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { answerLostBrowser, mountSettingsPage } from "./settings-page.ts";
@@ -49,6 +50,8 @@ export interface HttpServices {
   bindings: readonly RestBinding[];
   /** The folder of the built admin UI. */
   page: string | undefined;
+  /** Whether the event types are shown to people without a key. */
+  publicCatalogue: boolean;
   basePath: BasePathReader;
 }
 
@@ -128,6 +131,7 @@ export async function listenForHttp(
     await app.register(async (scope) => {
       await compressAnswers(scope);
       mountDocs(scope, context.deliveryTimeoutMs, services);
+      await scope.register((events) => mountEventPages(events, services));
       await scope.register((rest) => mountRestGateway(rest, services));
     });
     await app.register(async (scope) => mountSettingsPage(scope, services));

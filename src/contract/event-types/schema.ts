@@ -85,7 +85,6 @@ function atMostOne(oneof: DescOneof): JsonSchema {
 }
 
 function propertySchema(field: DescField, refTo: RefTo): JsonSchema {
-  const isRequired = hasOption(field, required) && getOption(field, required);
   const about = described([commentOf(field), memberList(field)].filter(Boolean).join("\n\n"));
   switch (field.fieldKind) {
     case "list":
@@ -93,19 +92,19 @@ function propertySchema(field: DescField, refTo: RefTo): JsonSchema {
         ...about,
         type: "array",
         items: valueSchema(field, refTo),
-        ...(isRequired ? { minItems: 1 } : {}),
+        ...(isRequired(field) ? { minItems: 1 } : {}),
       };
     case "map":
       return {
         ...about,
         type: "object",
         additionalProperties: valueSchema(field, refTo),
-        ...(isRequired ? { minProperties: 1 } : {}),
+        ...(isRequired(field) ? { minProperties: 1 } : {}),
       };
     default: {
       const value = valueSchema(field, refTo);
-      if (canBeUnset(field)) return { ...about, ...(isRequired ? value : orNull(value)) };
-      return { ...about, ...(isRequired ? notZero(field, value) : value) };
+      if (canBeUnset(field)) return { ...about, ...(isNullable(field) ? orNull(value) : value) };
+      return { ...about, ...(isRequired(field) ? notZero(field, value) : value) };
     }
   }
 }
@@ -115,14 +114,23 @@ export function canBeUnset(field: DescField): boolean {
   return field.presence !== FeatureSet_FieldPresence.IMPLICIT;
 }
 
+/** Whether a property is null if its field is unset. A required field is never unset. */
+export function isNullable(field: DescField): boolean {
+  return canBeUnset(field) && !isRequired(field);
+}
+
+function isRequired(field: DescField): boolean {
+  return hasOption(field, required) && getOption(field, required);
+}
+
 function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
   if (field.enum) return { type: "string", enum: memberNames(field.enum) };
   if (!field.message) return isRawJson(field) ? { type: "object" } : SCALAR_SCHEMAS[field.scalar];
   return field.message.typeName === TIMESTAMP ? TIME_SCHEMA : refTo(field.message);
 }
 
-/** The names of an enum's members, without aliases. */
-function memberNames(desc: DescEnum): string[] {
+/** The names of an enum's members in payloads, without aliases. */
+export function memberNames(desc: DescEnum): string[] {
   return [...new Set(desc.values.map(({ number }) => enumMemberName(desc, number) as string))];
 }
 

@@ -65,6 +65,15 @@ export function sessionToken(handler: HandlerContext): string | null {
   return token !== undefined && isFromPage(handler) ? token : null;
 }
 
+/** The session token in a Cookie header, whoever sent the request: for pages that only read. Null if there is none. */
+export function sessionIn(cookies: string): string | null {
+  for (const name of NAMES) {
+    const token = TOKENS.get(name)?.exec(cookies)?.[1];
+    if (token !== undefined) return token;
+  }
+  return null;
+}
+
 /** The Set-Cookie header of a new session. */
 export function sessionCookie(handler: HandlerContext, token: string): string {
   return cookie(handler, token, MAX_SESSION_SECONDS);

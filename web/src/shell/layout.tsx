@@ -19,6 +19,7 @@ import {
   IconGauge,
   IconHistory,
   IconKey,
+  IconListDetails,
   IconLogout,
   IconSend,
   IconUser,
@@ -93,6 +94,12 @@ export function Layout() {
         </AppShell.Section>
         <AppShell.Section>
           <ZoneSwitch hiddenFrom="sm" />
+          <NavLink
+            href={`${BASE_PATH}/events`}
+            target="_blank"
+            label="Event types"
+            leftSection={<IconListDetails size={18} />}
+          />
           <NavLink
             href={`${BASE_PATH}/docs`}
             target="_blank"

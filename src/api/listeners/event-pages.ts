@@ -1,0 +1,223 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { type CatalogueEntry, eventTypeNamed, eventTypes, isNotice } from "../../contract/catalogue.ts";
+import { commentOf, firstSentence } from "../../contract/comments.ts";
+import { pythonOf } from "../../contract/event-types/python.ts";
+import { sampleMessage } from "../../contract/event-types/sample.ts";
+import { payloadSchema } from "../../contract/event-types/schema.ts";
+import { typesOf } from "../../contract/event-types/type-names.ts";
+import { choiceOf, propertyType } from "../../contract/event-types/type-words.ts";
+import { typescriptOf } from "../../contract/event-types/typescript.ts";
+import { parseExactJson, stringifyExactJson } from "../../contract/json/exact-json.ts";
+import { enumMemberName, propertyName } from "../../contract/json/names.ts";
+import { jsonWriter } from "../../contract/json/writer.ts";
+import { PAGE_PATHS } from "../../contract/page-paths.ts";
+import { type Gate, KEY_HEADER, sessionIn } from "../../keys/gate/index.ts";
+import type { AddressReader } from "../context/client-address.ts";
+import type { SilentDatabase } from "../context/silent-database.ts";
+import { contentSecurityPolicy } from "./answer-headers.ts";
+import type { BasePathReader } from "./base-path.ts";
+
+/** The path of the pages of event types. */
+export const EVENTS_PATH = "/events";
+
+/** Dependencies of the pages of event types. */
+export interface EventPagesParts {
+  basePath: BasePathReader;
+  /** Whether people without a key see them. */
+  publicCatalogue: boolean;
+  gate: Gate;
+  database: SilentDatabase;
+  readAddress: AddressReader;
+  /** What happened to an event type, newest first. Defaults to nothing. */
+  historyOf?: (process: number) => readonly { at: Date; what: string }[];
+}
+
+/**
+ * Serves the event types: a list, a page for each, and the types of receivers in TypeScript and Python. Unless they are public, they need a key
+ * or a session that may read. What is served is written once for each catalogue.
+ */
+export async function mountEventPages(app: FastifyInstance, parts: EventPagesParts): Promise<void> {
+  const { basePath, publicCatalogue, gate, database, readAddress, historyOf = () => [] } = parts;
+  if (!publicCatalogue) {
+    app.addHook("onRequest", async (request, reply) => {
+      const { authorization, cookie = "", accept = "" } = request.headers;
+      const secret = String(request.headers[KEY_HEADER.toLowerCase()] ?? "");
+      // A link sends no header of the page. Nothing here changes anything, and other origins cannot read the response.
+      const session = secret === "" ? sessionIn(cookie) : null;
+      if (secret === "" && !session && accept.includes("text/html"))
+        return reply.redirect(`${basePath(request.raw)}${PAGE_PATHS.signIn}`);
+      const caller = {
+        secret,
+        session,
+        authorised: authorization !== undefined,
+        address: () => readAddress(request.raw),
+        tell: (name: string, value: string) => reply.header(name, value),
+      };
+      await database.refuseWhileSilent(() => gate.admit(WebhookService.method.listProcesses, caller));
+      return undefined;
+    });
+  }
+  let written: { of: readonly CatalogueEntry[]; texts: Map<string, string> } | undefined;
+  function once(key: string, write: (entries: readonly CatalogueEntry[]) => string): string {
+    const of = eventTypes();
+    if (written?.of !== of) written = { of, texts: new Map() };
+    return written.texts.getOrInsertComputed(key, () => write(of));
+  }
+  const send = (reply: FastifyReply, type: string, text: string) =>
+    reply.type(`${type}; charset=utf-8`).headers(HEADERS).send(text);
+  const sendPage = (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    title: string,
+    body: (base: string) => string,
+  ) => {
+    const base = basePath(request.raw);
+    return send(reply, "text/html", page(title, base, body(base)));
+  };
+  app.get(EVENTS_PATH, (request, reply) =>
+    sendPage(request, reply, "Event types", (base) => once(`list ${base}`, (entries) => list(entries, base))),
+  );
+  app.get(`${EVENTS_PATH}/types.ts`, (_request, reply) =>
+    send(reply, "text/plain", once("ts", typescriptOf)),
+  );
+  app.get(`${EVENTS_PATH}/types.py`, (_request, reply) => send(reply, "text/plain", once("py", pythonOf)));
+  app.get(`${EVENTS_PATH}/style.css`, (_request, reply) => send(reply, "text/css", STYLE));
+  app.get<{ Params: { name: string } }>(`${EVENTS_PATH}/types/:name`, (request, reply) => {
+    const entry = eventTypeNamed(request.params.name);
+    if (!entry) return reply.callNotFound();
+    const { name } = entry;
+    return sendPage(
+      request,
+      reply,
+      name,
+      (base) =>
+        // Its history may change without the catalogue, but is short.
+        once(`type ${name} ${base}`, () => about(entry, base)) + history(historyOf(entry.number)),
+    );
+  });
+}
+
+const HEADERS = {
+  "Content-Security-Policy": contentSecurityPolicy(),
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+};
+
+const page = (title: string, base: string, body: string) => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escaped(title)} · Webhook service</title>
+<link rel="stylesheet" href="${base}${EVENTS_PATH}/style.css">
+</head>
+<body>
+<main>
+${body}
+</main>
+</body>
+</html>
+`;
+
+const STYLE = `:root { color-scheme: light dark; --line: light-dark(#d9dde3, #3a3f47); --quiet: light-dark(#59636e, #9aa4af); --ground: light-dark(#f6f7f9, #1d2025); }
+body { margin: 0; font: 16px/1.5 system-ui, sans-serif; background: light-dark(#fff, #14161a); color: light-dark(#16191d, #e8eaed); }
+main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere; }
+a { color: light-dark(#0b57d0, #8ab4f8); }
+h1, h2 { line-height: 1.2; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: start; vertical-align: top; padding: .4rem .75rem .4rem 0; border-bottom: 1px solid var(--line); }
+code, pre { font: .9em/1.45 ui-monospace, monospace; }
+pre { overflow-x: auto; padding: .75rem; background: var(--ground); border: 1px solid var(--line); border-radius: 6px; overflow-wrap: normal; }
+.quiet { color: var(--quiet); }
+@media (max-width: 40rem) { td, th { display: block; border: 0; padding: 0; } tr { display: block; padding: .5rem 0; border-bottom: 1px solid var(--line); } thead { display: none; } }
+`;
+
+function list(entries: readonly CatalogueEntry[], base: string): string {
+  const rows = entries.map((entry) => {
+    const { number, name, payload } = entry;
+    const link = `<a href="${base}${EVENTS_PATH}/types/${name}">${name}</a>${otherName(entry)}`;
+    const text = firstSentence(commentOf(payload) ?? "");
+    return `<tr><td>${link}</td><td>${number}</td><td>${escaped(text)}</td></tr>`;
+  });
+  return `<h1>Event types</h1>
+<p>Each is delivered by an HTTPS POST with the payload as JSON. The header <code>X-Service-Webhook-Process</code> has its name.</p>
+<p>For receivers, one file each with all types, and a function that verifies and parses a delivery:
+<a href="${base}${EVENTS_PATH}/types.ts" download>types.ts</a> (TypeScript),
+<a href="${base}${EVENTS_PATH}/types.py" download>types.py</a> (Python, pydantic).</p>
+<table><thead><tr><th>Event type</th><th>Number</th><th>Description</th></tr></thead><tbody>
+${rows.join("\n")}
+</tbody></table>`;
+}
+
+const otherName = ({ alias, number, deprecated }: CatalogueEntry) =>
+  [
+    alias === undefined ? "" : ` <code>${escaped(alias)}</code>`,
+    isNotice(number) ? ' <span class="quiet">of the service itself</span>' : "",
+    deprecated ? ' <span class="quiet">deprecated</span>' : "",
+  ].join("");
+
+function about(entry: CatalogueEntry, base: string): string {
+  const { name, number, payload } = entry;
+  const types = typesOf([entry], []);
+  const names = new Map(types.map(({ desc, name: each }) => [desc, each]));
+  const link = (desc: (typeof types)[number]["desc"]) => {
+    const each = names.get(desc) as string;
+    return `<a href="#${each}">${each}</a>`;
+  };
+  const code = (text: string) => `<code>${escaped(text)}</code>`;
+  const parts = types.toReversed().map(({ desc, name: each }) => {
+    const rows =
+      desc.kind === "enum"
+        ? desc.values.map((value) => [code(enumMemberName(desc, value.number) ?? ""), "", commentOf(value)])
+        : desc.fields.map((field) => {
+            const text = [commentOf(field), choiceOf(field)?.replaceAll("`", "")].filter(Boolean).join(" ");
+            return [code(propertyName(field)), propertyType(field, link, code), text];
+          });
+    const body = rows.map(
+      ([what, type, text = ""]) => `<tr><td>${what}</td><td>${type}</td><td>${escaped(text)}</td></tr>`,
+    );
+    const title = desc === payload ? "Properties" : each;
+    const text = desc === payload ? "" : paragraphs(commentOf(desc));
+    return `<h2 id="${each}">${title}</h2>\n${text}<table><tbody>\n${body.join("\n")}\n</tbody></table>`;
+  });
+  const sample = stringifyExactJson(
+    parseExactJson(jsonWriter(payload, "payload")(sampleMessage(payload))),
+    2,
+  );
+  return `<p><a href="${base}${EVENTS_PATH}">Event types</a></p>
+<h1>${name}</h1>
+<p class="quiet">Number ${number}${otherName(entry)}</p>
+${paragraphs(commentOf(payload))}
+<p class="quiet">All properties are always present, in this order. Times are UTC. Ignore properties and names that you do not know.</p>
+${parts.join("\n")}
+<h2>Sample</h2>
+<pre>${escaped(sample)}</pre>
+<details><summary>JSON Schema</summary>
+<pre>${escaped(JSON.stringify(payloadSchema(payload), null, 2))}</pre></details>`;
+}
+
+function history(changes: readonly { at: Date; what: string }[]): string {
+  if (changes.length === 0) return "";
+  const rows = changes.map(
+    ({ at, what }) => `<tr><td>${at.toISOString().slice(0, 10)}</td><td>${escaped(what)}</td></tr>`,
+  );
+  return `\n<h2>History</h2>\n<table><tbody>\n${rows.join("\n")}\n</tbody></table>`;
+}
+
+const paragraphs = (text = "") =>
+  text
+    .split(/\n{2,}/)
+    .filter((paragraph) => paragraph !== "")
+    .map((paragraph) => `<p>${escaped(paragraph)}</p>\n`)
+    .join("");
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+
+const escaped = (text: string) => text.replaceAll(/[&<>"']/g, (character) => ESCAPES[character] as string);
