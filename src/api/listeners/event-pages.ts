@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { type CatalogueEntry, eventTypeNamed, eventTypes, isNotice } from "../../contract/catalogue.ts";
@@ -21,6 +22,10 @@ import type { BasePathReader } from "./base-path.ts";
 /** The path of the pages of event types. */
 export const EVENTS_PATH = "/events";
 
+/** The file that the operator's event types import. */
+const OPTIONS_PATH = `${EVENTS_PATH}/options.proto`;
+const OPTIONS = new URL("../../../proto/webhook/v1/options.proto", import.meta.url);
+
 /** Dependencies of the pages of event types. */
 export interface EventPagesParts {
   basePath: BasePathReader;
@@ -41,6 +46,7 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
   const { basePath, publicCatalogue, gate, database, readAddress, historyOf = () => [] } = parts;
   if (!publicCatalogue) {
     app.addHook("onRequest", async (request, reply) => {
+      if (request.routeOptions.url === OPTIONS_PATH) return undefined;
       const { authorization, cookie = "", accept = "" } = request.headers;
       const secret = String(request.headers[KEY_HEADER.toLowerCase()] ?? "");
       // A link sends no header of the page. Nothing here changes anything, and other origins cannot read the response.
@@ -82,6 +88,9 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
     send(reply, "text/plain", once("ts", typescriptOf)),
   );
   app.get(`${EVENTS_PATH}/types.py`, (_request, reply) => send(reply, "text/plain", once("py", pythonOf)));
+  app.get(OPTIONS_PATH, async (_request, reply) =>
+    send(reply, "text/plain", await readFile(OPTIONS, "utf8")),
+  );
   app.get(`${EVENTS_PATH}/style.css`, (_request, reply) => send(reply, "text/css", STYLE));
   app.get<{ Params: { name: string } }>(`${EVENTS_PATH}/types/:name`, (request, reply) => {
     const entry = eventTypeNamed(request.params.name);

@@ -48,6 +48,12 @@ test.each(PATHS)("otherwise %s needs a key that may read, or a session", async (
   expect(ended.status).toBe(401);
 });
 
+test("the file that event types import needs no key", async () => {
+  const { status, text } = await get(api, "/events/options.proto");
+  expect(status).toBe(200);
+  expect(text).toContain("extend google.protobuf.MessageOptions");
+});
+
 test("the list has every event type, and each page its properties, sample and schema", async () => {
   const { text } = await get(open, "/events");
   for (const { name, number } of eventTypes()) {
