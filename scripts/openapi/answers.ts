@@ -1,7 +1,7 @@
+import type { AnswerSchemas } from "../../src/api/openapi/answer-schemas.ts";
+import { exampleData } from "../../src/api/openapi/examples.ts";
 import type { RestBinding } from "../../src/api/rest/bindings.ts";
 import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
-import type { AnswerSchemas } from "./answer-schemas.ts";
-import { exampleData } from "./examples.ts";
 import { FAILURES } from "./failures.ts";
 import { rateLimitHeaders } from "./headers.ts";
 

@@ -2,14 +2,17 @@ import type { DescMessage } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
 import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
 import manifest from "../../package.json" with { type: "json" };
+import { answerSchemas } from "../../src/api/openapi/answer-schemas.ts";
+import { describeDelivery } from "../../src/api/openapi/delivery-requests.ts";
 import type { RestBinding } from "../../src/api/rest/bindings.ts";
+import { readConfig } from "../../src/config/index.ts";
+import { eventTypes } from "../../src/contract/catalogue.ts";
 import { commentOf, firstSentence } from "../../src/contract/comments.ts";
 import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
 import { permissionName } from "../../src/contract/permissions.ts";
+import { withinTimeout } from "../../src/contract/time-in-words.ts";
 import { KEY_HEADER } from "../../src/keys/gate/key-refusals.ts";
-import { answerSchemas } from "./answer-schemas.ts";
 import { describeAnswers } from "./answers.ts";
-import { describeDeliveries } from "./delivery-requests.ts";
 import { FAILURE, failureResponses, failureSchema } from "./failures.ts";
 import { rateLimitComponents } from "./headers.ts";
 import { aboutParameters, describeParameters } from "./parameters.ts";
@@ -54,7 +57,10 @@ export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocume
       responses: describeAnswers(binding, answers),
     };
   }
-  const webhooks = describeDeliveries(payloads);
+  const within = withinTimeout(readConfig({}).delivery.timeoutMs);
+  const webhooks = Object.fromEntries(
+    eventTypes().map((entry) => [entry.name, describeDelivery(entry, payloads, within)]),
+  );
   return {
     openapi: "3.1.1",
     info: {

@@ -1,5 +1,5 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { eventType, eventTypes } from "../contract/catalogue.ts";
+import { eventType, processChoices } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { invalidField, invalidFields } from "./errors/errors.ts";
 import { findFieldViolations } from "./required-fields.ts";
@@ -39,19 +39,12 @@ export function assertText(field: string, text: string, maxCharacters: number): 
   }
 }
 
-/** All event types by number and name, for messages. */
-export function processChoices(): string {
-  return eventTypes()
-    .map(({ number, name }) => `${number} (${name})`)
-    .join(", ");
-}
-
 /** The error for an unknown event type number. */
 export function unknownProcess(number: number): string {
   return `${number} is not an event type; allowed: ${processChoices()}`;
 }
 
-/** Whether the number is an event type of this version. */
+/** Whether the number is an event type that this process knows. */
 export function isProcess(number: number): boolean {
   return eventType(number) !== undefined;
 }

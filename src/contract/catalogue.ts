@@ -2,7 +2,7 @@ import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { PublishEventRequestSchema, WebhookProcessSchema } from "../../gen/webhook/v1/event_pb.ts";
 import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
 import { assertJsonField, TIMESTAMP } from "./json/field-types.ts";
-import { pascalCase } from "./json/names.ts";
+import { pascalCase, setAddedMembers } from "./json/names.ts";
 import { collectorOf } from "./searchable-values.ts";
 
 /**
@@ -142,6 +142,7 @@ let current = catalogueOf(builtInTypes);
 /** Replaces the registered event types that this process knows. */
 export function setRegisteredTypes(registered: readonly CatalogueEntry[]): void {
   current = catalogueOf([...builtInTypes, ...registered]);
+  setAddedMembers(WebhookProcessSchema, registered);
 }
 
 /** Every event type that this process knows, in the order of its number. */
@@ -162,6 +163,34 @@ export function eventTypeNamed(name: string): CatalogueEntry | undefined {
 /** The event type whose payload is a message, by the full name of the message. Undefined if this process does not know it. */
 export function eventTypeOfMessage(typeName: string): CatalogueEntry | undefined {
   return current.byMessage.get(typeName);
+}
+
+/** Whether an enum is that of the event types, which has members for the built-in ones only. */
+export function isProcessEnum({ typeName }: DescEnum): boolean {
+  return typeName === WebhookProcessSchema.typeName;
+}
+
+/** The maximum number of event types that an error lists. */
+const MAX_LISTED = 50;
+
+/** A list for errors, and how many more there are. */
+function listed<T>(all: readonly T[], text: (item: T) => string): string {
+  const more = all.length - MAX_LISTED;
+  return all.slice(0, MAX_LISTED).map(text).join(", ") + (more > 0 ? `, and ${more} more` : "");
+}
+
+/** The event types for errors: `1 (OrderDispatched), 1004 (InvoicePaid, invoice.paid)`. */
+export function processChoices(): string {
+  const choices = listed(
+    eventTypes(),
+    ({ number, name, alias }) => `${number} (${alias === undefined ? name : `${name}, ${alias}`})`,
+  );
+  return eventTypes().length > MAX_LISTED ? `${choices}, which ListProcesses lists` : choices;
+}
+
+/** The names of some event types for errors: `OrderDispatched, InvoicePaid`. */
+export function processNames(processes: readonly number[]): string {
+  return listed(processes, processName);
 }
 
 /** The name of a process for people and for REST; its number as text when this process does not know it. */

@@ -1,6 +1,6 @@
 import { stateNotFit } from "../calls/errors/index.ts";
 import { type ApiKeyRow, type Scope, scopeOf } from "../calls/index.ts";
-import { processName } from "../contract/catalogue.ts";
+import { processNames } from "../contract/catalogue.ts";
 import {
   assertNoMoreRights,
   assertWebhookQuota,
@@ -87,6 +87,6 @@ async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<v
   );
   if (refused.length === 0) return;
   throw stateNotFit(
-    `transfer_to_key_id: the API key ${to.id} may not subscribe to ${refused.map(processName).join(", ")}; choose a key that may, or delete the webhooks`,
+    `transfer_to_key_id: the API key ${to.id} may not subscribe to ${processNames(refused)}; choose a key that may, or delete the webhooks`,
   );
 }

@@ -1,6 +1,6 @@
 import { stateNotFit } from "../calls/errors/index.ts";
 import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
-import { processName } from "../contract/catalogue.ts";
+import { processName, processNames } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
 import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
@@ -10,6 +10,7 @@ import type { SecretBox } from "./secret-box.ts";
 import { lockShared } from "./shared-webhooks.ts";
 import { deleteWebhooks, type OnDeleted } from "./webhook-deletion.ts";
 import {
+  assertOffered,
   assertRoom,
   idsOf,
   insertWebhook,
@@ -65,6 +66,7 @@ export function createEndpoint(
 ): Promise<EndpointRow> {
   return transactionWithRetry(db, async (trx) => {
     await takeLock(trx, "registration");
+    assertOffered(processes);
     await assertFree(trx, scope, processes, webhook.targetUrl);
     await assertRoom(trx, maxWebhooks, processes.length);
     await assertWebhookQuota(trx, webhook.apiKeyId, processes.length);
@@ -125,6 +127,7 @@ export function updateEndpoint(
     const added = inOrder(add).filter((process) => webhooks.every((each) => each.process !== process));
     const removed = webhooks.filter(({ process }) => remove.includes(process));
     if (removed.length === webhooks.length && added.length === 0) throw noneLeft(first);
+    assertOffered(added);
     await assertFree(trx, scope, added, first.targetUrl);
     const more = added.length - removed.length;
     if (more > 0) {
@@ -243,10 +246,10 @@ async function lockOwner(trx: Db, scope: Scope, id: string, processes: readonly 
   if (refused.length === 0) return;
   const isKnown = reachesKey(scope, owner);
   const name = isKnown ? ` “${owner.name}”` : "";
-  const only = isKnown ? `, only to ${allowed.map(processName).join(", ")}` : "";
+  const only = isKnown ? `, only to ${processNames(allowed)}` : "";
   throw new DomainError(
     "PERMISSION_DENIED",
-    `the API key${name} that owns the endpoint may not subscribe to ${refused.map(processName).join(", ")}${only}`,
+    `the API key${name} that owns the endpoint may not subscribe to ${processNames(refused)}${only}`,
     { reason: "PROCESS_NOT_ALLOWED" },
   );
 }

@@ -1,5 +1,6 @@
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
 import { noWebhook, type Scope, webhookIn } from "../calls/index.ts";
+import { eventType, processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
@@ -204,6 +205,7 @@ export async function createWebhook(
     // id.
     const other = await findWebhook(trx, webhook);
     if (other) return { webhook: other, created: false };
+    assertOffered([webhook.process]);
     await assertRoom(trx, maxWebhooks, 1);
     await assertWebhookQuota(trx, webhook.apiKeyId, 1);
     return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
@@ -222,6 +224,16 @@ export async function findWebhook(
     { process, targetUrl },
   );
   return existing;
+}
+
+/** @throws DomainError FAILED_PRECONDITION if no new webhooks are registered for one of these event types */
+export function assertOffered(processes: readonly number[]): void {
+  const deprecated = processes.find((process) => eventType(process)?.deprecated);
+  if (deprecated === undefined) return;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `${processName(deprecated)} is deprecated: it takes no new webhooks, and existing ones go on; choose another event type, or ask the operator to offer it again`,
+  );
 }
 
 /** @throws DomainError FAILED_PRECONDITION if there are too many webhooks to add some */

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFIq4MCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYARIZCgZmaWx0ZXIYESABKAlCBJC1GAFIBYgBARIeCgtlbmRwb2ludF9pZBgSIAEoCUIEkLUYAUgGiAEBEjUKC2ZpbHRlcl9zbG93GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARI4Cg5maWx0ZXJfc3RvcHBlZBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKdGltZW91dF9tcxgVIAEoBUIEkLUYAUgHiAEBEiYKE3JhdGVfcGVyaW9kX3NlY29uZHMYFiABKAVCBJC1GAFICIgBARImChNmaXJzdF9yZXRyeV9zZWNvbmRzGBcgASgFQgSQtRgBSAmIAQESJwoUc2Vjb25kX3JldHJ5X3NlY29uZHMYGCABKAVCBJC1GAFICogBARImChN0aGlyZF9yZXRyeV9zZWNvbmRzGBkgASgFQgSQtRgBSAuIAQESPAoOc2lnbmF0dXJlX2Zvcm0YGiABKA4yGS53ZWJob29rLnYxLlNpZ25hdHVyZUZvcm1CBJC1GAFIDIgBARIjChBzaWduYXR1cmVfaGVhZGVyGBsgASgJQgSQtRgBSA2IAQESIwoQc2lnbmF0dXJlX3ByZWZpeBgcIAEoCUIEkLUYAUgOiAEBEjQKCmhlbGRfdW50aWwYHiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEiMKEHRha2VzX3Blcl9zZWNvbmQYHyABKAFCBJC1GAFID4gBAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWVCCQoHX2ZpbHRlckIOCgxfZW5kcG9pbnRfaWRCDQoLX3RpbWVvdXRfbXNCFgoUX3JhdGVfcGVyaW9kX3NlY29uZHNCFgoUX2ZpcnN0X3JldHJ5X3NlY29uZHNCFwoVX3NlY29uZF9yZXRyeV9zZWNvbmRzQhYKFF90aGlyZF9yZXRyeV9zZWNvbmRzQhEKD19zaWduYXR1cmVfZm9ybUITChFfc2lnbmF0dXJlX2hlYWRlckITChFfc2lnbmF0dXJlX3ByZWZpeEITChFfdGFrZXNfcGVyX3NlY29uZCKMAgoJRXZlbnRUeXBlEhQKBm51bWJlchgBIAEoBUIEiLUYARIlCgRuYW1lGAIgASgJQheItRgBorUYD09yZGVyRGlzcGF0Y2hlZBI5CgtkZXNjcmlwdGlvbhgDIAEoCUIkorUYIEFuIG9yZGVyIGhhcyBsZWZ0IHRoZSB3YXJlaG91c2UuEikKBnNhbXBsZRgEIAEoCUIZmLUYAaK1GBF7Ik9yZGVySWQiOiAxMDAxfRJGCgZzY2hlbWEYBSABKAlCNpi1GAGitRgueyJ0aXRsZSI6ICJPcmRlckRpc3BhdGNoZWQiLCAidHlwZSI6ICJvYmplY3QifRIUCgZub3RpY2UYBiABKAhCBJC1GAEieQoTTGlzdFdlYmhvb2tzUmVxdWVzdBIvCgZoZWFsdGgYASADKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESFwoJcGFnZV9zaXplGAIgASgFQgSQtRgBEhgKCnBhZ2VfdG9rZW4YAyABKAlCBJC1GAEiVgoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KEUdldFdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEibwoSR2V0V2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSMwoPb3ZlcmR1ZV9yZXRyaWVzGAIgASgLMhoud2ViaG9vay52MS5PdmVyZHVlUmV0cmllcyJPCg5PdmVyZHVlUmV0cmllcxINCgVjb3VudBgBIAEoBRIuCgpvbGRlc3RfZHVlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKFAQoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBEhwKBnNlY3JldBgDIAEoCUIHgAEBkLUYAUgAiAEBQgkKB19zZWNyZXQiYAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCBIQCgh3YXJuaW5ncxgDIAMoCSKrBgoUVXBkYXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIVCghyZXZpc2lvbhgCIAEoA0gAiAEBEhEKBG5hbWUYAyABKAlIAYgBARIQCgN1cmwYBCABKAlIAogBARIXCgpyYXRlX2xpbWl0GAUgASgFSAOIAQESEwoGcGF1c2VkGAYgASgISASIAQESOwoPY2lyY3VpdF9icmVha2VyGAcgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEhMKBmZpbHRlchgIIAEoCUgFiAEBEjUKEHJlcXVlc3Rfc2V0dGluZ3MYCSABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIXCgp0aW1lb3V0X21zGAogASgFSAaIAQESIAoTcmF0ZV9wZXJpb2Rfc2Vjb25kcxgLIAEoBUgHiAEBEiAKE2ZpcnN0X3JldHJ5X3NlY29uZHMYDCABKAVICIgBARIhChRzZWNvbmRfcmV0cnlfc2Vjb25kcxgNIAEoBUgJiAEBEiAKE3RoaXJkX3JldHJ5X3NlY29uZHMYDiABKAVICogBARI2Cg5zaWduYXR1cmVfZm9ybRgPIAEoDjIZLndlYmhvb2sudjEuU2lnbmF0dXJlRm9ybUgLiAEBEh0KEHNpZ25hdHVyZV9oZWFkZXIYECABKAlIDIgBARIdChBzaWduYXR1cmVfcHJlZml4GBEgASgJSA2IAQFCCwoJX3JldmlzaW9uQgcKBV9uYW1lQgYKBF91cmxCDQoLX3JhdGVfbGltaXRCCQoHX3BhdXNlZEIJCgdfZmlsdGVyQg0KC190aW1lb3V0X21zQhYKFF9yYXRlX3BlcmlvZF9zZWNvbmRzQhYKFF9maXJzdF9yZXRyeV9zZWNvbmRzQhcKFV9zZWNvbmRfcmV0cnlfc2Vjb25kc0IWChRfdGhpcmRfcmV0cnlfc2Vjb25kc0IRCg9fc2lnbmF0dXJlX2Zvcm1CEwoRX3NpZ25hdHVyZV9oZWFkZXJCEwoRX3NpZ25hdHVyZV9wcmVmaXgiTwoVVXBkYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSEAoId2FybmluZ3MYAiADKAkiSQoXVHJ5V2ViaG9va0ZpbHRlclJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIUCgZmaWx0ZXIYAiABKAlCBIi1GAEidQoYVHJ5V2ViaG9va0ZpbHRlclJlc3BvbnNlEhAKCGV4YW1pbmVkGAEgASgFEg8KB21hdGNoZWQYAiABKAUSDgoGZmFpbGVkGAMgASgFEiYKBmV2ZW50cxgEIAMoCzIWLndlYmhvb2sudjEuVHJpZWRFdmVudCKsAQoKVHJpZWRFdmVudBIQCghldmVudF9pZBgBIAEoCRItCglwdWJsaXNoZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3VzZXJfaWQYAyABKAkSFAoHc3ViamVjdBgEIAEoCUgAiAEBEgwKBHNlbnQYBSABKAgSEgoFZXJyb3IYBiABKAlIAYgBAUIKCghfc3ViamVjdEIICgZfZXJyb3IiMAoURGVsZXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVEZWxldGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIWChRMaXN0UHJvY2Vzc2VzUmVxdWVzdCJBChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USKAoJcHJvY2Vzc2VzGAEgAygLMhUud2ViaG9vay52MS5FdmVudFR5cGUiXgoaU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIXCgpyYXRlX2xpbWl0GAIgASgFSACIAQFCDQoLX3JhdGVfbGltaXQiQwobU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siLwoTUGF1c2VXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIjwKFFBhdXNlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMAoUUmVzdW1lV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVSZXN1bWVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayJ/ChRTZW5kVGVzdEV2ZW50UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEisKB3Byb2Nlc3MYAiABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzEhQKB3BheWxvYWQYAyABKAlIAIgBAUIKCghfcGF5bG9hZCI+ChVTZW5kVGVzdEV2ZW50UmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEwoLZGVsaXZlcnlfaWQYAiABKAkiMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJbChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg1XZWJob29rU2VjcmV0EhMKBnNlY3JldBgBIAEoCUIDgAEBEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIncKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESGgoScmV2b2tlX29sZF9zZWNyZXRzGAIgASgIEhgKBnNlY3JldBgDIAEoCUIDgAEBSACIAQFCCQoHX3NlY3JldCJeChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg5XZWJob29rS2V5UGFpchISCgpwdWJsaWNfa2V5GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKGUdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJLChpHZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZRItCglrZXlfcGFpcnMYASADKAsyGi53ZWJob29rLnYxLldlYmhvb2tLZXlQYWlyIlUKG1JvdGF0ZVdlYmhvb2tLZXlQYWlyUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhwKFHJldm9rZV9vbGRfa2V5X3BhaXJzGAIgASgIIk0KHFJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2USLQoJa2V5X3BhaXJzGAEgAygLMhoud2ViaG9vay52MS5XZWJob29rS2V5UGFpciI4ChxEZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiHwodRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UqhAEKDVdlYmhvb2tIZWFsdGgSHgoaV0VCSE9PS19IRUFMVEhfVU5TUEVDSUZJRUQQABIaChZXRUJIT09LX0hFQUxUSF9IRUFMVEhZEAESGwoXV0VCSE9PS19IRUFMVEhfREVHUkFERUQQAhIaChZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEAMqewoNU2lnbmF0dXJlRm9ybRIeChpTSUdOQVRVUkVfRk9STV9VTlNQRUNJRklFRBAAEhcKE1NJR05BVFVSRV9GT1JNX1NWSVgQARIZChVTSUdOQVRVUkVfRk9STV9TVFJJUEUQAhIWChJTSUdOQVRVUkVfRk9STV9IRVgQAyqiAQoTQ2lyY3VpdEJyZWFrZXJTdGF0ZRIlCiFDSVJDVUlUX0JSRUFLRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIgChxDSVJDVUlUX0JSRUFLRVJfU1RBVEVfQ0xPU0VEEAESHgoaQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX09QRU4QAhIiCh5DSVJDVUlUX0JSRUFLRVJfU1RBVEVfRElTQUJMRUQQAzKVEgoOV2ViaG9va1NlcnZpY2USrwEKDExpc3RXZWJob29rcxIfLndlYmhvb2sudjEuTGlzdFdlYmhvb2tzUmVxdWVzdBogLndlYmhvb2sudjEuTGlzdFdlYmhvb2tzUmVzcG9uc2UiXJACAYi1GAGStRgId2ViaG9va3OC0+STAkNaFhIUL2FwaS92MS93ZWJob29rL2xpc3RaFhIUL2FwaS92Mi93ZWJob29rL2xpc3QSES9hcGkvd2ViaG9vay9saXN0ElQKCkdldFdlYmhvb2sSHS53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0Gh4ud2ViaG9vay52MS5HZXRXZWJob29rUmVzcG9uc2UiB5ACAYi1GAESqwEKDUNyZWF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiVZACAoi1GAKStRgHd2ViaG9va4LT5JMCPToBKloUOgEqIg8vYXBpL3YxL3dlYmhvb2taFDoBKiIPL2FwaS92Mi93ZWJob29rIgwvYXBpL3dlYmhvb2sSWgoNVXBkYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuVXBkYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlVwZGF0ZVdlYmhvb2tSZXNwb25zZSIEiLUYAhKfAQoNRGVsZXRlV2ViaG9vaxIgLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZSJJiLUYApK1GAd3ZWJob29rgtPkkwI0WhEqDy9hcGkvdjEvd2ViaG9va1oRKg8vYXBpL3YyL3dlYmhvb2sqDC9hcGkvd2ViaG9vaxLCAQoNTGlzdFByb2Nlc3NlcxIgLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIS53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXNwb25zZSJskAIBiLUYAZK1GAlwcm9jZXNzZXOC0+STAlJaGxIZL2FwaS92MS93ZWJob29rL3Byb2Nlc3Nlc1obEhkvYXBpL3YyL3dlYmhvb2svcHJvY2Vzc2VzEhYvYXBpL3dlYmhvb2svcHJvY2Vzc2VzEm8KE1NldFdlYmhvb2tSYXRlTGltaXQSJi53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0Gicud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2UiB5ACAoi1GAISWgoMUGF1c2VXZWJob29rEh8ud2ViaG9vay52MS5QYXVzZVdlYmhvb2tSZXF1ZXN0GiAud2ViaG9vay52MS5QYXVzZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJdCg1SZXN1bWVXZWJob29rEiAud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEloKDVNlbmRUZXN0RXZlbnQSIC53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVzcG9uc2UiBIi1GAISZgoQR2V0V2ViaG9va1NlY3JldBIjLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlcXVlc3QaJC53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXNwb25zZSIHkAIBiLUYAhJsChNSb3RhdGVXZWJob29rU2VjcmV0EiYud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBonLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlIgSItRgCEmwKEkdldFdlYmhvb2tLZXlQYWlycxIlLndlYmhvb2sudjEuR2V0V2ViaG9va0tleVBhaXJzUmVxdWVzdBomLndlYmhvb2sudjEuR2V0V2ViaG9va0tleVBhaXJzUmVzcG9uc2UiB5ACAYi1GAESbwoUUm90YXRlV2ViaG9va0tleVBhaXISJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVxdWVzdBooLndlYmhvb2sudjEuUm90YXRlV2ViaG9va0tleVBhaXJSZXNwb25zZSIEiLUYAhJ1ChVEZWxldGVXZWJob29rS2V5UGFpcnMSKC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tLZXlQYWlyc1JlcXVlc3QaKS53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlIgeQAgKItRgCEoEBChlHZXRXZWJob29rUmVxdWVzdFNldHRpbmdzEiwud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVxdWVzdBotLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlIgeQAgGItRgBEoEBChlTZXRXZWJob29rUmVxdWVzdFNldHRpbmdzEiwud2ViaG9vay52MS5TZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVxdWVzdBotLndlYmhvb2sudjEuU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlIgeQAgKItRgCEmYKEFRyeVdlYmhvb2tGaWx0ZXISIy53ZWJob29rLnYxLlRyeVdlYmhvb2tGaWx0ZXJSZXF1ZXN0GiQud2ViaG9vay52MS5UcnlXZWJob29rRmlsdGVyUmVzcG9uc2UiB5ACAYi1GAESZgoRVHJ5V2ViaG9va1JlcXVlc3QSJC53ZWJob29rLnYxLlRyeVdlYmhvb2tSZXF1ZXN0UmVxdWVzdBolLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXNwb25zZSIEiLUYAmIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFItIMCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYARIZCgZmaWx0ZXIYESABKAlCBJC1GAFIBYgBARIeCgtlbmRwb2ludF9pZBgSIAEoCUIEkLUYAUgGiAEBEjUKC2ZpbHRlcl9zbG93GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARI4Cg5maWx0ZXJfc3RvcHBlZBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKdGltZW91dF9tcxgVIAEoBUIEkLUYAUgHiAEBEiYKE3JhdGVfcGVyaW9kX3NlY29uZHMYFiABKAVCBJC1GAFICIgBARImChNmaXJzdF9yZXRyeV9zZWNvbmRzGBcgASgFQgSQtRgBSAmIAQESJwoUc2Vjb25kX3JldHJ5X3NlY29uZHMYGCABKAVCBJC1GAFICogBARImChN0aGlyZF9yZXRyeV9zZWNvbmRzGBkgASgFQgSQtRgBSAuIAQESPAoOc2lnbmF0dXJlX2Zvcm0YGiABKA4yGS53ZWJob29rLnYxLlNpZ25hdHVyZUZvcm1CBJC1GAFIDIgBARIjChBzaWduYXR1cmVfaGVhZGVyGBsgASgJQgSQtRgBSA2IAQESIwoQc2lnbmF0dXJlX3ByZWZpeBgcIAEoCUIEkLUYAUgOiAEBEjQKCmhlbGRfdW50aWwYHiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEiMKEHRha2VzX3Blcl9zZWNvbmQYHyABKAFCBJC1GAFID4gBARIiChR3ZWJob29rX3Byb2Nlc3NfbmFtZRggIAEoCUIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWVCCQoHX2ZpbHRlckIOCgxfZW5kcG9pbnRfaWRCDQoLX3RpbWVvdXRfbXNCFgoUX3JhdGVfcGVyaW9kX3NlY29uZHNCFgoUX2ZpcnN0X3JldHJ5X3NlY29uZHNCFwoVX3NlY29uZF9yZXRyeV9zZWNvbmRzQhYKFF90aGlyZF9yZXRyeV9zZWNvbmRzQhEKD19zaWduYXR1cmVfZm9ybUITChFfc2lnbmF0dXJlX2hlYWRlckITChFfc2lnbmF0dXJlX3ByZWZpeEITChFfdGFrZXNfcGVyX3NlY29uZCKAAwoJRXZlbnRUeXBlEhQKBm51bWJlchgBIAEoBUIEiLUYARIlCgRuYW1lGAIgASgJQheItRgBorUYD09yZGVyRGlzcGF0Y2hlZBI5CgtkZXNjcmlwdGlvbhgDIAEoCUIkorUYIEFuIG9yZGVyIGhhcyBsZWZ0IHRoZSB3YXJlaG91c2UuEikKBnNhbXBsZRgEIAEoCUIZmLUYAaK1GBF7Ik9yZGVySWQiOiAxMDAxfRJGCgZzY2hlbWEYBSABKAlCNpi1GAGitRgueyJ0aXRsZSI6ICJPcmRlckRpc3BhdGNoZWQiLCAidHlwZSI6ICJvYmplY3QifRIUCgZub3RpY2UYBiABKAhCBJC1GAESGAoFYWxpYXMYByABKAlCBJC1GAFIAIgBARIYCgpkZXByZWNhdGVkGAggASgIQgSQtRgBEjQKDWZpbHRlcl9maWVsZHMYCSADKAsyFy53ZWJob29rLnYxLkZpbHRlckZpZWxkQgSQtRgBQggKBl9hbGlhcyIpCgtGaWx0ZXJGaWVsZBIMCgRwYXRoGAEgASgJEgwKBHR5cGUYAiABKAkieQoTTGlzdFdlYmhvb2tzUmVxdWVzdBIvCgZoZWFsdGgYASADKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESFwoJcGFnZV9zaXplGAIgASgFQgSQtRgBEhgKCnBhZ2VfdG9rZW4YAyABKAlCBJC1GAEiVgoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KEUdldFdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEibwoSR2V0V2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSMwoPb3ZlcmR1ZV9yZXRyaWVzGAIgASgLMhoud2ViaG9vay52MS5PdmVyZHVlUmV0cmllcyJPCg5PdmVyZHVlUmV0cmllcxINCgVjb3VudBgBIAEoBRIuCgpvbGRlc3RfZHVlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKFAQoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBEhwKBnNlY3JldBgDIAEoCUIHgAEBkLUYAUgAiAEBQgkKB19zZWNyZXQiYAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCBIQCgh3YXJuaW5ncxgDIAMoCSKrBgoUVXBkYXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIVCghyZXZpc2lvbhgCIAEoA0gAiAEBEhEKBG5hbWUYAyABKAlIAYgBARIQCgN1cmwYBCABKAlIAogBARIXCgpyYXRlX2xpbWl0GAUgASgFSAOIAQESEwoGcGF1c2VkGAYgASgISASIAQESOwoPY2lyY3VpdF9icmVha2VyGAcgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEhMKBmZpbHRlchgIIAEoCUgFiAEBEjUKEHJlcXVlc3Rfc2V0dGluZ3MYCSABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIXCgp0aW1lb3V0X21zGAogASgFSAaIAQESIAoTcmF0ZV9wZXJpb2Rfc2Vjb25kcxgLIAEoBUgHiAEBEiAKE2ZpcnN0X3JldHJ5X3NlY29uZHMYDCABKAVICIgBARIhChRzZWNvbmRfcmV0cnlfc2Vjb25kcxgNIAEoBUgJiAEBEiAKE3RoaXJkX3JldHJ5X3NlY29uZHMYDiABKAVICogBARI2Cg5zaWduYXR1cmVfZm9ybRgPIAEoDjIZLndlYmhvb2sudjEuU2lnbmF0dXJlRm9ybUgLiAEBEh0KEHNpZ25hdHVyZV9oZWFkZXIYECABKAlIDIgBARIdChBzaWduYXR1cmVfcHJlZml4GBEgASgJSA2IAQFCCwoJX3JldmlzaW9uQgcKBV9uYW1lQgYKBF91cmxCDQoLX3JhdGVfbGltaXRCCQoHX3BhdXNlZEIJCgdfZmlsdGVyQg0KC190aW1lb3V0X21zQhYKFF9yYXRlX3BlcmlvZF9zZWNvbmRzQhYKFF9maXJzdF9yZXRyeV9zZWNvbmRzQhcKFV9zZWNvbmRfcmV0cnlfc2Vjb25kc0IWChRfdGhpcmRfcmV0cnlfc2Vjb25kc0IRCg9fc2lnbmF0dXJlX2Zvcm1CEwoRX3NpZ25hdHVyZV9oZWFkZXJCEwoRX3NpZ25hdHVyZV9wcmVmaXgiTwoVVXBkYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSEAoId2FybmluZ3MYAiADKAkiSQoXVHJ5V2ViaG9va0ZpbHRlclJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIUCgZmaWx0ZXIYAiABKAlCBIi1GAEidQoYVHJ5V2ViaG9va0ZpbHRlclJlc3BvbnNlEhAKCGV4YW1pbmVkGAEgASgFEg8KB21hdGNoZWQYAiABKAUSDgoGZmFpbGVkGAMgASgFEiYKBmV2ZW50cxgEIAMoCzIWLndlYmhvb2sudjEuVHJpZWRFdmVudCKsAQoKVHJpZWRFdmVudBIQCghldmVudF9pZBgBIAEoCRItCglwdWJsaXNoZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3VzZXJfaWQYAyABKAkSFAoHc3ViamVjdBgEIAEoCUgAiAEBEgwKBHNlbnQYBSABKAgSEgoFZXJyb3IYBiABKAlIAYgBAUIKCghfc3ViamVjdEIICgZfZXJyb3IiMAoURGVsZXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVEZWxldGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayJgChRMaXN0UHJvY2Vzc2VzUmVxdWVzdBITCgVicmllZhgBIAEoCEIEkLUYARIzCglwcm9jZXNzZXMYAiADKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSQtRgBIkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS53ZWJob29rLnYxLkV2ZW50VHlwZSJeChpTZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhcKCnJhdGVfbGltaXQYAiABKAVIAIgBAUINCgtfcmF0ZV9saW1pdCJDChtTZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIvChNQYXVzZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPAoUUGF1c2VXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRSZXN1bWVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFVJlc3VtZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIn8KFFNlbmRUZXN0RXZlbnRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSFAoHcGF5bG9hZBgDIAEoCUgAiAEBQgoKCF9wYXlsb2FkIj4KFVNlbmRUZXN0RXZlbnRSZXNwb25zZRIQCghldmVudF9pZBgBIAEoCRITCgtkZWxpdmVyeV9pZBgCIAEoCSIzChdHZXRXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIlsKGEdldFdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDVdlYmhvb2tTZWNyZXQSEwoGc2VjcmV0GAEgASgJQgOAAQESKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAidwoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIaChJyZXZva2Vfb2xkX3NlY3JldHMYAiABKAgSGAoGc2VjcmV0GAMgASgJQgOAAQFIAIgBAUIJCgdfc2VjcmV0Il4KG1JvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDldlYmhvb2tLZXlQYWlyEhIKCnB1YmxpY19rZXkYASABKAkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoZR2V0V2ViaG9va0tleVBhaXJzUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIksKGkdldFdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlEi0KCWtleV9wYWlycxgBIAMoCzIaLndlYmhvb2sudjEuV2ViaG9va0tleVBhaXIiVQobUm90YXRlV2ViaG9va0tleVBhaXJSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESHAoUcmV2b2tlX29sZF9rZXlfcGFpcnMYAiABKAgiTQocUm90YXRlV2ViaG9va0tleVBhaXJSZXNwb25zZRItCglrZXlfcGFpcnMYASADKAsyGi53ZWJob29rLnYxLldlYmhvb2tLZXlQYWlyIjgKHERlbGV0ZVdlYmhvb2tLZXlQYWlyc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASIfCh1EZWxldGVXZWJob29rS2V5UGFpcnNSZXNwb25zZSqEAQoNV2ViaG9va0hlYWx0aBIeChpXRUJIT09LX0hFQUxUSF9VTlNQRUNJRklFRBAAEhoKFldFQkhPT0tfSEVBTFRIX0hFQUxUSFkQARIbChdXRUJIT09LX0hFQUxUSF9ERUdSQURFRBACEhoKFldFQkhPT0tfSEVBTFRIX0ZBSUxJTkcQAyp7Cg1TaWduYXR1cmVGb3JtEh4KGlNJR05BVFVSRV9GT1JNX1VOU1BFQ0lGSUVEEAASFwoTU0lHTkFUVVJFX0ZPUk1fU1ZJWBABEhkKFVNJR05BVFVSRV9GT1JNX1NUUklQRRACEhYKElNJR05BVFVSRV9GT1JNX0hFWBADKqIBChNDaXJjdWl0QnJlYWtlclN0YXRlEiUKIUNJUkNVSVRfQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEiAKHENJUkNVSVRfQlJFQUtFUl9TVEFURV9DTE9TRUQQARIeChpDSVJDVUlUX0JSRUFLRVJfU1RBVEVfT1BFThACEiIKHkNJUkNVSVRfQlJFQUtFUl9TVEFURV9ESVNBQkxFRBADMpUSCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSVAoKR2V0V2ViaG9vaxIdLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3QaHi53ZWJob29rLnYxLkdldFdlYmhvb2tSZXNwb25zZSIHkAIBiLUYARKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxJaCg1VcGRhdGVXZWJob29rEiAud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuVXBkYXRlV2ViaG9va1Jlc3BvbnNlIgSItRgCEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJaCgxQYXVzZVdlYmhvb2sSHy53ZWJob29rLnYxLlBhdXNlV2ViaG9va1JlcXVlc3QaIC53ZWJob29rLnYxLlBhdXNlV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEl0KDVJlc3VtZVdlYmhvb2sSIC53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISWgoNU2VuZFRlc3RFdmVudBIgLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlcXVlc3QaIS53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXNwb25zZSIEiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCEmwKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJi53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0Gicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2UiBIi1GAISbAoSR2V0V2ViaG9va0tleVBhaXJzEiUud2ViaG9vay52MS5HZXRXZWJob29rS2V5UGFpcnNSZXF1ZXN0GiYud2ViaG9vay52MS5HZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZSIHkAIBiLUYARJvChRSb3RhdGVXZWJob29rS2V5UGFpchInLndlYmhvb2sudjEuUm90YXRlV2ViaG9va0tleVBhaXJSZXF1ZXN0Gigud2ViaG9vay52MS5Sb3RhdGVXZWJob29rS2V5UGFpclJlc3BvbnNlIgSItRgCEnUKFURlbGV0ZVdlYmhvb2tLZXlQYWlycxIoLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va0tleVBhaXJzUmVxdWVzdBopLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UiB5ACAoi1GAISgQEKGUdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3MSLC53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0Gi0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2UiB5ACAYi1GAESgQEKGVNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3MSLC53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0Gi0ud2ViaG9vay52MS5TZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2UiB5ACAoi1GAISZgoQVHJ5V2ViaG9va0ZpbHRlchIjLndlYmhvb2sudjEuVHJ5V2ViaG9va0ZpbHRlclJlcXVlc3QaJC53ZWJob29rLnYxLlRyeVdlYmhvb2tGaWx0ZXJSZXNwb25zZSIHkAIBiLUYARJmChFUcnlXZWJob29rUmVxdWVzdBIkLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXF1ZXN0GiUud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
 
 /**
  * Settings of a circuit breaker. A number that is 0 in a request stands for its default.
@@ -362,6 +362,14 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: optional double takes_per_second = 31;
    */
   takesPerSecond?: number | undefined;
+
+  /**
+   * The name of `webhook_process`. The enum has no member for registered event types, only their numbers. Empty if the webhook is
+   * outside the caller's scope.
+   *
+   * @generated from field: string webhook_process_name = 32;
+   */
+  webhookProcessName: string;
 };
 
 /**
@@ -418,6 +426,27 @@ export type EventType = Message<"webhook.v1.EventType"> & {
    * @generated from field: bool notice = 6;
    */
   notice: boolean;
+
+  /**
+   * What the operator calls a registered event type, such as `invoice.paid`. Accepted wherever its name is. Unset if it has none.
+   *
+   * @generated from field: optional string alias = 7;
+   */
+  alias?: string | undefined;
+
+  /**
+   * Whether no new webhooks can be registered for it.
+   *
+   * @generated from field: bool deprecated = 8;
+   */
+  deprecated: boolean;
+
+  /**
+   * What a filter of its events can name (UpdateWebhookRequest.filter).
+   *
+   * @generated from field: repeated webhook.v1.FilterField filter_fields = 9;
+   */
+  filterFields: FilterField[];
 };
 
 /**
@@ -426,6 +455,34 @@ export type EventType = Message<"webhook.v1.EventType"> & {
  */
 export const EventTypeSchema: GenMessage<EventType> = /*@__PURE__*/
   messageDesc(file_webhook_v1_webhook, 3);
+
+/**
+ * A value that filters can name.
+ *
+ * @generated from message webhook.v1.FilterField
+ */
+export type FilterField = Message<"webhook.v1.FilterField"> & {
+  /**
+   * `event.order_number`, or `event.lines[0].sku` for a field of a list's items.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Its type: `string`, `list of OrderLine`.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+};
+
+/**
+ * Describes the message webhook.v1.FilterField.
+ * Use `create(FilterFieldSchema)` to create a new message.
+ */
+export const FilterFieldSchema: GenMessage<FilterField> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 4);
 
 /**
  * @generated from message webhook.v1.ListWebhooksRequest
@@ -458,7 +515,7 @@ export type ListWebhooksRequest = Message<"webhook.v1.ListWebhooksRequest"> & {
  * Use `create(ListWebhooksRequestSchema)` to create a new message.
  */
 export const ListWebhooksRequestSchema: GenMessage<ListWebhooksRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 4);
+  messageDesc(file_webhook_v1_webhook, 5);
 
 /**
  * @generated from message webhook.v1.ListWebhooksResponse
@@ -484,7 +541,7 @@ export type ListWebhooksResponse = Message<"webhook.v1.ListWebhooksResponse"> & 
  * Use `create(ListWebhooksResponseSchema)` to create a new message.
  */
 export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 5);
+  messageDesc(file_webhook_v1_webhook, 6);
 
 /**
  * @generated from message webhook.v1.GetWebhookRequest
@@ -501,7 +558,7 @@ export type GetWebhookRequest = Message<"webhook.v1.GetWebhookRequest"> & {
  * Use `create(GetWebhookRequestSchema)` to create a new message.
  */
 export const GetWebhookRequestSchema: GenMessage<GetWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 6);
+  messageDesc(file_webhook_v1_webhook, 7);
 
 /**
  * @generated from message webhook.v1.GetWebhookResponse
@@ -525,7 +582,7 @@ export type GetWebhookResponse = Message<"webhook.v1.GetWebhookResponse"> & {
  * Use `create(GetWebhookResponseSchema)` to create a new message.
  */
 export const GetWebhookResponseSchema: GenMessage<GetWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 7);
+  messageDesc(file_webhook_v1_webhook, 8);
 
 /**
  * Retries of a webhook that were due more than 20 seconds ago and have not been sent: its endpoint is slow or does not
@@ -554,14 +611,14 @@ export type OverdueRetries = Message<"webhook.v1.OverdueRetries"> & {
  * Use `create(OverdueRetriesSchema)` to create a new message.
  */
 export const OverdueRetriesSchema: GenMessage<OverdueRetries> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 8);
+  messageDesc(file_webhook_v1_webhook, 9);
 
 /**
  * @generated from message webhook.v1.CreateWebhookRequest
  */
 export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & {
   /**
-   * The event type. REST requests send its number.
+   * The event type. REST requests send its number, or the name or alias of a registered event type.
    *
    * @generated from field: webhook.v1.WebhookProcess process = 1;
    */
@@ -588,7 +645,7 @@ export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & 
  * Use `create(CreateWebhookRequestSchema)` to create a new message.
  */
 export const CreateWebhookRequestSchema: GenMessage<CreateWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 9);
+  messageDesc(file_webhook_v1_webhook, 10);
 
 /**
  * @generated from message webhook.v1.CreateWebhookResponse
@@ -620,7 +677,7 @@ export type CreateWebhookResponse = Message<"webhook.v1.CreateWebhookResponse"> 
  * Use `create(CreateWebhookResponseSchema)` to create a new message.
  */
 export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 10);
+  messageDesc(file_webhook_v1_webhook, 11);
 
 /**
  * Only the fields that are set are changed.
@@ -762,7 +819,7 @@ export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & 
  * Use `create(UpdateWebhookRequestSchema)` to create a new message.
  */
 export const UpdateWebhookRequestSchema: GenMessage<UpdateWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 11);
+  messageDesc(file_webhook_v1_webhook, 12);
 
 /**
  * @generated from message webhook.v1.UpdateWebhookResponse
@@ -787,7 +844,7 @@ export type UpdateWebhookResponse = Message<"webhook.v1.UpdateWebhookResponse"> 
  * Use `create(UpdateWebhookResponseSchema)` to create a new message.
  */
 export const UpdateWebhookResponseSchema: GenMessage<UpdateWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 12);
+  messageDesc(file_webhook_v1_webhook, 13);
 
 /**
  * @generated from message webhook.v1.TryWebhookFilterRequest
@@ -811,7 +868,7 @@ export type TryWebhookFilterRequest = Message<"webhook.v1.TryWebhookFilterReques
  * Use `create(TryWebhookFilterRequestSchema)` to create a new message.
  */
 export const TryWebhookFilterRequestSchema: GenMessage<TryWebhookFilterRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 13);
+  messageDesc(file_webhook_v1_webhook, 14);
 
 /**
  * @generated from message webhook.v1.TryWebhookFilterResponse
@@ -852,7 +909,7 @@ export type TryWebhookFilterResponse = Message<"webhook.v1.TryWebhookFilterRespo
  * Use `create(TryWebhookFilterResponseSchema)` to create a new message.
  */
 export const TryWebhookFilterResponseSchema: GenMessage<TryWebhookFilterResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 14);
+  messageDesc(file_webhook_v1_webhook, 15);
 
 /**
  * An event for which a filter was tried.
@@ -904,7 +961,7 @@ export type TriedEvent = Message<"webhook.v1.TriedEvent"> & {
  * Use `create(TriedEventSchema)` to create a new message.
  */
 export const TriedEventSchema: GenMessage<TriedEvent> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 15);
+  messageDesc(file_webhook_v1_webhook, 16);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookRequest
@@ -923,7 +980,7 @@ export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & 
  * Use `create(DeleteWebhookRequestSchema)` to create a new message.
  */
 export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 16);
+  messageDesc(file_webhook_v1_webhook, 17);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookResponse
@@ -940,12 +997,25 @@ export type DeleteWebhookResponse = Message<"webhook.v1.DeleteWebhookResponse"> 
  * Use `create(DeleteWebhookResponseSchema)` to create a new message.
  */
 export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 17);
+  messageDesc(file_webhook_v1_webhook, 18);
 
 /**
  * @generated from message webhook.v1.ListProcessesRequest
  */
 export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & {
+  /**
+   * Whether to leave out samples, schemas and filter fields, which are most of a large catalogue.
+   *
+   * @generated from field: bool brief = 1;
+   */
+  brief: boolean;
+
+  /**
+   * Only these event types. Empty means all.
+   *
+   * @generated from field: repeated webhook.v1.WebhookProcess processes = 2;
+   */
+  processes: WebhookProcess[];
 };
 
 /**
@@ -953,7 +1023,7 @@ export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & 
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 18);
+  messageDesc(file_webhook_v1_webhook, 19);
 
 /**
  * @generated from message webhook.v1.ListProcessesResponse
@@ -970,7 +1040,7 @@ export type ListProcessesResponse = Message<"webhook.v1.ListProcessesResponse"> 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 19);
+  messageDesc(file_webhook_v1_webhook, 20);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitRequest
@@ -994,7 +1064,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
  * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
  */
 export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 20);
+  messageDesc(file_webhook_v1_webhook, 21);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitResponse
@@ -1011,7 +1081,7 @@ export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimi
  * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
  */
 export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 21);
+  messageDesc(file_webhook_v1_webhook, 22);
 
 /**
  * @generated from message webhook.v1.PauseWebhookRequest
@@ -1028,7 +1098,7 @@ export type PauseWebhookRequest = Message<"webhook.v1.PauseWebhookRequest"> & {
  * Use `create(PauseWebhookRequestSchema)` to create a new message.
  */
 export const PauseWebhookRequestSchema: GenMessage<PauseWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 22);
+  messageDesc(file_webhook_v1_webhook, 23);
 
 /**
  * @generated from message webhook.v1.PauseWebhookResponse
@@ -1045,7 +1115,7 @@ export type PauseWebhookResponse = Message<"webhook.v1.PauseWebhookResponse"> & 
  * Use `create(PauseWebhookResponseSchema)` to create a new message.
  */
 export const PauseWebhookResponseSchema: GenMessage<PauseWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 23);
+  messageDesc(file_webhook_v1_webhook, 24);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookRequest
@@ -1062,7 +1132,7 @@ export type ResumeWebhookRequest = Message<"webhook.v1.ResumeWebhookRequest"> & 
  * Use `create(ResumeWebhookRequestSchema)` to create a new message.
  */
 export const ResumeWebhookRequestSchema: GenMessage<ResumeWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 24);
+  messageDesc(file_webhook_v1_webhook, 25);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookResponse
@@ -1079,7 +1149,7 @@ export type ResumeWebhookResponse = Message<"webhook.v1.ResumeWebhookResponse"> 
  * Use `create(ResumeWebhookResponseSchema)` to create a new message.
  */
 export const ResumeWebhookResponseSchema: GenMessage<ResumeWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 25);
+  messageDesc(file_webhook_v1_webhook, 26);
 
 /**
  * @generated from message webhook.v1.SendTestEventRequest
@@ -1111,7 +1181,7 @@ export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & 
  * Use `create(SendTestEventRequestSchema)` to create a new message.
  */
 export const SendTestEventRequestSchema: GenMessage<SendTestEventRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 26);
+  messageDesc(file_webhook_v1_webhook, 27);
 
 /**
  * @generated from message webhook.v1.SendTestEventResponse
@@ -1135,7 +1205,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
  * Use `create(SendTestEventResponseSchema)` to create a new message.
  */
 export const SendTestEventResponseSchema: GenMessage<SendTestEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 27);
+  messageDesc(file_webhook_v1_webhook, 28);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretRequest
@@ -1152,7 +1222,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 28);
+  messageDesc(file_webhook_v1_webhook, 29);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -1178,7 +1248,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 29);
+  messageDesc(file_webhook_v1_webhook, 30);
 
 /**
  * @generated from message webhook.v1.WebhookSecret
@@ -1204,7 +1274,7 @@ export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
  * Use `create(WebhookSecretSchema)` to create a new message.
  */
 export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 30);
+  messageDesc(file_webhook_v1_webhook, 31);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretRequest
@@ -1236,7 +1306,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
  * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
  */
 export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 31);
+  messageDesc(file_webhook_v1_webhook, 32);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretResponse
@@ -1262,7 +1332,7 @@ export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecre
  * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
  */
 export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 32);
+  messageDesc(file_webhook_v1_webhook, 33);
 
 /**
  * A key pair that signs a webhook's requests.
@@ -1290,7 +1360,7 @@ export type WebhookKeyPair = Message<"webhook.v1.WebhookKeyPair"> & {
  * Use `create(WebhookKeyPairSchema)` to create a new message.
  */
 export const WebhookKeyPairSchema: GenMessage<WebhookKeyPair> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 33);
+  messageDesc(file_webhook_v1_webhook, 34);
 
 /**
  * @generated from message webhook.v1.GetWebhookKeyPairsRequest
@@ -1307,7 +1377,7 @@ export type GetWebhookKeyPairsRequest = Message<"webhook.v1.GetWebhookKeyPairsRe
  * Use `create(GetWebhookKeyPairsRequestSchema)` to create a new message.
  */
 export const GetWebhookKeyPairsRequestSchema: GenMessage<GetWebhookKeyPairsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 34);
+  messageDesc(file_webhook_v1_webhook, 35);
 
 /**
  * @generated from message webhook.v1.GetWebhookKeyPairsResponse
@@ -1326,7 +1396,7 @@ export type GetWebhookKeyPairsResponse = Message<"webhook.v1.GetWebhookKeyPairsR
  * Use `create(GetWebhookKeyPairsResponseSchema)` to create a new message.
  */
 export const GetWebhookKeyPairsResponseSchema: GenMessage<GetWebhookKeyPairsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 35);
+  messageDesc(file_webhook_v1_webhook, 36);
 
 /**
  * @generated from message webhook.v1.RotateWebhookKeyPairRequest
@@ -1350,7 +1420,7 @@ export type RotateWebhookKeyPairRequest = Message<"webhook.v1.RotateWebhookKeyPa
  * Use `create(RotateWebhookKeyPairRequestSchema)` to create a new message.
  */
 export const RotateWebhookKeyPairRequestSchema: GenMessage<RotateWebhookKeyPairRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 36);
+  messageDesc(file_webhook_v1_webhook, 37);
 
 /**
  * @generated from message webhook.v1.RotateWebhookKeyPairResponse
@@ -1369,7 +1439,7 @@ export type RotateWebhookKeyPairResponse = Message<"webhook.v1.RotateWebhookKeyP
  * Use `create(RotateWebhookKeyPairResponseSchema)` to create a new message.
  */
 export const RotateWebhookKeyPairResponseSchema: GenMessage<RotateWebhookKeyPairResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 37);
+  messageDesc(file_webhook_v1_webhook, 38);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookKeyPairsRequest
@@ -1386,7 +1456,7 @@ export type DeleteWebhookKeyPairsRequest = Message<"webhook.v1.DeleteWebhookKeyP
  * Use `create(DeleteWebhookKeyPairsRequestSchema)` to create a new message.
  */
 export const DeleteWebhookKeyPairsRequestSchema: GenMessage<DeleteWebhookKeyPairsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 38);
+  messageDesc(file_webhook_v1_webhook, 39);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookKeyPairsResponse
@@ -1399,7 +1469,7 @@ export type DeleteWebhookKeyPairsResponse = Message<"webhook.v1.DeleteWebhookKey
  * Use `create(DeleteWebhookKeyPairsResponseSchema)` to create a new message.
  */
 export const DeleteWebhookKeyPairsResponseSchema: GenMessage<DeleteWebhookKeyPairsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 39);
+  messageDesc(file_webhook_v1_webhook, 40);
 
 /**
  * How a webhook's endpoint answers, by all attempts, those that will be retried included. A change shows within seconds.

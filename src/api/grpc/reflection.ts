@@ -7,6 +7,7 @@ import type {
   ServerReflectionRequest,
   ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { type CatalogueEntry, eventTypes, isRegistered } from "../../contract/catalogue.ts";
 import { untilAborted } from "../context/ending.ts";
 import { type DescriptorIndex, indexDescriptors, withImports } from "./descriptor-index.ts";
 
@@ -25,17 +26,19 @@ export function reflectionService(
   services: readonly DescService[],
   stopping: AbortSignal,
 ): ServiceImpl<typeof ServerReflection> {
-  const index = indexDescriptors([...services.map(({ file }) => file), file_google_rpc_error_details]);
+  const own = indexDescriptors([...services.map(({ file }) => file), file_google_rpc_error_details]);
   const serialize = createSerializer();
   return {
     async *serverReflectionInfo(requests) {
       /** The files already sent on this stream, which are not sent again as imports. */
-      const told = new Set<DescFile>();
+      const told = new Set<string>();
       for await (const request of untilAborted(requests, stopping)) {
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: answer(request, services, index, (file) => filesAnswer(file, told, serialize)),
+          messageResponse: answer(request, services, [own, registeredIndex()], (file) =>
+            filesAnswer(file, told, serialize),
+          ),
         };
       }
     },
@@ -45,7 +48,7 @@ export function reflectionService(
 function answer(
   { messageRequest: asked }: ServerReflectionRequest,
   services: readonly DescService[],
-  index: DescriptorIndex,
+  indexes: readonly DescriptorIndex[],
   files: (file: DescFile | undefined) => Answer | undefined,
 ): Answer {
   switch (asked.case) {
@@ -54,18 +57,20 @@ function answer(
       return { case: "listServicesResponse", value: { service } };
     }
     case "fileByFilename":
-      return files(index.file(asked.value)) ?? notFound(`file ${asked.value}`);
+      return files(first(indexes, (index) => index.file(asked.value))) ?? notFound(`file ${asked.value}`);
     case "fileContainingSymbol":
-      return files(index.fileOfSymbol(asked.value)) ?? notFound(`symbol ${asked.value}`);
+      return (
+        files(first(indexes, (index) => index.fileOfSymbol(asked.value))) ?? notFound(`symbol ${asked.value}`)
+      );
     case "fileContainingExtension": {
       const { containingType, extensionNumber } = asked.value;
       return (
-        files(index.fileOfExtension(containingType, extensionNumber)) ??
+        files(first(indexes, (index) => index.fileOfExtension(containingType, extensionNumber))) ??
         notFound(`extension ${extensionNumber} of ${containingType}`)
       );
     }
     case "allExtensionNumbersOfType": {
-      const extensionNumber = index.extensionNumbers(asked.value);
+      const extensionNumber = first(indexes, (index) => index.extensionNumbers(asked.value));
       if (!extensionNumber) return notFound(`message ${asked.value}`);
       const value = { baseTypeName: asked.value, extensionNumber };
       return { case: "allExtensionNumbersResponse", value };
@@ -78,23 +83,42 @@ function answer(
 /** The file and its imports, except imports already sent. */
 function filesAnswer(
   file: DescFile | undefined,
-  told: Set<DescFile>,
+  told: Set<string>,
   serialize: (file: DescFile) => Uint8Array,
 ): Answer | undefined {
   if (!file) return undefined;
-  const needed = [...withImports(file)].filter((each) => each === file || !told.has(each));
-  for (const each of needed) told.add(each);
+  // By path: registered files bring their own copies of what they import.
+  const needed = [...withImports(file)].filter((each) => each === file || !told.has(each.proto.name));
+  for (const each of needed) told.add(each.proto.name);
   return { case: "fileDescriptorResponse", value: { fileDescriptorProto: needed.map(serialize) } };
 }
 
 /** Serializes each file once: with its imports, a file of the contract takes about a millisecond. */
 function createSerializer(): (file: DescFile) => Uint8Array {
-  const known = new Map<DescFile, Uint8Array>();
-  return (file) => {
-    const bytes = known.get(file) ?? toBinary(FileDescriptorProtoSchema, file.proto);
-    known.set(file, bytes);
-    return bytes;
-  };
+  const known = new WeakMap<DescFile, Uint8Array>();
+  return (file) => known.getOrInsertComputed(file, () => toBinary(FileDescriptorProtoSchema, file.proto));
+}
+
+const indexes = new WeakMap<readonly CatalogueEntry[], DescriptorIndex>();
+
+/** The files of the registered event types that this process knows. */
+function registeredIndex(): DescriptorIndex {
+  return indexes.getOrInsertComputed(eventTypes(), (types) => {
+    const registered = types.filter(({ number }) => isRegistered(number));
+    return indexDescriptors(new Set(registered.map(({ payload }) => payload.file)));
+  });
+}
+
+/** What the first of several indexes that has it says. */
+function first<T>(
+  indexes: readonly DescriptorIndex[],
+  read: (index: DescriptorIndex) => T | undefined,
+): T | undefined {
+  for (const index of indexes) {
+    const found = read(index);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 function notFound(what: string): Answer {

@@ -1,12 +1,12 @@
 import path from "node:path";
-import { brotliCompressSync, gzipSync } from "node:zlib";
+import { promisify } from "node:util";
+import * as zlib from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
-import document from "../../../gen/openapi.json" with { type: "json" };
-import { readConfig } from "../../config/index.ts";
-import { withinTimeout } from "../../contract/time-in-words.ts";
+import { type CatalogueEntry, eventTypes } from "../../contract/catalogue.ts";
+import { servedDocument } from "../openapi/served-document.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import { BROTLI } from "./compression.ts";
 import type { BuiltPage } from "./settings-page.ts";
@@ -16,6 +16,16 @@ import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 export const OPENAPI_PATH = "/openapi.json";
 /** The path of its page. */
 export const DOCS_PATH = "/docs";
+const brotli = promisify<string, zlib.BrotliOptions, Buffer>(zlib.brotliCompress);
+const gzip = promisify<string, Buffer>(zlib.gzip);
+
+/** The document as it is sent, by encoding. */
+interface Packed {
+  br: Buffer;
+  gzip: Buffer;
+  none: string;
+}
+
 /** The number of path prefixes whose documents are kept: a process has one, or one for each route of its proxies. */
 const MAX_PREFIXES = 8;
 
@@ -48,32 +58,32 @@ const start = (base: string) => `SwaggerUIBundle({
 `;
 
 /**
- * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
- * compressed once for each path prefix, the page's files when the admin UI is built.
+ * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is made once for
+ * each catalogue of event types and compressed once for each path prefix, the page's files when the admin UI is built.
  *
  * @param deliveryTimeoutMs the timeout of a delivery, in milliseconds
  * @param built the built admin UI; without it, the files are served uncompressed from their package
  */
 export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, built: BuiltPage): void {
   const { basePath } = built;
-  // It is generated with the default.
-  const usual = withinTimeout(readConfig({}).delivery.timeoutMs);
-  const packed = new LRUCache({
-    max: MAX_PREFIXES,
-    memoMethod: (base: string) => {
-      const described = { ...document, servers: [{ url: base || "/" }] };
-      const text = JSON.stringify(described).replaceAll(usual, withinTimeout(deliveryTimeoutMs));
-      return { br: brotliCompressSync(text, BROTLI), gzip: gzipSync(text), none: text };
-    },
-  });
+  let made: { of: readonly CatalogueEntry[]; byBase: LRUCache<string, Promise<Packed>> } | undefined;
+  const documentsOf = (base: string): Promise<Packed> => {
+    const types = eventTypes();
+    if (made?.of !== types) {
+      const document = servedDocument(types, deliveryTimeoutMs);
+      const memoMethod = (prefix: string) => packed(document, prefix);
+      made = { of: types, byBase: new LRUCache({ max: MAX_PREFIXES, memoMethod }) };
+    }
+    return made.byBase.memo(base);
+  };
   app.get(OPENAPI_PATH, async (request, reply) => {
     // "Any" means gzip, as for all other responses.
     const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
     const encoding = negotiate(accepted, ["br", "gzip"]) ?? "none";
     secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
     if (encoding !== "none") reply.header("Content-Encoding", encoding);
-    const documents = packed.memo(basePath(request.raw));
-    return reply.send(documents[encoding as keyof typeof documents]);
+    const documents = await documentsOf(basePath(request.raw));
+    return reply.send(documents[encoding as keyof Packed]);
   });
   app.get(DOCS_PATH, async (request, reply) =>
     secured(reply, "text/html; charset=utf-8").send(page(basePath(request.raw))),
@@ -95,6 +105,12 @@ export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, built
       for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.header(name, value);
     },
   });
+}
+
+async function packed(document: Promise<string>, base: string): Promise<Packed> {
+  const serversAt = (url: string) => `"servers":${JSON.stringify([{ url }])}`;
+  const text = (await document).replace(serversAt("/"), () => serversAt(base || "/"));
+  return { br: await brotli(text, BROTLI), gzip: await gzip(text), none: text };
 }
 
 /** Prevents other origins' code on the page and framing by other pages. */

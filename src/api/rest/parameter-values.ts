@@ -1,5 +1,12 @@
 import type { DescEnum, DescField } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
+import {
+  eventType,
+  eventTypeNamed,
+  isProcessEnum,
+  isRegistered,
+  processChoices,
+} from "../../contract/catalogue.ts";
 import { enumMemberName } from "../../contract/json/names.ts";
 
 /** A converted parameter value, or the problem with it. */
@@ -31,9 +38,8 @@ export function expectation(field: DescField): string {
 export function convertParameter(field: DescField, given: unknown): Converted {
   if (given === "") return { problem: `is empty; ${expectation(field)}` };
   if (field.fieldKind === "enum") {
-    const number = wholeNumber(given);
-    const known = number !== undefined && field.enum.values.some((value) => BigInt(value.number) === number);
-    if (known) return { value: Number(number) };
+    const number = memberNumber(field.enum, given);
+    if (number !== undefined) return { value: number };
     return { problem: `is ${shown(given)}, not a known value; ${expectation(field)}` };
   }
   if (isInt64(field)) {
@@ -49,8 +55,21 @@ export function convertParameter(field: DescField, given: unknown): Converted {
 }
 
 /**
- * Matches an integer, as the contract has it (4.2, 4.3): no name of an event type, and no sign or white space, which are mistakes in
- * queries: `+1` there is ` 1`. The number of digits is limited, because no 64-bit integer has more than 19.
+ * The number of an enum's member; undefined if it has none. An event type is sent by number, as the contract has it (4.2). A registered
+ * one may also be sent by name or alias.
+ */
+function memberNumber(desc: DescEnum, given: unknown): number | undefined {
+  const number = wholeNumber(given);
+  const isMember = desc.values.some((value) => BigInt(value.number) === number);
+  if (isMember) return Number(number);
+  if (!isProcessEnum(desc)) return undefined;
+  const entry =
+    number === undefined && typeof given === "string" ? eventTypeNamed(given) : eventType(Number(number));
+  return entry && isRegistered(entry.number) ? entry.number : undefined;
+}
+
+/**
+ * Matches an integer, as the contract has it (4.2, 4.3): no sign or white space, which are mistakes in queries: `+1` there is ` 1`. The number of digits is limited, because no 64-bit integer has more than 19.
  */
 const WHOLE_NUMBER = /^-?\d{1,40}$/;
 
@@ -61,6 +80,7 @@ function wholeNumber(given: unknown): bigint | undefined {
 }
 
 function choices(desc: DescEnum): string {
+  if (isProcessEnum(desc)) return processChoices();
   return desc.values
     .filter((value) => value.number !== 0)
     .map((value) => `${value.number} (${enumMemberName(desc, value.number)})`)

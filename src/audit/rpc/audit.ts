@@ -11,6 +11,7 @@ import {
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
 import { assertText, BY_UUID, callerScope, optionalUuid, readPage, type Scope } from "../../calls/index.ts";
+import { processName } from "../../contract/catalogue.ts";
 import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { present } from "../../contract/present.ts";
 import type { Db } from "../../lib/pg/index.ts";
@@ -74,6 +75,7 @@ function entryMessage(row: AuditRow, scope: Scope): MessageInitShape<typeof Audi
     targetName: row.targetName ?? "",
     installedApplicationId: row.appId,
     webhookProcess: (row.process ?? 0) as WebhookProcess,
+    webhookProcessName: row.process ? processName(row.process) : "",
     changes: changesOf(row),
   });
 }

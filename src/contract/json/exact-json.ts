@@ -58,5 +58,5 @@ export function stringifyExactJson(value: ExactJson, indent = 0): string {
   );
 }
 
-/** Missing in TypeScript's types of JSON. */
-const { rawJSON: rawJson } = JSON as unknown as { rawJSON(text: string): object };
+/** A number that JSON.stringify writes as given. Missing in TypeScript's types of JSON. */
+export const { rawJSON: rawJson } = JSON as unknown as { rawJSON(text: string): object };

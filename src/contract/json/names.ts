@@ -18,10 +18,24 @@ export function propertyName(field: DescField): string {
     .join("");
 }
 
+/** A member of an enum that its proto file does not have. */
+interface AddedMember {
+  number: number;
+  /** As JSON has it: `InvoicePaid`. */
+  name: string;
+}
+
+const added = new Map<string, ReadonlyMap<number, string>>();
+
+/** Replaces what an enum has in addition to the members of its proto file, in this process. */
+export function setAddedMembers({ typeName }: DescEnum, members: readonly AddedMember[]): void {
+  added.set(typeName, new Map(members.map(({ number, name }) => [number, name])));
+}
+
 /** `DOCUMENT_KIND_CREDIT_NOTE` → `CreditNote`; undefined for an unknown number. */
 export function enumMemberName(desc: DescEnum, number: number): string | undefined {
   const name = desc.value[number]?.name;
-  if (name === undefined) return undefined;
+  if (name === undefined) return added.get(desc.typeName)?.get(number);
   const prefix = desc.sharedPrefix?.toUpperCase() ?? "";
   return pascalCase(name.startsWith(prefix) ? name.slice(prefix.length) : name);
 }

@@ -132,6 +132,8 @@ function enumWriter(desc: DescEnum, field: string, audience: JsonAudience): Writ
   return (value) => {
     const name = names.get(value as number);
     if (name !== undefined) return name;
+    const addedName = enumMemberName(desc, value as number);
+    if (addedName !== undefined) return `"${addedName}"`;
     if (audience === "rest") return String(value);
     const choices = enumChoices(desc).join(", ");
     throw new RangeError(`${field} is ${value}, which is no ${desc.name}; allowed: ${choices}`);

@@ -4,6 +4,7 @@ import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/a
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { ApiKeyRow } from "../../calls/index.ts";
+import { processName } from "../../contract/catalogue.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import type { ListedApiKey } from "../api-keys.ts";
 import type { InstalledAppRow } from "../installed-apps.ts";
@@ -16,6 +17,7 @@ export function apiKeyMessage(row: ApiKeyRow & Partial<ListedApiKey>): MessageIn
     prefix: row.prefix,
     permissions: row.permissions as Permission[],
     allowedProcesses: row.allowedProcesses as WebhookProcess[],
+    allowedProcessNames: row.allowedProcesses.map(processName),
     installedApplicationId: row.installedAppId,
     created: timestampFromDate(row.created),
     revoked: timestampOf(row.revoked),

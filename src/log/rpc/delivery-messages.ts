@@ -8,7 +8,7 @@ import type {
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Scope } from "../../calls/index.ts";
-import { isNotice } from "../../contract/catalogue.ts";
+import { isNotice, processName } from "../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import { subjectOf } from "../../contract/subject.ts";
@@ -28,6 +28,7 @@ export function deliveryMessage(
     eventId: row.eventId,
     webhookId: row.webhookId,
     webhookProcess: row.process as WebhookProcess,
+    webhookProcessName: processName(row.process),
     url: row.url,
     state: STATE_NUMBERS[row.state],
     attemptCount: row.attempts,
@@ -52,6 +53,7 @@ export function eventMessage(
   return present({
     id: event.id,
     process: event.process as WebhookProcess,
+    webhookProcessName: processName(event.process),
     userId: event.userId,
     time: timestampFromDate(event.occurred),
     published: timestampFromDate(timeOfId(event.id)),

@@ -4,6 +4,7 @@ import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { type ReplaySchema, type ReplayState, ReplayStateSchema } from "../../../gen/webhook/v1/replay_pb.ts";
 import { hideSecrets } from "../../calls/errors/index.ts";
 import type { Scope } from "../../calls/index.ts";
+import { processName } from "../../contract/catalogue.ts";
 import { numbersOf } from "../../contract/enum-numbers.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import { STATE_NUMBERS } from "../../log/rpc/index.ts";
@@ -28,6 +29,9 @@ export function replayMessage(
   return present({
     id: replay.id,
     what: whatOf(replay),
+    ...(replay.filter.process === undefined
+      ? {}
+      : { webhookProcessName: processName(replay.filter.process) }),
     state: STATES[replay.state],
     created: timestampFromDate(replay.created),
     ended: timestampOf(replay.ended),

@@ -1,41 +1,64 @@
-import { WebhookProcessSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { type CatalogueEntry, eventTypes, isNotice } from "../../contract/catalogue.ts";
-import { commentOf } from "../../contract/comments.ts";
+import { type CatalogueEntry, eventType, eventTypes, isNotice } from "../../contract/catalogue.ts";
+import { descriptionOf } from "../../contract/event-types/description.ts";
 import { sampleMessage } from "../../contract/event-types/sample.ts";
 import { payloadSchema } from "../../contract/event-types/schema.ts";
+import { type FilterField, filterFields } from "../../contract/filters/filter-fields.ts";
 import { jsonWriter } from "../../contract/json/writer.ts";
 
-/** An event type as described for integrators. */
-export interface EventType {
+/** An event type as lists of many have it. */
+export interface BriefEventType {
   number: number;
   name: string;
+  /** What the operator calls it. */
+  alias?: string;
   /** The event that the type describes. */
   description: string;
+  /** Whether it is an event of the service itself, which callers cannot publish. */
+  notice: boolean;
+  /** Whether no new webhooks are registered for it. */
+  deprecated: boolean;
+}
+
+/** An event type as described for integrators. */
+export interface EventType extends BriefEventType {
   /** A sample payload as JSON text. */
   sample: string;
   /** The JSON Schema (2020-12) of its payloads, as JSON text. */
   schema: string;
-  /** Whether it is an event of the service itself, which callers cannot publish. */
-  notice: boolean;
+  /** What a filter can name. */
+  filterFields: FilterField[];
 }
 
+export function briefEventType(entry: CatalogueEntry): BriefEventType {
+  const { number, name, alias, deprecated = false } = entry;
+  const named = { number, name, ...(alias === undefined ? {} : { alias }) };
+  return { ...named, description: descriptionOf(entry), notice: isNotice(number), deprecated };
+}
+
+/** By the entry, because each registration may replace entries. */
+const described = new WeakMap<CatalogueEntry, EventType>();
+
 /**
- * The complete catalogue in numerical order, generated from the proto files.
+ * Describes an event type as its proto file does, once.
  *
  * @throws Error if a proto type has no JSON representation or an invalid example
  */
-export function describeEventTypes(entries: readonly CatalogueEntry[] = eventTypes()): EventType[] {
-  return entries.map(({ number, name, payload }) => ({
-    number,
-    name,
-    description: descriptionOf(number, payload),
-    sample: jsonWriter(payload, "payload")(sampleMessage(payload)),
-    schema: JSON.stringify(payloadSchema(payload)),
-    notice: isNotice(number),
+export function describeEventType(entry: CatalogueEntry): EventType {
+  return described.getOrInsertComputed(entry, () => ({
+    ...briefEventType(entry),
+    sample: jsonWriter(entry.payload, "payload")(sampleMessage(entry.payload)),
+    schema: JSON.stringify(payloadSchema(entry.payload)),
+    filterFields: filterFields(entry.payload),
   }));
 }
 
-function descriptionOf(number: number, payload: CatalogueEntry["payload"]): string {
-  const member = WebhookProcessSchema.values.find((value) => value.number === number);
-  return (member && commentOf(member)) ?? commentOf(payload) ?? "";
+/** The complete catalogue in numerical order. */
+export function describeEventTypes(entries: readonly CatalogueEntry[] = eventTypes()): EventType[] {
+  return entries.map(describeEventType);
+}
+
+/** The sample payload of an event type, as JSON text. Undefined if this process does not know the type. */
+export function sampleOf(process: number): string | undefined {
+  const entry = eventType(process);
+  return entry && describeEventType(entry).sample;
 }

@@ -43,7 +43,7 @@ import { lockShared } from "../shared-webhooks.ts";
 import { eachOf, webhookTarget } from "../webhook-changes.ts";
 import { type ChangedWebhook, expectRevision } from "../webhook-update.ts";
 import { getWebhook, idsOf, requiredWebhook } from "../webhooks.ts";
-import { describeEventTypes } from "./event-types.ts";
+import { sampleOf } from "./event-types.ts";
 import type { WebhookServiceParts } from "./service-parts.ts";
 import { type Check, checkedTls, type Findings, maskedTls, tlsFacts } from "./tls-settings.ts";
 
@@ -62,7 +62,6 @@ export function requestSettingsMethods({
   targets,
   tryRequest,
 }: Pick<WebhookServiceParts, "db" | "secrets" | "targets" | "tryRequest">): Methods {
-  const processes = describeEventTypes();
   const queue = new FairQueue("test requests", { atOnce: MAX_TRIALS, perKey: MAX_TRIALS_PER_KEY });
   return {
     async getWebhookRequestSettings({ webhookId }, handler) {
@@ -100,7 +99,7 @@ export function requestSettingsMethods({
         throw stateNotFit("this process sends no test requests; call a process with ROLE=api or ROLE=all");
       }
       const webhook = await requiredWebhook(db, callerScope(handler), webhookId);
-      const payload = processes.find(({ number }) => number === webhook.process)?.sample;
+      const payload = sampleOf(webhook.process);
       if (payload === undefined) {
         throw stateNotFit(
           `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,

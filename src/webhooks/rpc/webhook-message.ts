@@ -11,6 +11,7 @@ import {
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
 import { reachesWebhook, type Scope } from "../../calls/index.ts";
+import { processName } from "../../contract/catalogue.ts";
 import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import {
@@ -45,6 +46,7 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
   if (!reachesWebhook(scope, row)) return contract;
   return present({
     ...contract,
+    webhookProcessName: processName(row.process),
     applicationName: row.applicationName,
     apiKeyId: row.apiKeyId,
     revision: row.revision,

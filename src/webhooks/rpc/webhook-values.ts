@@ -1,7 +1,7 @@
 import type { CircuitBreakerSettings } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { invalidField, invalidFields } from "../../calls/errors/index.ts";
 import { type ApiKeyRow, assertText, isProcess, unknownProcess } from "../../calls/index.ts";
-import { processName } from "../../contract/catalogue.ts";
+import { processName, processNames } from "../../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../../contract/errors.ts";
 import { invisibleCharacter, isBlank } from "../../contract/invisible-characters.ts";
 import type { TargetRules } from "../../contract/target-rules.ts";
@@ -168,7 +168,7 @@ export function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
   if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
   throw new DomainError(
     "PERMISSION_DENIED",
-    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
+    `the API key may not subscribe to ${processName(process)}, only to ${processNames(caller.allowedProcesses)}`,
     { reason: "PROCESS_NOT_ALLOWED" },
   );
 }

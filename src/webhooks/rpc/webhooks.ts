@@ -4,6 +4,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { RequestSettings } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import type {
+  EventTypeSchema,
   GetWebhookSecretResponseSchema,
   RotateWebhookSecretResponseSchema,
   WebhookService,
@@ -19,8 +20,10 @@ import {
   reachesWebhook,
   readPage,
   type Scope,
+  slices,
   unknownProcess,
 } from "../../calls/index.ts";
+import { eventTypes } from "../../contract/catalogue.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import { withPartitions } from "../../schema/index.ts";
 import { lockShared, readShared } from "../shared-webhooks.ts";
@@ -36,7 +39,7 @@ import {
   requiredWebhook,
   type WebhookRow,
 } from "../webhooks.ts";
-import { describeEventTypes } from "./event-types.ts";
+import { briefEventType, describeEventType, sampleOf } from "./event-types.ts";
 import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
 import {
@@ -53,6 +56,7 @@ import {
   checkedBreaker,
   checkedNumber,
   checkedPayload,
+  checkedProcesses,
   checkedSecret,
   checkedSettings,
 } from "./webhook-values.ts";
@@ -62,7 +66,6 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
   const { db, secrets, targets, limits, filters, deliveryTimeoutMs, onQueued = () => {} } = context;
   const { warningsOf = async () => [] } = context;
   const { onDeleted, readOverdueRetries, queueTestEvent } = context;
-  const processes = describeEventTypes();
 
   /**
    * Changes a webhook of the caller's scope, and records what changed, if anything did.
@@ -166,7 +169,16 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       return { webhook: webhookMessage(deleted, callerScope(handler)) };
     },
 
-    async listProcesses() {
+    async listProcesses({ brief, processes: wanted }, handler) {
+      const numbers = checkedProcesses("processes", wanted);
+      const entries = eventTypes().filter(({ number }) => numbers.length === 0 || numbers.includes(number));
+      // Of thousands of event types, the first description takes seconds.
+      const nextSlice = slices(callerOf(handler).id);
+      const processes: MessageInitShape<typeof EventTypeSchema>[] = [];
+      for (const entry of entries) {
+        processes.push(brief ? briefEventType(entry) : describeEventType(entry));
+        await nextSlice();
+      }
       return { processes };
     },
 
@@ -205,7 +217,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       }
       const caller = callerOf(handler);
       if (process !== webhook.process) assertMaySubscribe(caller, process);
-      const sample = processes.find(({ number }) => number === process)?.sample;
+      const sample = sampleOf(process);
       if (sample === undefined) {
         throw stateNotFit(
           `webhook ${webhookId} is for event type ${process}, which this version does not know`,

@@ -3,11 +3,13 @@ import { type Client, Code, ConnectError, createClient } from "@connectrpc/conne
 import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { BASE_PATH } from "../base-path.ts";
 import { createQueryClient } from "./queries.ts";
 import { type Connect, createPageTransport } from "./transport.ts";
+import { readEventTypes } from "./type-names.ts";
 
 /** A permission as the contract spells it. */
 export type PermissionName =
@@ -63,13 +65,23 @@ export function SessionProvider(props: { connect: Connect | undefined; children:
   const replaces = useRef(false);
   const [transport] = useState(() => createPageTransport(hasSession, connect));
   const client = useMemo(() => createClient(SessionService, transport), [transport]);
+  /** Reads what names event types, before pages are shown to a session. */
+  const withTypes = useCallback(
+    async (found: SessionState) => {
+      const permissions = found.is === "in" ? (found.session.apiKey?.permissions ?? []) : [];
+      if (permissions.includes(Permission.READ_ADMINISTRATIVE_DATA)) await readEventTypes(transport, queries);
+      return found;
+    },
+    [transport, queries],
+  );
   const read = useCallback(() => {
-    readSession(client).then(setState, (error: unknown) => {
+    const found = readSession(client).then(withTypes);
+    found.then(setState, (error: unknown) => {
       // Too many ended sessions came from this address. Signing in with a key is not limited by them.
       const isLimited = ConnectError.from(error).code === Code.ResourceExhausted;
       setState(isLimited ? signedOut() : { is: "failed", error });
     });
-  }, [client]);
+  }, [client, withTypes]);
   const refresh = useCallback(() => {
     setState({ is: "unknown" });
     read();
@@ -120,7 +132,7 @@ export function SessionProvider(props: { connect: Connect | undefined; children:
         const signedIn = await readSession(client);
         if (signedIn.is === "out") throw new Error(COOKIE_LOST);
         localStorage.setItem(SIGNED_IN, String(Date.now()));
-        setState(signedIn);
+        setState(await withTypes(signedIn));
       },
       async signOut() {
         await client.signOut({});
@@ -137,7 +149,7 @@ export function SessionProvider(props: { connect: Connect | undefined; children:
           }
         }),
     }),
-    [state, refresh, client],
+    [state, refresh, client, withTypes],
   );
   return (
     <SessionContext value={access}>

@@ -104,6 +104,9 @@ export function SearchField({ value, onChange, label, placeholder, labelHidden }
   );
 }
 
+/** The maximum number of choices that a list shows at once: more would be slow, and are found by typing. */
+export const MAX_CHOICES = 200;
+
 /** A value of a select, and its text. */
 export interface Choice {
   value: string;

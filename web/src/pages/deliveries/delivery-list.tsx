@@ -8,7 +8,7 @@ import {
   DeliveryService,
   DeliveryState,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
+import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/inline.tsx";
 import { Listing, useBelow } from "../../parts/listing.tsx";
@@ -149,8 +149,9 @@ function Box({ delivery, selection }: { delivery: Delivery; selection: Selection
 }
 
 /** The event type, and what the event is about. */
-function Subject({ delivery: { webhookProcess, subject, eventId } }: { delivery: Delivery }) {
-  const type = processName(webhookProcess);
+function Subject({ delivery }: { delivery: Delivery }) {
+  const { subject, eventId } = delivery;
+  const type = typeName(delivery);
   return (
     <PageLink
       to={eventPage(eventId)}

@@ -5,9 +5,10 @@ import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
 import { useMemo, useRef } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { eventTypes, processName } from "../../../../src/contract/catalogue.ts";
+import { useTypeChoices } from "../../api/event-types.ts";
 import { failureReason } from "../../api/failure.ts";
 import { isReachable, useAllPages } from "../../api/queries.ts";
+import { typeName, typeNamed } from "../../api/type-names.ts";
 import { clearButton, FilterSelect, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
@@ -19,7 +20,6 @@ import { FILTER_NAMES, type FilterBarProps, readWebhookId, statesOf } from "./fi
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
 /** The maximum number of chosen states that are named; more are counted. */
 const MAX_NAMED = 2;
-const typeNames = () => eventTypes().map(({ name }) => name);
 
 /** The filters of the list, on one line; on a phone all but the search is folded away. */
 export function FilterBar({ filters, onChange }: FilterBarProps) {
@@ -78,6 +78,7 @@ function inWords(states: typeof DELIVERY_STATES): string {
 
 function OtherFilters({ filters, onChange }: FilterBarProps) {
   const chosen = statesOf(filters);
+  const types = useTypeChoices("name");
   return (
     <>
       <Box flex="2.5 1 0" miw={0}>
@@ -103,9 +104,12 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
         <FilterSelect
           aria-label="Event type"
           placeholder="Any event type"
-          data={typeNames()}
-          value={typeNames().includes(filters.type) ? filters.type : ""}
+          data={types}
+          value={typeNamed(filters.type)?.name ?? ""}
           onChange={(type) => onChange({ type })}
+          searchable
+          limit={MAX_SHOWN}
+          nothingFoundMessage="No such event type"
         />
       </Box>
       <Box flex="2 1 0" miw={0}>
@@ -224,8 +228,9 @@ function WebhookSelect({ value: asked, onChange }: { value: string; onChange: (i
   );
 }
 
-function optionOf({ id, url, webhookProcess }: Webhook) {
-  return { value: String(id), label: `#${id} · ${processName(webhookProcess)} · ${url}` };
+function optionOf(webhook: Webhook) {
+  const { id, url } = webhook;
+  return { value: String(id), label: `#${id} · ${typeName(webhook)} · ${url}` };
 }
 
 function Option({ label }: { label: string }) {

@@ -2,7 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { DeliveryState, ListDeliveriesRequestSchema } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
-import { eventTypes } from "../../../../src/contract/catalogue.ts";
+import { typeNamed } from "../../api/type-names.ts";
 import { SPANS } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 
@@ -29,7 +29,7 @@ export function statesOf({ state }: Filters): typeof DELIVERY_STATES {
 
 /** The filter in a URL. Invalid values, such as unknown states, are ignored. */
 export function readFilter(filters: Filters, now: number): DeliveryFilter {
-  const type = eventTypes().find(({ name }) => name === filters.type);
+  const type = typeNamed(filters.type);
   const span = SPANS.find(({ value }) => value === filters.last);
   const from = span ? now - span.ms : Date.parse(filters.from);
   const to = span ? Number.NaN : Date.parse(filters.to);

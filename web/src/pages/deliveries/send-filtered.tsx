@@ -4,7 +4,7 @@ import { IconAlertTriangle } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
+import { processName } from "../../api/type-names.ts";
 import { ConfirmDialog, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Facts } from "../../parts/page.tsx";

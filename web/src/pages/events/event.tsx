@@ -7,8 +7,8 @@ import {
   type Event,
   type GetEventResponse,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { processName } from "../../api/type-names.ts";
 import { Failure, Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { ItemStatus } from "../../parts/lists.tsx";
@@ -56,7 +56,7 @@ export default function EventPage() {
             <Facts
               inColumns
               facts={[
-                ["Event type", processName(event.process)],
+                ["Event type", processName(event.process, event.webhookProcessName)],
                 event.subject !== undefined && ["Subject", event.subject],
                 ["Time", <Time key="time" value={event.time} />],
                 ["Published", <Time key="published" value={event.published} />],
@@ -80,8 +80,9 @@ function isOpen({ deliveries }: Pick<GetEventResponse, "deliveries">): boolean {
   return deliveries.some(({ state }) => !isFinal({ state }));
 }
 
-function titleOf({ process, subject }: Event): string {
-  return subject === undefined ? processName(process) : `${processName(process)} ${subject}`;
+function titleOf({ process, webhookProcessName, subject }: Event): string {
+  const type = processName(process, webhookProcessName);
+  return subject === undefined ? type : `${type} ${subject}`;
 }
 
 /** The webhooks that get the event, and what became of each delivery. */

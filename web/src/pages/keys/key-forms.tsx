@@ -16,11 +16,11 @@ import { useState } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
-import { eventTypes } from "../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
+import { useTypeChoices } from "../../api/event-types.ts";
 import { useAllPages, useChange } from "../../api/queries.ts";
 import { type DialogProps, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
-import { clearButton } from "../../parts/filters.tsx";
+import { clearButton, MAX_CHOICES } from "../../parts/filters.tsx";
 import { notifyDone, useSave } from "../../parts/save.ts";
 
 /** Every permission, in the order in which people need them. */
@@ -76,6 +76,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
   const transport = useTransport();
   const isOfApp = own?.installedApplicationId !== undefined;
   const ownProcesses = isOfApp ? own.allowedProcesses : [];
+  const types = useTypeChoices("number");
   const form = useForm({
     initialValues: {
       name: "",
@@ -160,12 +161,11 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
             : "Event types this key may subscribe to. Empty means all, including future ones."
         }
         placeholder={ownProcesses.length > 0 ? "" : "All"}
-        data={eventTypes()
-          .filter(
-            ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
-          )
-          .map(({ number, name }) => ({ value: String(number), label: name }))}
+        data={types.filter(
+          ({ value }) => ownProcesses.length === 0 || ownProcesses.includes(Number(value) as WebhookProcess),
+        )}
         searchable
+        limit={MAX_CHOICES}
         clearable
         clearButtonProps={clearButton("All event types")}
         hidePickedOptions

@@ -13,8 +13,8 @@ import {
 import { IconBan, IconGauge, IconKey, IconRefresh, IconTrash } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { ApiKey, InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
+import { processName } from "../../api/type-names.ts";
 import { FilterSelect, SearchField, withChosen } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
@@ -336,9 +336,9 @@ function KeyQuotas({ apiKey: { quotas } }: { apiKey: ApiKey }) {
 /** The event types that a key may subscribe to, one per line. */
 function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
   if (apiKey.allowedProcesses.length === 0) return <Dimmed>All</Dimmed>;
-  return apiKey.allowedProcesses.map((process) => (
+  return apiKey.allowedProcesses.map((process, index) => (
     <Text key={process} size="sm" style={{ overflowWrap: "break-word" }}>
-      {processName(process)}
+      {processName(process, apiKey.allowedProcessNames[index])}
     </Text>
   ));
 }

@@ -9,9 +9,9 @@ import {
 } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { useAllPages, useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { processName, typeName } from "../../api/type-names.ts";
 import { ConfirmDialog, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { notifyDone } from "../../parts/save.ts";
@@ -165,7 +165,10 @@ function heirsOf(
       }
       return {
         value: key.id,
-        label: refused.length === 0 ? name : `${name}, not for ${refused.map(processName).join(", ")}`,
+        label:
+          refused.length === 0
+            ? name
+            : `${name}, not for ${refused.map((process) => processName(process)).join(", ")}`,
         disabled: refused.length > 0,
       };
     })
@@ -184,7 +187,7 @@ function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
       <List size="sm" spacing={6}>
         {webhooks.slice(0, NAMED).map((webhook) => (
           <List.Item key={String(webhook.id)} styles={{ itemWrapper: { display: "block" } }}>
-            {processName(webhook.webhookProcess)}
+            {typeName(webhook)}
             <Code display="block">{webhook.url}</Code>
           </List.Item>
         ))}

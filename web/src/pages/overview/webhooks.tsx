@@ -3,10 +3,10 @@ import { Alert, Progress, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { type Overview, StatsService, type WebhookStats } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useAllPages } from "../../api/queries.ts";
+import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, PageLink, webhookPage } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
@@ -163,7 +163,7 @@ function WebhookLink({ id }: { id: bigint }) {
       >
         {webhook ? (webhook.name ?? <AddressInOneLine url={webhook.url} />) : `Webhook ${id}`}
       </PageLink>
-      <Dimmed size="xs">{webhook ? processName(webhook.webhookProcess) : "\u00a0"}</Dimmed>
+      <Dimmed size="xs">{webhook ? typeName(webhook) : "\u00a0"}</Dimmed>
     </>
   );
 }

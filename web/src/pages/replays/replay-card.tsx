@@ -4,10 +4,10 @@ import { useQuery, useTransport } from "@connectrpc/connect-query";
 import { Badge, Button, Card, Group, Progress, Stack, type StackProps, Text } from "@mantine/core";
 import { type Replay, ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { processName } from "../../api/type-names.ts";
 import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../parts/inline.tsx";
 import { useAct } from "../../parts/save.ts";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
@@ -29,12 +29,12 @@ export function isOpen({ state }: Pick<Replay, "state">): boolean {
 }
 
 /** The title of a replay: `Failed deliveries`, `Missed events`. */
-function replayTitle({ what }: Replay): string {
+function replayTitle({ what, webhookProcessName }: Replay): string {
   if (what.case === "backfill") return "Missed events";
   if (what.case !== "resend") return "Replay";
   const { states, process } = what.value;
   const labels = DELIVERY_STATES.filter(({ state }) => states.includes(state)).map(({ label }) => label);
-  const of = process === undefined ? "" : ` of ${processName(process)}`;
+  const of = process === undefined ? "" : ` of ${processName(process, webhookProcessName)}`;
   return `${labels.join(", ")} deliveries${of}`;
 }
 

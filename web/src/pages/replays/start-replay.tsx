@@ -8,9 +8,10 @@ import { useEffect, useRef } from "react";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService, type StartReplayRequestSchema } from "../../../../gen/webhook/v1/replay_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { isNotice, processName } from "../../../../src/contract/catalogue.ts";
+import { isNotice } from "../../../../src/contract/catalogue.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { typeName } from "../../api/type-names.ts";
 import { ConfirmDialog, DialogButton, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
 import { type Since, SinceField, sinceMoment } from "../../parts/pick-time.tsx";
 import { notifyDone } from "../../parts/save.ts";
@@ -76,8 +77,8 @@ function SendMissedDialog({ webhook, ...dialog }: DialogProps & { webhook: Webho
       onConfirm={() => start({ case: "backfill", value })}
     >
       <Text size="sm">
-        Each {processName(webhook.webhookProcess)} event since then that this webhook has no delivery of is
-        delivered to it, oldest first. Test events, and events whose payload was erased, are left out.
+        Each {typeName(webhook)} event since then that this webhook has no delivery of is delivered to it,
+        oldest first. Test events, and events whose payload was erased, are left out.
       </Text>
       <SinceField label="Published" value={since} onChange={setSince} />
     </ConfirmDialog>

@@ -3,9 +3,9 @@ import { Text } from "@mantine/core";
 import { useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useReadAnew } from "../../api/queries.ts";
+import { typeName } from "../../api/type-names.ts";
 import { ConfirmDialog, type DialogProps, RadioChoice, useDialogState } from "../../parts/dialogs.tsx";
 import { webhookPage } from "../../parts/inline.tsx";
 import { notifyDone } from "../../parts/save.ts";
@@ -60,7 +60,7 @@ export function DeleteWebhook({ webhook, opened, onClose }: DialogProps & { webh
           options={[
             {
               value: "webhook",
-              label: `${processName(webhook.webhookProcess)} only`,
+              label: `${typeName(webhook)} only`,
               description: "The other event types are still sent to the URL.",
             },
             {

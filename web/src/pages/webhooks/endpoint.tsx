@@ -2,8 +2,8 @@ import { Code, Stack, Text } from "@mantine/core";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { useLive } from "../../api/queries.ts";
+import { typeName } from "../../api/type-names.ts";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 import { capitalized, countOf } from "../../parts/text/words.ts";
@@ -50,7 +50,7 @@ export function SharedNote({ webhook }: { webhook: Webhook }) {
 
 /** `OrderDispatched, DocumentCreated` */
 export function typesInWords(webhooks: readonly Webhook[]): string {
-  return webhooks.map(({ webhookProcess }) => processName(webhookProcess)).join(", ");
+  return webhooks.map(typeName).join(", ");
 }
 
 interface WebhookInWordsProps {

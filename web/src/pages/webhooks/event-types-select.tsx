@@ -1,9 +1,10 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Checkbox, Group, Stack, TextInput } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { type KeyboardEvent, type ReactNode, useId, useState } from "react";
-import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import type { EventType } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession } from "../../api/session.tsx";
+import { processName } from "../../api/type-names.ts";
+import { MAX_CHOICES } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 
 /** The event types to choose from, and the choice. */
@@ -16,7 +17,9 @@ export interface EventTypesSelectProps {
 }
 
 /** An event type with the value of its checkbox, and whether the key may subscribe to it. */
-interface Choice extends Pick<EventType, "name" | "description" | "notice"> {
+interface Choice extends Pick<EventType, "description" | "notice" | "deprecated"> {
+  /** Its name, and its alias if it has one. */
+  name: string;
   value: string;
   allowed: boolean;
 }
@@ -25,12 +28,19 @@ interface Choice extends Pick<EventType, "name" | "description" | "notice"> {
 export function EventTypesSelect({ eventTypes, value = [], onChange, error }: EventTypesSelectProps) {
   const [search, setSearch] = useState("");
   const choices = useChoices(eventTypes);
+  const rank = ({ value: number, notice }: Choice) => (value.includes(number) ? 0 : notice ? 1 : 2);
   const word = search.trim().toLowerCase();
   // A chosen one is never out of sight.
   const found = choices.filter(
-    (each) => value.includes(each.value) || `${each.name} ${each.description}`.toLowerCase().includes(word),
+    (each) =>
+      value.includes(each.value) ||
+      (!each.deprecated && `${each.name} ${each.description}`.toLowerCase().includes(word)),
   );
-  const events = choices.filter(({ notice, allowed }) => !notice && allowed).map((each) => each.value);
+  // The chosen ones first: none of them is left out.
+  const shown = new Set(found.toSorted((a, b) => rank(a) - rank(b)).slice(0, MAX_CHOICES));
+  const events = choices
+    .filter(({ notice, allowed, deprecated }) => !notice && allowed && !deprecated)
+    .map((each) => each.value);
   const all = events.every((each) => value.includes(each));
 
   function toggleAll() {
@@ -76,9 +86,12 @@ export function EventTypesSelect({ eventTypes, value = [], onChange, error }: Ev
               {eventTypes.length === 0 ? "Loading…" : "No such event type"}
             </Dimmed>
           )}
+          {shown.size < found.length && (
+            <Dimmed py="xs">{`${shown.size} of ${found.length} are shown: search for the others.`}</Dimmed>
+          )}
           <Choices
             title="Events"
-            of={found.filter(({ notice }) => !notice)}
+            of={found.filter((each) => !each.notice && shown.has(each))}
             chosen={value}
             action={
               events.length > 1 && (
@@ -88,7 +101,11 @@ export function EventTypesSelect({ eventTypes, value = [], onChange, error }: Ev
               )
             }
           />
-          <Choices title="Notices about webhooks" of={found.filter(({ notice }) => notice)} chosen={value} />
+          <Choices
+            title="Notices about webhooks"
+            of={found.filter((each) => each.notice && shown.has(each))}
+            chosen={value}
+          />
         </Box>
       </Stack>
     </Checkbox.Group>
@@ -97,11 +114,14 @@ export function EventTypesSelect({ eventTypes, value = [], onChange, error }: Ev
 
 function useChoices(eventTypes: readonly EventType[]): Choice[] {
   const allowed: readonly number[] = useSession().apiKey?.allowedProcesses ?? [];
-  return eventTypes.map(({ number, name, description, notice }) => ({
+  return eventTypes.map(({ number, name, description, notice, deprecated }) => ({
     value: String(number),
-    name,
-    description,
+    name: processName(number, name),
+    description: deprecated
+      ? `${description} Deprecated: it can be removed, and not added again.`
+      : description,
     notice,
+    deprecated,
     allowed: allowed.length === 0 || allowed.includes(number),
   }));
 }
@@ -142,9 +162,4 @@ function Choices({ title, of, chosen, action }: ChoicesProps) {
       ))}
     </Stack>
   );
-}
-
-/** The catalogue as the service tells of it: what it holds changes only when the service does. */
-export function useEventTypes() {
-  return useQuery(WebhookService.method.listProcesses, {}, { staleTime: Number.POSITIVE_INFINITY });
 }

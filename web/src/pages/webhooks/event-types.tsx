@@ -7,9 +7,10 @@ import { useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
+import { useEventTypes } from "../../api/event-types.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { typeName } from "../../api/type-names.ts";
 import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { PageLink, webhookPage } from "../../parts/inline.tsx";
@@ -17,7 +18,7 @@ import { Section } from "../../parts/page.tsx";
 import { notifyDone, useSave } from "../../parts/save.ts";
 import { WebhookHealthBadges } from "../../parts/states.tsx";
 import { cancelInWords, typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
-import { EventTypesSelect, useEventTypes } from "./event-types-select.tsx";
+import { EventTypesSelect } from "./event-types-select.tsx";
 
 /** The event types that are sent to a webhook's endpoint, each with a link to its page, and the button that changes them. */
 export function EventTypesSection({ webhook }: { webhook: Webhook }) {
@@ -65,17 +66,17 @@ export function EventTypesSection({ webhook }: { webhook: Webhook }) {
   );
 }
 
-function TypeLink({ of: { id, webhookProcess }, isCurrent }: { of: Webhook; isCurrent: boolean }) {
+function TypeLink({ of: webhook, isCurrent }: { of: Webhook; isCurrent: boolean }) {
   if (isCurrent) {
     return (
       <Text size="sm" fw={600} aria-current="page" style={{ overflowWrap: "anywhere" }}>
-        {processName(webhookProcess)}
+        {typeName(webhook)}
       </Text>
     );
   }
   return (
-    <PageLink to={webhookPage(id)} style={{ overflowWrap: "anywhere" }}>
-      {processName(webhookProcess)}
+    <PageLink to={webhookPage(webhook.id)} style={{ overflowWrap: "anywhere" }}>
+      {typeName(webhook)}
     </PageLink>
   );
 }
@@ -127,7 +128,7 @@ function Form({ webhook, webhooks, onClose }: FormProps) {
 
   return (
     <SaveForm saving={saving} onSubmit={submit} onCancel={onClose} submit="Save event types">
-      <EventTypesSelect eventTypes={types.data?.processes ?? []} {...form.getInputProps("processes")} />
+      <EventTypesSelect eventTypes={types.data ?? []} {...form.getInputProps("processes")} />
       {removed.map((each) => (
         <Removed key={String(each.id)} webhook={each} />
       ))}
@@ -139,12 +140,7 @@ function Form({ webhook, webhooks, onClose }: FormProps) {
 function Removed({ webhook }: { webhook: Webhook }) {
   const undelivered = useUndelivered(webhook.id, true);
   return (
-    <Alert
-      color="orange"
-      icon={<IconTrash />}
-      role="status"
-      title={`${processName(webhook.webhookProcess)} is removed`}
-    >
+    <Alert color="orange" icon={<IconTrash />} role="status" title={`${typeName(webhook)} is removed`}>
       {cancelInWords(undelivered)} Past deliveries stay in the log.
     </Alert>
   );

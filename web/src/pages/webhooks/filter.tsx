@@ -1,4 +1,3 @@
-import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { useMutation } from "@connectrpc/connect-query";
 import { Alert, Anchor, Button, Code, Stack, Text, Textarea } from "@mantine/core";
 import { useForm } from "@mantine/form";
@@ -7,8 +6,8 @@ import {
   type Webhook,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { eventType } from "../../../../src/contract/catalogue.ts";
 import { FILTER_FUNCTIONS } from "../../../../src/contract/filters/function-list.ts";
+import { useEventType } from "../../api/event-types.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
 import { FormButton, SaveForm } from "../../parts/dialogs.tsx";
@@ -115,13 +114,15 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
 }
 
 function Fields({ process }: { process: number }) {
+  const { data, error, refetch } = useEventType(process);
   return (
     <details>
       <Text component="summary" size="sm">
         Fields of the event
       </Text>
       <Stack gap={2} mt="xs">
-        {eventFields(process).map(({ path, type }) => (
+        <Failure error={error} onRetry={refetch} />
+        {data?.filterFields.map(({ path, type }) => (
           <Text key={path} size="sm">
             <Code>{path}</Code> {type}
           </Text>
@@ -212,47 +213,3 @@ function Result({ result: { examined, matched, failed, events } }: { result: Try
     </Stack>
   );
 }
-
-/** A field of an event as a filter names it. */
-interface EventField {
-  /** `event.order_number`. */
-  path: string;
-  /** `string`, `list of OrderLine`. */
-  type: string;
-}
-
-/** The fields of an event type's payload, and those of the messages in its lists. */
-function eventFields(process: number): EventField[] {
-  const payload = eventType(process)?.payload;
-  const fields = payload?.fields ?? [];
-  return [
-    { path: "user_id", type: "string" },
-    ...fields.map((field) => ({ path: `event.${field.name}`, type: typeOf(field) })),
-    ...fields.flatMap((field) =>
-      field.fieldKind === "list" && field.message
-        ? field.message.fields.map((each) => ({
-            path: `event.${field.name}[0].${each.name}`,
-            type: typeOf(each),
-          }))
-        : [],
-    ),
-  ];
-}
-
-function typeOf(field: DescField): string {
-  const name = field.message?.name ?? field.enum?.name ?? (field.scalar && SCALARS[field.scalar]) ?? "int";
-  if (field.fieldKind === "list") return `list of ${name}`;
-  return field.fieldKind === "map" ? `map to ${name}` : name;
-}
-
-const SCALARS: Partial<Record<ScalarType, string>> = {
-  [ScalarType.STRING]: "string",
-  [ScalarType.BOOL]: "bool",
-  [ScalarType.BYTES]: "bytes",
-  [ScalarType.DOUBLE]: "double",
-  [ScalarType.FLOAT]: "double",
-  [ScalarType.UINT32]: "uint",
-  [ScalarType.UINT64]: "uint",
-  [ScalarType.FIXED32]: "uint",
-  [ScalarType.FIXED64]: "uint",
-};

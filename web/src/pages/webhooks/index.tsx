@@ -10,7 +10,6 @@ import { useFocusBack } from "../../parts/focus.ts";
 import { Empty, NothingFound } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
-import { useEventTypes } from "./event-types-select.tsx";
 import { useLastDay } from "./list/figures.tsx";
 import { FILTER_NAMES, findWebhooks, ListFilters, otherTypes } from "./list/filters.tsx";
 import { FoundWebhooks } from "./list/webhook-list.tsx";
@@ -35,8 +34,6 @@ export default function WebhooksPage() {
 
   const others = useMemo(() => otherTypes(webhooks), [webhooks]);
 
-  // Read before the dialog that shows them opens.
-  useEventTypes();
   const isMaking = mayWrite && filters.new !== "";
   // A link from another page opens the dialog too; closing it removes the parameter.
   useFocusBack(isMaking);

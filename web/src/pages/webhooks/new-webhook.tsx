@@ -6,6 +6,7 @@ import { useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useEventType, useEventTypes } from "../../api/event-types.ts";
 import { isReachable, useReadAnew } from "../../api/queries.ts";
 import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, notifyFailure } from "../../parts/failure.tsx";
@@ -13,7 +14,7 @@ import { webhookPage } from "../../parts/inline.tsx";
 import { notifyDone, notifyWarnings, useSave } from "../../parts/save.ts";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
-import { EventTypesSelect, useEventTypes } from "./event-types-select.tsx";
+import { EventTypesSelect } from "./event-types-select.tsx";
 import { NO_OWN_SECRET, OwnSecret, ownSecret } from "./own-secret.tsx";
 import { UrlField } from "./webhook-form.tsx";
 
@@ -30,7 +31,7 @@ function Fields({ onClose }: { onClose: () => void }) {
   const types = useEventTypes();
   if (types.isError) return <Failure error={types.error} onRetry={types.refetch} />;
   // The form is there at once; its choices follow.
-  return <Form eventTypes={types.data?.processes ?? []} onClose={onClose} />;
+  return <Form eventTypes={types.data ?? []} onClose={onClose} />;
 }
 
 function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClose: () => void }) {
@@ -134,16 +135,20 @@ function Samples({ of: types }: { of: readonly EventType[] }) {
   );
 }
 
-function Sample({ of: { name, description, sample } }: { of: EventType }) {
+function Sample({ of: { number, name, description } }: { of: EventType }) {
+  const { data, error, refetch } = useEventType(number);
   return (
     <Stack gap={4}>
       <Text size="sm">{description}</Text>
       <Text size="sm" fw={500}>
         Example payload
       </Text>
-      <CodeBlock of={`Sample of ${name}`} maxHeight={220}>
-        {layOutJson(sample)}
-      </CodeBlock>
+      <Failure error={error} onRetry={refetch} />
+      {data && (
+        <CodeBlock of={`Sample of ${name}`} maxHeight={220}>
+          {layOutJson(data.sample)}
+        </CodeBlock>
+      )}
     </Stack>
   );
 }

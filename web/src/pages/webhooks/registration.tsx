@@ -3,7 +3,6 @@ import { useForm } from "@mantine/form";
 import { IconArrowRight, IconPencil } from "@tabler/icons-react";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import {
   boundsOf,
@@ -11,8 +10,10 @@ import {
   type NumberName,
   numberSetting,
 } from "../../../../src/contract/webhooks/settings.ts";
+import { useEventTypes } from "../../api/event-types.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { useDeliveryTimeoutMs, useMay } from "../../api/session.tsx";
+import { typeName } from "../../api/type-names.ts";
 import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { type Fact, Facts, Section } from "../../parts/page.tsx";
@@ -23,7 +24,6 @@ import { CopyButton } from "../../parts/text/copy.tsx";
 import { capitalized, paceInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { SharedNote, useUndelivered } from "./endpoint.tsx";
-import { useEventTypes } from "./event-types-select.tsx";
 import {
   MovedCredentials,
   movedChanges,
@@ -38,7 +38,7 @@ import { UrlField, useWebhookUpdate } from "./webhook-form.tsx";
 export function Registration({ webhook }: { webhook: Webhook }) {
   const { data: types } = useEventTypes();
   const mayWrite = useMay("Write_Administrative_Data");
-  const type = types?.processes.find(({ number }) => number === webhook.webhookProcess);
+  const type = types?.find(({ number }) => number === webhook.webhookProcess);
   return (
     <Section
       title="Registration"
@@ -60,7 +60,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           [
             "Event type",
             <>
-              {processName(webhook.webhookProcess)}
+              {typeName(webhook)}
               <Dimmed size="xs" mih="1lh">
                 {type?.description}
               </Dimmed>

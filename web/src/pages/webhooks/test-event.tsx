@@ -1,4 +1,4 @@
-import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { callUnaryMethod, useMutation, useQuery, useTransport } from "@connectrpc/connect-query";
 import { Button, Group, Select, Stack, Text, Textarea } from "@mantine/core";
 import { IconPencil, IconSend } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
@@ -11,10 +11,13 @@ import {
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { type EventType, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useEventTypes } from "../../api/event-types.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/queries.ts";
 import { useOwnApp, useSession } from "../../api/session.tsx";
-import { Failure, Loading } from "../../parts/failure.tsx";
+import { processName } from "../../api/type-names.ts";
+import { Failure, Loading, notifyFailure } from "../../parts/failure.tsx";
+import { MAX_CHOICES } from "../../parts/filters.tsx";
 import { deliveryPage, PageLink } from "../../parts/inline.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { Section } from "../../parts/page.tsx";
@@ -22,7 +25,6 @@ import { DeliveryStateBadge, isHeldBack } from "../../parts/states.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
 import { countOf, durationInWords } from "../../parts/text/words.ts";
 import { REASONS } from "../deliveries/delivery/results.tsx";
-import { useEventTypes } from "./event-types-select.tsx";
 
 /** The event type and payload of a test event that were chosen. */
 interface Draft {
@@ -34,7 +36,8 @@ interface Draft {
 export function TestEvent({ webhook }: { webhook: Webhook }) {
   const send = useMutation(WebhookService.method.sendTestEvent);
   const { data } = useEventTypes();
-  const types = useAllowedTypes(data?.processes ?? [], webhook.webhookProcess);
+  const types = useAllowedTypes(data ?? [], webhook.webhookProcess);
+  const transport = useTransport();
   const [draft, setDraft] = useState<Draft>();
   const [deliveryId, setDeliveryId] = useState<string>();
   const wrong = send.isError ? fieldFailures(send.error) : {};
@@ -46,10 +49,16 @@ export function TestEvent({ webhook }: { webhook: Webhook }) {
     );
   }
 
-  function choose(number: number) {
-    const sample = types.find((each) => each.number === number)?.sample ?? "{}";
-    setDraft({ process: number, payload: layOutJson(sample) });
-    send.reset();
+  async function choose(number: number) {
+    const asked = { processes: [number as WebhookProcess] };
+    try {
+      const { processes } = await callUnaryMethod(transport, WebhookService.method.listProcesses, asked);
+      const sample = processes.find((each) => each.number === number)?.sample ?? "{}";
+      setDraft({ process: number, payload: layOutJson(sample) });
+      send.reset();
+    } catch (error) {
+      notifyFailure("The sample was not read", error);
+    }
   }
 
   return (
@@ -84,10 +93,15 @@ export function TestEvent({ webhook }: { webhook: Webhook }) {
           <Group gap="sm" align="flex-end">
             <Select
               label="Event type"
-              data={types.map(({ number, name }) => ({ value: String(number), label: name }))}
+              data={types.map(({ number, name }) => ({
+                value: String(number),
+                label: processName(number, name),
+              }))}
               value={String(draft.process)}
               onChange={(value) => value && choose(Number(value))}
               allowDeselect={false}
+              searchable={types.length > MAX_CHOICES}
+              limit={MAX_CHOICES}
               w={260}
             />
             <Button variant="subtle" onClick={() => choose(draft.process)}>

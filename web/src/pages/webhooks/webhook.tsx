@@ -2,11 +2,11 @@ import { Button, Grid, Stack } from "@mantine/core";
 import { IconPlayerPause, IconPlayerPlay, IconTrash, IconWebhookOff } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
 import { type OverdueRetries, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useLive } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
+import { typeName } from "../../api/type-names.ts";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { deliveriesOf } from "../../parts/inline.tsx";
@@ -94,7 +94,7 @@ function WebhookDetails(props: { webhook: Webhook; overdue: OverdueRetries | und
     <>
       <PageTitle
         title={webhookTitle(webhook)}
-        description={processName(webhook.webhookProcess)}
+        description={typeName(webhook)}
         actions={mayWrite && <Actions webhook={webhook} />}
       />
       <Stack gap="lg">

@@ -8,7 +8,8 @@ import {
   type Event,
   type GetDeliveryResponse,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
-import { isNotice, processName } from "../../../../../src/contract/catalogue.ts";
+import { isNotice } from "../../../../../src/contract/catalogue.ts";
+import { typeName } from "../../../api/type-names.ts";
 import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../../parts/inline.tsx";
 import { type Fact, Facts, Section } from "../../../parts/page.tsx";
 import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/states.tsx";
@@ -25,7 +26,7 @@ export function Summary({
   found: GetDeliveryResponse;
   delivery: Delivery;
 }) {
-  const { state, webhookId, url, webhookProcess, eventId, created, finished, subject } = delivery;
+  const { state, webhookId, url, eventId, created, finished, subject } = delivery;
   return (
     <Section title="Summary">
       <Facts
@@ -49,7 +50,7 @@ export function Summary({
               #{String(webhookId)} · <Breakable text={url} />
             </PageLink>,
           ],
-          ["Event type", processName(webhookProcess)],
+          ["Event type", typeName(delivery)],
           subject !== undefined && ["Subject", subject],
           ["Event", <EventId key="event" id={eventId} linked={event !== undefined} />],
           ...publisherFacts(event),

@@ -6,8 +6,8 @@ import {
   type WebhookStats,
 } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../../src/contract/catalogue.ts";
 import { useAllPages, useLive } from "../../../api/queries.ts";
+import { typeName } from "../../../api/type-names.ts";
 import { Dimmed, deliveriesOf, PageLink } from "../../../parts/inline.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { countOf, durationInWords } from "../../../parts/text/words.ts";
@@ -110,13 +110,13 @@ function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
 }
 
 /** Leads to a webhook's deliveries. */
-function DeliveriesLink({ of: { id, webhookProcess, url }, text }: { of: Webhook; text: string }) {
+function DeliveriesLink({ of: webhook, text }: { of: Webhook; text: string }) {
   return (
     <PageLink
-      to={deliveriesOf(id)}
+      to={deliveriesOf(webhook.id)}
       size="xs"
       className="figures"
-      aria-label={`Deliveries of ${processName(webhookProcess)} to ${url}: ${text}`}
+      aria-label={`Deliveries of ${typeName(webhook)} to ${webhook.url}: ${text}`}
       style={{ whiteSpace: "nowrap" }}
     >
       {text}

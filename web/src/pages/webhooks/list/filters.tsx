@@ -2,10 +2,18 @@ import { Grid, Select } from "@mantine/core";
 import { useMemo } from "react";
 import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { eventTypes, processName } from "../../../../../src/contract/catalogue.ts";
+import { useTypeChoices } from "../../../api/event-types.ts";
 import { useAllPages } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
-import { type Choice, FilterSelect, isUnlisted, SearchField, withChosen } from "../../../parts/filters.tsx";
+import { typeName, typeNamed } from "../../../api/type-names.ts";
+import {
+  type Choice,
+  FilterSelect,
+  isUnlisted,
+  MAX_CHOICES,
+  SearchField,
+  withChosen,
+} from "../../../parts/filters.tsx";
 import { WEBHOOK_HEALTHS } from "../../../parts/states.tsx";
 import type { LastDay } from "./figures.tsx";
 
@@ -39,7 +47,7 @@ export function findWebhooks(
   const found = webhooks.filter(
     (webhook) =>
       (!wanted || webhook.health === wanted.health) &&
-      (!filters.process || processName(webhook.webhookProcess) === filters.process) &&
+      (!filters.process || isOfType(webhook, filters.process)) &&
       (!filters.state || stateOf(webhook) === filters.state) &&
       (!filters.application || (webhook.application ?? NO_APPLICATION) === filters.application) &&
       matches(webhook, words),
@@ -54,6 +62,12 @@ export function findWebhooks(
     return found.sort((a, b) => compare(failed(b), failed(a)) || compare(b.id, a.id));
   }
   return found.sort((a, b) => compare(b.id, a.id));
+}
+
+/** Whether a webhook is of the event type with this name or alias, or with a name that only the webhook has. */
+function isOfType({ webhookProcess: process, webhookProcessName }: Webhook, text: string): boolean {
+  const type = typeNamed(text);
+  return type ? type.number === process : [webhookProcessName, String(process)].includes(text);
 }
 
 /** By the values of the filter. */
@@ -85,7 +99,7 @@ export function otherTypes(webhooks: readonly Webhook[]): ReadonlyMap<bigint, re
 function matches(webhook: Webhook, words: readonly string[]): boolean {
   if (words.length === 0) return true;
   const { name = "", url, applicationName = "" } = webhook;
-  const text = [name, url, processName(webhook.webhookProcess), applicationName].join(" ").toLowerCase();
+  const text = [name, url, typeName(webhook), applicationName].join(" ").toLowerCase();
   const ids = [String(webhook.id), webhook.endpointId];
   return words.every((word) => text.includes(word) || ids.includes(word));
 }
@@ -120,7 +134,9 @@ export interface ListFiltersProps {
 
 /** The filters and the order of the list of webhooks. */
 export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
-  const processes = useMemo(() => processChoices(webhooks), [webhooks]);
+  const types = useTypeChoices("name");
+  const processes = useMemo(() => processChoices(types, webhooks), [types, webhooks]);
+  const process = typeNamed(filters.process)?.name ?? filters.process;
   const applications = useApplicationChoices(webhooks, filters.application);
   const filter = (name: "process" | "health" | "state" | "application") => ({
     value: filters[name],
@@ -150,9 +166,11 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <FilterSelect
           aria-label="Event type"
           placeholder="Any event type"
-          data={withChosen(processes, filters.process)}
+          data={withChosen(processes, process)}
           {...filter("process")}
+          value={process}
           searchable
+          limit={MAX_CHOICES}
           nothingFoundMessage="No such event type"
         />
       </Grid.Col>
@@ -181,13 +199,13 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   );
 }
 
-/** Every event type there is, and those of webhooks that a later version of the service registered. */
-function processChoices(webhooks: readonly Webhook[]): Choice[] {
-  const names = new Set([
-    ...eventTypes().map(({ name }) => name),
-    ...webhooks.map(({ webhookProcess }) => processName(webhookProcess)),
-  ]);
-  return [...names].map((name) => ({ value: name, label: name }));
+/** Every event type there is, and those of webhooks that the page does not know. */
+function processChoices(types: readonly Choice[], webhooks: readonly Webhook[]): Choice[] {
+  const names = webhooks.map(
+    ({ webhookProcess: process, webhookProcessName: name }) => name || String(process),
+  );
+  const others = new Set(names.filter((name) => typeNamed(name) === undefined));
+  return [...types, ...[...others].map((name) => ({ value: name, label: name }))];
 }
 
 /** The apps of the webhooks, and the chosen one: by its name, or by its id if the session may not see apps. */

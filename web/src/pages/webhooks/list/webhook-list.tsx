@@ -1,7 +1,7 @@
 import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { typeName } from "../../../api/type-names.ts";
 import { Failure } from "../../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink, webhookPage } from "../../../parts/inline.tsx";
 import { Listing, useBelow } from "../../../parts/listing.tsx";
@@ -78,7 +78,7 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
               <>
                 <WebhookLink webhook={webhook} inOneLine />
                 <Dimmed size="xs" truncate>
-                  {processName(webhook.webhookProcess)}
+                  {typeName(webhook)}
                   {type(webhook)}
                 </Dimmed>
                 <LastError webhook={webhook} />
@@ -102,7 +102,7 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
           <>
             <Group justify="space-between" gap="xs" wrap="nowrap" align="flex-start">
               <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-                {processName(webhook.webhookProcess)}
+                {typeName(webhook)}
                 <Text span fw={400} c="dimmed">
                   {type(webhook)}
                 </Text>
@@ -192,7 +192,7 @@ function Address({ url }: { url: string }) {
 /** ` + 2 event types`: the other event types of a webhook's endpoint, with a way to them; nothing where there are none. */
 function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | undefined }) {
   if (!others) return null;
-  const names = others.map(({ webhookProcess }) => processName(webhookProcess)).join(", ");
+  const names = others.map(typeName).join(", ");
   return (
     <>
       {" + "}

@@ -1,7 +1,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
-import { messageSchema } from "../../src/contract/event-types/schema.ts";
-import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
-import type { JsonAudience } from "../../src/contract/json/writer.ts";
+import { messageSchema } from "../../contract/event-types/schema.ts";
+import type { JsonSchema } from "../../contract/event-types/schema-scalars.ts";
+import type { JsonAudience } from "../../contract/json/writer.ts";
 
 /** The schemas of responses, each message type once. */
 export interface AnswerSchemas {

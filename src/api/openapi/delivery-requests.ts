@@ -1,8 +1,6 @@
-import { readConfig } from "../../src/config/config.ts";
-import { eventTypes } from "../../src/contract/catalogue.ts";
-import { commentOf, firstSentence } from "../../src/contract/comments.ts";
-import type { JsonSchema } from "../../src/contract/event-types/schema-scalars.ts";
-import { withinTimeout } from "../../src/contract/time-in-words.ts";
+import type { CatalogueEntry } from "../../contract/catalogue.ts";
+import { commentOf, firstSentence } from "../../contract/comments.ts";
+import type { JsonSchema } from "../../contract/event-types/schema-scalars.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
 
@@ -56,45 +54,49 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
   },
 ];
 
-/** The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document. */
-export function describeDeliveries(payloads: AnswerSchemas): Record<string, JsonSchema> {
-  const within = withinTimeout(readConfig({}).delivery.timeoutMs);
-  return Object.fromEntries(
-    eventTypes().map(({ name, payload }) => {
-      const comment = commentOf(payload) ?? name;
-      return [
-        name,
-        {
-          post: {
-            operationId: `receive${name}`,
-            summary: firstSentence(comment),
-            description: `${comment}\n\nSent to every webhook of this event type. Respond with any 2xx ${within}.`,
-            // Receivers are not authenticated by an API key.
-            security: [],
-            parameters: HEADERS.map(({ example, ...header }) => ({
-              ...header,
-              in: "header",
-              schema: { type: "string" },
-              example: example ?? name,
-            })),
-            requestBody: {
-              required: true,
-              content: {
-                "application/json": {
-                  schema: payloads.of(payload),
-                  example: exampleData(payload, "payload"),
-                },
-              },
-            },
-            responses: {
-              "2XX": { description: `Delivered, if it arrives ${within}. The body is ignored.` },
-              default: {
-                description: "Any other response is a failed attempt, followed by up to 3 retries.",
-              },
-            },
+/**
+ * The POST that receivers get for an event type, as in the `webhooks` of an OpenAPI document.
+ *
+ * @param within the time in which they respond, in words
+ */
+export function describeDelivery(
+  { name, alias, payload, deprecated }: CatalogueEntry,
+  payloads: AnswerSchemas,
+  within: string,
+): JsonSchema {
+  const comment = commentOf(payload) ?? name;
+  const about = [
+    comment,
+    ...(alias === undefined ? [] : [`Also called \`${alias}\`.`]),
+    `Sent to every webhook of this event type. Respond with any 2xx ${within}.`,
+  ];
+  return {
+    post: {
+      operationId: `receive${name}`,
+      summary: firstSentence(comment),
+      description: about.join("\n\n"),
+      ...(deprecated ? { deprecated } : {}),
+      // Receivers are not authenticated by an API key.
+      security: [],
+      parameters: HEADERS.map(({ example, ...header }) => ({
+        ...header,
+        in: "header",
+        schema: { type: "string" },
+        example: example ?? name,
+      })),
+      requestBody: {
+        required: true,
+        content: {
+          "application/json": {
+            schema: payloads.of(payload),
+            example: exampleData(payload, "payload"),
           },
         },
-      ];
-    }),
-  );
+      },
+      responses: {
+        "2XX": { description: `Delivered, if it arrives ${within}. The body is ignored.` },
+        default: { description: "Any other response is a failed attempt, followed by up to 3 retries." },
+      },
+    },
+  };
 }
