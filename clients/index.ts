@@ -11,6 +11,7 @@ import { AuditService } from "../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
+import { EventTypeService } from "../gen/webhook/v1/event_type_pb.ts";
 import { ReplayService } from "../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
@@ -28,6 +29,7 @@ export * from "../gen/webhook/v1/audit_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/endpoint_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
+export * from "../gen/webhook/v1/event_type_pb.ts";
 export * from "../gen/webhook/v1/notice_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
 export * from "../gen/webhook/v1/replay_pb.ts";
@@ -47,6 +49,7 @@ export interface WebhookClients {
   audit: Client<typeof AuditService>;
   replays: Client<typeof ReplayService>;
   endpoints: Client<typeof EndpointService>;
+  eventTypes: Client<typeof EventTypeService>;
 }
 
 /**
@@ -63,6 +66,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     audit: createClient(AuditService, transport),
     replays: createClient(ReplayService, transport),
     endpoints: createClient(EndpointService, transport),
+    eventTypes: createClient(EventTypeService, transport),
   };
 }
 

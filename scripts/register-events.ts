@@ -5,6 +5,10 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import { EventTypeChangeKind, EventTypeService } from "../gen/webhook/v1/event_type_pb.ts";
 import { readEventTypesFrom } from "../src/event-types/index.ts";
 
+const KINDS = new Map<number, string>(
+  Object.entries(EventTypeChangeKind).map(([name, kind]) => [kind, name.toLowerCase()]),
+);
+
 const USAGE = `npm run events -- [--dry-run] FOLDER
 
 Compiles the .proto files of a folder, or reads a .binpb file, and registers their event types at a running service.
@@ -37,7 +41,7 @@ async function main(): Promise<void> {
   for (const { process: number, name, alias, kind, changes: what } of changes) {
     const named = alias === "" ? name : `${name} (${alias})`;
     const words = what.length > 0 ? `: ${what.join("; ")}` : "";
-    console.log(`${number} ${named} ${EventTypeChangeKind[kind].toLowerCase()}${words}`);
+    console.log(`${number} ${named} ${KINDS.get(kind)}${words}`);
   }
 }
 

@@ -8,11 +8,14 @@ import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { EventTypeService } from "../../gen/webhook/v1/event_type_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { auditService } from "../audit/rpc/index.ts";
+import { refreshEventTypes } from "../event-types/index.ts";
+import { eventTypeService } from "../event-types/rpc/index.ts";
 import { queueTestEvent } from "../events/index.ts";
 import { eventService } from "../events/rpc/index.ts";
 import type { Gate } from "../keys/gate/index.ts";
@@ -41,6 +44,7 @@ export const SERVICES: readonly DescService[] = [
   AuditService,
   ReplayService,
   EndpointService,
+  EventTypeService,
 ];
 
 /** All services: the contract's, the settings page's, and health and reflection for gRPC clients. */
@@ -66,7 +70,7 @@ export function createRoutes(
   overviewSilenceMs?: number,
 ): (router: ConnectRouter) => void {
   // Shared by all listeners, so that all events join the same batches.
-  const events = eventService(context, gate);
+  const events = eventService({ refreshEventTypes, ...context }, gate);
   // Shared by all subscribers so that each poll queries the database once.
   const stats = statsService(context, gate, stopping, overviewSilenceMs);
   const reflection = reflectionService(SERVED, stopping);
@@ -82,6 +86,7 @@ export function createRoutes(
     addService(router, AuditService, auditService(context));
     addService(router, ReplayService, replayService(context));
     addService(router, EndpointService, endpointService(webhookParts));
+    addService(router, EventTypeService, eventTypeService(context));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

@@ -80,6 +80,8 @@ const MAX_HELD_BYTES = 12 * 1_024 * 1_024;
 const MAX_KEY_HELD_BYTES = 8 * 1_024 * 1_024;
 /** The same for methods that need no key. Separate, so that callers without a key cannot use the memory for calls with a key. */
 const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
+/** The same for RegisterEventTypes: one message of the largest size, compressed and decompressed. */
+const MAX_HUGE_HELD_BYTES = 44 * 1_024 * 1_024;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port and gRPC on its own, or all on one port with TLS.
@@ -140,6 +142,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           heldBytes: new HeldBytes(MAX_HELD_BYTES, "messages of all API keys"),
           keyShares: new KeyShares(MAX_KEY_HELD_BYTES),
           publicHeldBytes: new HeldBytes(MAX_PUBLIC_HELD_BYTES, "messages of all calls without a key"),
+          hugeHeldBytes: new HeldBytes(MAX_HUGE_HELD_BYTES, "sets of event types"),
           onRefused,
           idleMs: limits.requestIdleMs,
           log,

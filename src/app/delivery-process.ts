@@ -1,7 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import packageJson from "../../package.json" with { type: "json" };
 import { explain, readConfig } from "../config/index.ts";
-import { openDatabases } from "../lib/pg/index.ts";
+import { watchEventTypes } from "../event-types/index.ts";
+import { openDatabases, untilAnswered } from "../lib/pg/index.ts";
 import { createLogger, watchBlockedThread } from "../lib/process/index.ts";
 import {
   createDeliveryInstruments,
@@ -67,10 +68,14 @@ async function main(sharedBy: number, name: string): Promise<void> {
       stop();
     },
   });
-  await instance.start().catch((error: unknown) => {
-    // Told to stop meanwhile, it ends below.
-    if (outdated || !stopping.signal.aborted) throw error;
-  });
+  const types = watchEventTypes(databases.db, log, { builtIn: config.builtInEventTypes });
+  const { signal } = stopping;
+  await Promise.all([instance.start(), untilAnswered(() => types.refresh(), { signal })]).catch(
+    (error: unknown) => {
+      // Told to stop meanwhile, it ends below.
+      if (outdated || !stopping.signal.aborted) throw error;
+    },
+  );
   const delivery = startDelivery({
     ...databases,
     admit: () => instance.admit(),
@@ -97,6 +102,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
     await wait(REPORT_INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
+  types.close();
   await instance.close();
   thread.stop();
   endDraining();

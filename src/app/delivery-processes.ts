@@ -198,6 +198,7 @@ const NOT_FOR_DELIVERY = [
   "SMTP_URL_FILE",
   "SMTP_FROM",
   "NOTICE_EMAILS",
+  "EVENT_TYPES",
   // Their contents are passed on.
   "DATABASE_URL_FILE",
   "SECRET_KEY_FILE",

@@ -3,7 +3,7 @@ import { DomainError } from "../contract/errors.ts";
 import { FEATURES } from "../contract/features.ts";
 import { type Db, isTransient, untilAnswered } from "../lib/pg/index.ts";
 import { type Clock, currentMoment, instanceName, LONG_AGO, systemClock } from "../lib/process/index.ts";
-import { addInstance, removeInstance, renewInstance } from "./instances.ts";
+import { addInstance, removeInstance, renewInstance } from "../schema/index.ts";
 
 /** The duration of an instance's lease, in milliseconds. It is renewed four times in that time. */
 const LEASE_MS = 20_000;

@@ -4,6 +4,8 @@ import { assertFreePort, findSettingsPage } from "../api/index.ts";
 import { type Config, exportsMetrics } from "../config/index.ts";
 import { builtWorkflows } from "../dispatch/index.ts";
 import type { WorkerOptions } from "../dispatch/worker/index.ts";
+import { registerConfiguredTypes, watchEventTypes } from "../event-types/index.ts";
+import { untilAnswered } from "../lib/pg/index.ts";
 import { createLogger, type Progress, systemClock, watchBlockedThread } from "../lib/process/index.ts";
 import { drainTemporalMetrics, exportMetrics, startTracing } from "../metrics/index.ts";
 import { readBacklog } from "../queue/index.ts";
@@ -13,7 +15,7 @@ import { startEmbeddedParts } from "./embedded-parts.ts";
 import { Instance } from "./instance.ts";
 import { keepSealed } from "./secret-keys.ts";
 import { serve } from "./serving.ts";
-import { openStores, prepareDatabase } from "./stores.ts";
+import { openStores, prepareDatabase, type Stores } from "./stores.ts";
 
 /** A running service. */
 export interface Service {
@@ -78,6 +80,15 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stopping.abort();
     left = leave();
     await started.disposeAsync();
+  }
+
+  /** Registers EVENT_TYPES, and reads the registered event types before this process serves or delivers. */
+  async function knowEventTypes({ db }: Pick<Stores, "db">): Promise<void> {
+    const { eventTypesPath: path, builtInEventTypes: builtIn } = config;
+    if (path !== undefined) await registerConfiguredTypes(db, path, { log, stopping: stopping.signal });
+    const types = watchEventTypes(db, log, { builtIn });
+    started.defer(async () => types.close());
+    await untilAnswered(() => types.refresh(), { signal: stopping.signal });
   }
 
   try {
@@ -164,6 +175,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     // Prepare the database.
     const adminKeyFile = await prepareDatabase(config, stores, { signal: stopping.signal, log });
     await instance.start();
+    await knowEventTypes(stores);
     isPrepared = true;
     started.defer(metrics.watchBacklog(directUrl, readBacklog));
     started.defer(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));

@@ -8,5 +8,6 @@ export {
   deleteOldAuditEntries,
   type Facts,
   OPERATOR,
+  type Recorder,
   recordChanges,
 } from "./audit-log.ts";

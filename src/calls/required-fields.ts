@@ -2,6 +2,7 @@ import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/pr
 import { getOption, hasOption, isFieldSet, ScalarType } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
+import { eventTypes, isProcessEnum } from "../contract/catalogue.ts";
 import type { FieldViolation } from "../contract/errors.ts";
 import { enumChoices } from "../contract/json/names.ts";
 import { isTimestampInRange } from "../contract/json/timestamp.ts";
@@ -71,9 +72,11 @@ function fieldReader(field: DescField): (message: Message) => unknown {
 function valueCheck(field: DescField): ValueCheck | undefined {
   if (field.fieldKind === "message") return messageCheck(field.message);
   if (field.fieldKind === "list" && field.listKind === "enum") {
-    const known = field.enum.values.length;
+    const isProcesses = isProcessEnum(field.enum);
     return (items, path, found) => {
       const { length } = items as unknown[];
+      // Registered event types are no members of the enum.
+      const known = isProcesses ? eventTypes().length : field.enum.values.length;
       if (length <= known) return;
       const description = `has ${length} values, more than the ${known} that exist; list each once`;
       found.push({ field: path, description });

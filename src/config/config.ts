@@ -87,6 +87,8 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
     previousSecretKeys: env.SECRET_KEY_PREVIOUS,
     /** Whether searchable values of published payloads are stored for searches. */
     searchIndex: env.SEARCH_INDEX,
+    eventTypesPath: env.EVENT_TYPES,
+    builtInEventTypes: env.BUILT_IN_EVENT_TYPES,
     /** Limits for callers. */
     limits: {
       /** The rate limit per key and process, in requests per minute; 0 for no limit. */

@@ -97,6 +97,8 @@ export const variables = {
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   DELIVERY_PROXY: proxyAddress({ default: undefined }),
   DELIVERY_PROXY_DNS: choice<ProxyDns>(["local", "remote"])({ default: "local" }),
+  EVENT_TYPES: str({ default: undefined }),
+  BUILT_IN_EVENT_TYPES: flag({ default: true }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
   SEARCH_INDEX: flag({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),

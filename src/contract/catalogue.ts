@@ -115,6 +115,7 @@ export const builtInTypes: readonly BuiltInEntry[] = readCatalogue(
 /** The event types that this process knows, by each of what identifies them. Replaced as a whole. */
 interface Catalogue {
   all: readonly CatalogueEntry[];
+  /** Also those that are hidden. */
   byNumber: ReadonlyMap<number, CatalogueEntry>;
   /** By name, and by alias. */
   byName: ReadonlyMap<string, CatalogueEntry>;
@@ -122,11 +123,12 @@ interface Catalogue {
   byMessage: ReadonlyMap<string, CatalogueEntry>;
 }
 
-function catalogueOf(entries: readonly CatalogueEntry[]): Catalogue {
-  const all = entries.toSorted((a, b) => a.number - b.number);
+function catalogueOf(entries: readonly CatalogueEntry[], hidden: readonly number[] = []): Catalogue {
+  const known = entries.toSorted((a, b) => a.number - b.number);
+  const all = known.filter(({ number }) => !hidden.includes(number));
   return {
     all,
-    byNumber: new Map(all.map((entry) => [entry.number, entry])),
+    byNumber: new Map(known.map((entry) => [entry.number, entry])),
     byName: new Map(
       all.flatMap((entry) =>
         [entry.name, ...(entry.alias === undefined ? [] : [entry.alias])].map((name) => [name, entry]),
@@ -139,13 +141,26 @@ function catalogueOf(entries: readonly CatalogueEntry[]): Catalogue {
 // One for the process: a process serves one database, which has one catalogue.
 let current = catalogueOf(builtInTypes);
 
-/** Replaces the registered event types that this process knows. */
-export function setRegisteredTypes(registered: readonly CatalogueEntry[]): void {
-  current = catalogueOf([...builtInTypes, ...registered]);
+/**
+ * Replaces the registered event types that this process knows.
+ *
+ * @param hidden the numbers of built-in event types that are not offered: only `eventType` and `processName` know them. Defaults to none
+ */
+export function setRegisteredTypes(
+  registered: readonly CatalogueEntry[],
+  hidden: readonly number[] = [],
+): void {
+  current = catalogueOf([...builtInTypes, ...registered], hidden);
   setAddedMembers(WebhookProcessSchema, registered);
 }
 
-/** Every event type that this process knows, in the order of its number. */
+/** Whether an event type is offered: this process knows it, and it is not hidden. */
+export function isOffered(number: number): boolean {
+  const entry = eventType(number);
+  return entry !== undefined && current.byMessage.get(entry.payload.typeName) === entry;
+}
+
+/** Every event type that is offered, in the order of its number. */
 export function eventTypes(): readonly CatalogueEntry[] {
   return current.all;
 }

@@ -1,4 +1,14 @@
+/** Event types that operators register: checked, stored, and known to every process. */
+export { registerConfiguredTypes } from "./configured.ts";
 export { buildEntries } from "./entries.ts";
 export type { CatalogueProblem, RegistrationPlan, StoredFile, StoredType } from "./model.ts";
 export { planRegistration } from "./plan.ts";
 export { readEventTypesFrom } from "./read-event-types.ts";
+export { registerEventTypes, type StoredCatalogue } from "./registry.ts";
+export {
+  type EventTypesWatch,
+  isKnownProcess,
+  refreshEventTypes,
+  storedEventTypes,
+  watchEventTypes,
+} from "./watch.ts";

@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { Logger } from "pino";
+import { type StoredCatalogue, storedEventTypes } from "../event-types/index.ts";
 import type { FilterJob, FilterResult, FilterRunner } from "./filter-runner.ts";
 import { JOBS, NONE, PHASES, SENT, type ThreadData, type ThreadResult } from "./thread-messages.ts";
 import { type TakenJob, TimeShares } from "./time-shares.ts";
@@ -19,6 +20,8 @@ const LOOKS_PER_LIMIT = 2;
 const MAX_SILENT_LOOKS = 20;
 /** The memory of a thread, in mebibytes. A thread that needs more ends. */
 const MEMORY = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16 };
+/** The memory that registered event types take in a thread, for each byte of their files. */
+const BYTES_PER_DESCRIPTOR_BYTE = 20;
 /** The time after the end of a thread for which another one is kept ready, in milliseconds: to start takes longer than the limit. */
 const SPARE_MS = 60_000;
 
@@ -35,6 +38,8 @@ interface Phase {
 /** A thread with the jobs that it has not answered. */
 interface Thread {
   worker: Worker;
+  /** The registered event types that it knows. */
+  catalogue: StoredCatalogue;
   progress: ThreadData["progress"];
   outcomes: ThreadData["outcomes"];
   sent: TakenJob[];
@@ -86,6 +91,12 @@ export class FilterThreads implements FilterRunner {
   }
 
   #send(): void {
+    // Changed event types need another thread: after the jobs that this one has.
+    if (this.#thread && this.#thread.catalogue !== storedEventTypes()) {
+      if (this.#thread.messages > 0) return;
+      void this.#thread.worker.terminate();
+      this.#thread = undefined;
+    }
     while ((this.#thread?.messages ?? 0) < MAX_MESSAGES) {
       const jobs = this.#takeJobs();
       if (jobs.length === 0) break;
@@ -112,12 +123,26 @@ export class FilterThreads implements FilterRunner {
   #start(): Thread {
     const progress = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
     const outcomes = new Int8Array(new SharedArrayBuffer(MAX_MESSAGES * MAX_SENT));
-    const workerData: ThreadData = { progress, outcomes };
+    const catalogue = storedEventTypes();
+    const { files, types } = catalogue;
+    const workerData: ThreadData = { progress, outcomes, catalogue: { files, types } };
+    const bytes = files.reduce((sum, { descriptor }) => sum + descriptor.length, 0);
+    const memory = Math.ceil((bytes * BYTES_PER_DESCRIPTOR_BYTE) / 2 ** 20);
+    const resourceLimits = { ...MEMORY, maxOldGenerationSizeMb: MEMORY.maxOldGenerationSizeMb + memory };
     // Without the options of the process: a module that it preloads is not meant for this thread.
-    const options = { workerData, resourceLimits: MEMORY, execArgv: [], name: "filters" };
+    const options = { workerData, resourceLimits, execArgv: [], name: "filters" };
     const worker = new Worker(PROGRAM, options);
     const phase = { number: 0, fromMs: undefined, silent: 0 };
-    const thread: Thread = { worker, progress, outcomes, sent: [], messages: 0, answered: 0, phase };
+    const thread: Thread = {
+      worker,
+      catalogue,
+      progress,
+      outcomes,
+      sent: [],
+      messages: 0,
+      answered: 0,
+      phase,
+    };
     worker.unref();
     worker.on("message", (results: ThreadResult[]) => this.#answer(thread, results));
     worker.on("error", (err: Error & { code?: string }) => {

@@ -1,3 +1,4 @@
+import type { StoredCatalogue } from "../event-types/index.ts";
 import type { FilterJob, FilterResult } from "./filter-runner.ts";
 
 /** What a thread is started with. */
@@ -6,6 +7,8 @@ export interface ThreadData {
   progress: Int32Array<SharedArrayBuffer>;
   /** The outcomes of the latest jobs, by their number modulo the length: `NONE`, `SENT` or `NOT_SENT`. */
   outcomes: Int8Array<SharedArrayBuffer>;
+  /** The registered event types. */
+  catalogue: Pick<StoredCatalogue, "files" | "types">;
 }
 
 /** The outcome of a job with a problem. */

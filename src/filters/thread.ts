@@ -1,5 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
-import { eventTypes } from "../contract/catalogue.ts";
+import { eventTypes, isRegistered, setRegisteredTypes } from "../contract/catalogue.ts";
+import { buildEntries } from "../event-types/entries.ts";
 import { systemClock as clock } from "../lib/process/clock.ts";
 import { Evaluator } from "./evaluator.ts";
 import {
@@ -17,7 +18,15 @@ import {
 const WARM_UP = 50;
 
 /** Evaluates the filters that the thread is sent. */
-function main({ progress, outcomes }: ThreadData): void {
+function main({ progress, outcomes, catalogue }: ThreadData): void {
+  let isBuilt = catalogue.types.length === 0;
+  /** Builds the registered event types for the first filter of one. Not limited, as the start of the thread is not. */
+  function build(): void {
+    isBuilt = true;
+    const phases = Atomics.exchange(progress, PHASES, 0);
+    setRegisteredTypes(buildEntries(catalogue.files, catalogue.types));
+    Atomics.store(progress, PHASES, phases + 1);
+  }
   const evaluator = new Evaluator();
   const [first] = eventTypes();
   for (let n = 1; n <= WARM_UP; n += 1) {
@@ -26,6 +35,7 @@ function main({ progress, outcomes }: ThreadData): void {
   }
   parentPort?.on("message", (jobs: ThreadJob[]) => {
     const results = jobs.map(({ filter, event }): ThreadResult => {
+      if (!isBuilt && isRegistered(filter.process)) build();
       const began = clock.worked();
       const number = Atomics.add(progress, JOBS, 1);
       Atomics.add(progress, PHASES, 1);

@@ -23,6 +23,8 @@ export const ADVISORY_LOCKS = {
   replays: 7_242_110_925,
   /** Shared while an instance is added or renewed; exclusive while a feature is required. */
   features: 7_242_110_926,
+  /** Changing the catalogue of event types. */
+  eventTypes: 7_242_110_927,
 } as const;
 
 /** Waits for a lock, and holds it until the end of the transaction. */

@@ -1,5 +1,12 @@
-/** The schema: migrations, partitions, and settings stored in the database. */
+/** The schema: migrations, partitions, instances with what they know of it, and settings stored in the database. */
 export { ADVISORY_LOCKS, takeLock } from "./advisory-locks.ts";
+export {
+  addInstance,
+  FeatureUnknownError,
+  removeInstance,
+  renewInstance,
+  requireFeature,
+} from "./instances.ts";
 export { MIGRATION_BLOCKED, migrate } from "./migrate.ts";
 export {
   ensurePartitions,

@@ -107,6 +107,24 @@ interface RequiredFeaturesTable {
   since: Date;
 }
 
+interface CatalogueFilesTable {
+  path: string;
+  descriptor: Buffer;
+}
+
+interface EventTypesTable {
+  process: number;
+  name: string;
+  alias: string | null;
+  message: string;
+  deprecated: Date | null;
+}
+
+interface EventTypeRegistrationsTable {
+  revision: bigint;
+  registered: Date;
+}
+
 interface EndpointsTable {
   id: string;
   created: Date;
@@ -198,6 +216,9 @@ declare module "knex/types/tables.js" {
     endpoints: Table<EndpointsTable, never>;
     instances: Table<InstancesTable, "name" | "release" | "role" | "features" | "lease_until">;
     required_features: Table<RequiredFeaturesTable, "name">;
+    catalogue_files: Table<CatalogueFilesTable, keyof CatalogueFilesTable>;
+    event_types: Table<EventTypesTable, "process" | "name" | "message">;
+    event_type_registrations: Table<EventTypeRegistrationsTable, "revision">;
     webhook_old_urls: Table<WebhookOldUrlsTable, keyof WebhookOldUrlsTable>;
     webhook_breakers: Table<
       WebhookBreakersTable,

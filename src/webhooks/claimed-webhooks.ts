@@ -1,5 +1,7 @@
 import { LRUCache } from "lru-cache";
+import { eventType } from "../contract/catalogue.ts";
 import { CLAIMED_NAMES, type ClaimedSettings } from "../contract/webhooks/settings.ts";
+import { refreshEventTypes } from "../event-types/index.ts";
 import { type Db, plainArray, rows } from "../lib/pg/index.ts";
 import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "./webhook-secrets.ts";
 import { settingColumns } from "./webhooks.ts";
@@ -83,6 +85,8 @@ export class ClaimedWebhooks {
       { ids: plainArray(asked), versions: plainArray(cached.map((each) => each?.version ?? null)) },
       { prepare: "load_webhooks" },
     );
+    // Requests name the event type, and another process may just have registered it.
+    if (changed.some(({ process }) => !eventType(process))) await refreshEventTypes();
     const found = new Map<bigint, ClaimedWebhook>();
     for (const each of cached) if (each) found.set(each.webhook.id, each.webhook);
     for (const { version, targetUrl, ...row } of changed) {

@@ -12,11 +12,12 @@ import { read, root } from "./project.ts";
 const LEVELS: readonly string[] = [
   "gen workflows package.json lib/cel lib/pg lib/process",
   "contract lib/dev-servers lib/egress",
-  "config filters schema",
+  "config schema",
   "metrics temporal",
   "calls",
-  "audit event-types",
-  "keys",
+  "audit",
+  "event-types",
+  "filters keys",
   "webhooks",
   "queue",
   "events health stats",
@@ -207,7 +208,7 @@ test("no module has SQL text for others, except what is listed here", () => {
 });
 
 /** The maximum of lines of code of `src` and `workflows`. A change that raises it says which promise needs the lines. */
-const MAX_CODE_LINES = 33_175;
+const MAX_CODE_LINES = 35_100;
 
 test("the service has no more lines of code than it had", () => {
   const lines = linesOfFolder(root, "src") + linesOfFolder(root, "workflows");

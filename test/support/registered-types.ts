@@ -46,3 +46,25 @@ function messagesOf(set: Uint8Array): DescMessage[] {
   const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, set));
   return [...registry].filter((desc) => desc.kind === "message");
 }
+
+/**
+ * The text of a proto file with one event type.
+ *
+ * @param options of the event type beside its name, such as `process: 1004`
+ * @param fields the fields of its message. Defaults to an id and a text
+ */
+export function eventTypeProto(
+  name: string,
+  options = "",
+  fields = `int64 id = 1 [(webhook.v1.required) = true];
+    string label = 2 [(webhook.v1.searchable) = true, (webhook.v1.example) = "A-7"];`,
+): string {
+  return `syntax = "proto3";
+    package test.${name.toLowerCase()};
+    import "webhook/v1/options.proto";
+    // The event ${name}.
+    message ${name} {
+      option (webhook.v1.event_type) = { name: "${name}" ${options} };
+      ${fields}
+    }`;
+}

@@ -5,6 +5,7 @@ import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { EventTypeService } from "../../gen/webhook/v1/event_type_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
@@ -18,6 +19,7 @@ const SERVICES = {
   audit: AuditService,
   replays: ReplayService,
   keys: ApiKeyService,
+  eventTypes: EventTypeService,
 };
 
 /** A client of each service. */

@@ -194,6 +194,7 @@ export const ONLY = {
   write: [Permission.WRITE_ADMINISTRATIVE_DATA],
   publish: [Permission.PUBLISH_EVENTS],
   manage: [Permission.MANAGE_API_KEYS],
+  register: [Permission.MANAGE_EVENT_TYPES],
 };
 
 async function callRest(

@@ -1,7 +1,7 @@
 import { tsToMs } from "@temporalio/common/lib/time.js";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { requireFeature } from "../../src/app/instances.ts";
 import { rows } from "../../src/lib/pg/database.ts";
+import { requireFeature } from "../../src/schema/instances.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,

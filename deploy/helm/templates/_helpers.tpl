@@ -61,6 +61,10 @@ app.kubernetes.io/component: {{ index . 1 }}
   value: /etc/webhook-tls/tls.key
 {{- end }}
 {{- end }}
+{{- if $root.Values.eventTypes.configMap }}
+- name: EVENT_TYPES
+  value: {{ printf "/etc/webhooks/events/%s" $root.Values.eventTypes.file | trimSuffix "/" }}
+{{- end }}
 - name: DELIVERY_TIMEOUT
   value: {{ printf "%ds" (int $root.Values.worker.deliveryTimeoutSeconds) | quote }}
 {{- range $name, $value := $root.Values.settings }}
@@ -178,6 +182,9 @@ volumeMounts:
   {{- if and $root.Values.tls.secretName (eq (index . 1) "api") }}
   - { name: tls, mountPath: /etc/webhook-tls, readOnly: true }
   {{- end }}
+  {{- if $root.Values.eventTypes.configMap }}
+  - { name: event-types, mountPath: /etc/webhooks/events, readOnly: true }
+  {{- end }}
   {{- with $pod.volumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -193,6 +200,11 @@ volumes:
   - name: tls
     secret:
       secretName: {{ $root.Values.tls.secretName }}
+  {{- end }}
+  {{- with $root.Values.eventTypes.configMap }}
+  - name: event-types
+    configMap:
+      name: {{ . }}
   {{- end }}
   {{- with (index . 2).volumes }}
   {{- toYaml . | nindent 2 }}

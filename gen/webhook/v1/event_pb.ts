@@ -2,9 +2,8 @@
 // @generated from file webhook/v1/event.proto (package webhook.v1, syntax proto3)
 /* eslint-disable */
 
-// The catalogue of events. To add an event type, edit only this file: add a member of WebhookProcess, a payload
-// message, and a member of PublishEventRequest.data with the same name; then run `npm run generate`.
-// The notices of the service itself are in notice.proto.
+// The built-in event types. Operators register their own ones while the service runs (event_type.proto). The notices of the
+// service itself are in notice.proto.
 //
 // Receivers get payload messages as JSON with PascalCase names, in the order of the fields here.
 

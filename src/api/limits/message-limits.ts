@@ -1,5 +1,6 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { EventTypeService } from "../../../gen/webhook/v1/event_type_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { isPublic } from "../../keys/gate/index.ts";
@@ -23,7 +24,14 @@ const LARGE_MAX_BYTES: ReadonlyMap<DescMethod, number> = new Map<DescMethod, num
   [EventService.method.publishEvent, 1_024 * KIB],
   [EventService.method.publishEvents, 4 * 1_024 * KIB],
   [EventService.method.publishEventBatch, 4 * 1_024 * KIB],
+  // A set of 16 MiB, in JSON as base64.
+  [EventTypeService.method.registerEventTypes, 22 * 1_024 * KIB],
 ]);
+
+/** Whether one message of a method is larger than the memory for the messages of all others. */
+export function isHuge(method: DescMethod): boolean {
+  return messageLimits(method).maxBytes > 4 * 1_024 * KIB;
+}
 
 /** The limits of one method's request messages. */
 export interface MessageLimits {

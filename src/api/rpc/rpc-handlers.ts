@@ -23,6 +23,7 @@ import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
 import { isPublic } from "../../keys/gate/index.ts";
 import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
+import { isHuge } from "../limits/message-limits.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
 import { explainEarlyRefusals } from "./early-refusals.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
@@ -47,6 +48,8 @@ export interface RpcHandlerOptions {
   heldBytes: HeldBytes;
   /** The same for methods that need no key. */
   publicHeldBytes: HeldBytes;
+  /** The same for methods with messages that `heldBytes` has no room for. */
+  hugeHeldBytes: HeldBytes;
   /** Limits what each key holds of `heldBytes`. */
   keyShares: KeyShares;
   /** Called for calls whose message is refused before any interceptor. */
@@ -73,7 +76,11 @@ export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<strin
 function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcHandler {
   const { contextValues, keyShares, onRefused, idleMs, log } = options;
   const { method } = handler;
-  const heldBytes = isPublic(method) ? options.publicHeldBytes : options.heldBytes;
+  const heldBytes = isPublic(method)
+    ? options.publicHeldBytes
+    : isHuge(method)
+      ? options.hugeHeldBytes
+      : options.heldBytes;
   const byGet = method.methodKind === "unary" && callableByGet(method);
 
   async function answer(
@@ -89,7 +96,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       idleMs,
       holds() {
         // The key is known by the time that the body is read.
-        const key = hasShare ? null : callerIn(values);
+        const key = hasShare || heldBytes !== options.heldBytes ? null : callerIn(values);
         if (key) call.within(keyShares.open(key.id));
         hasShare = true;
       },

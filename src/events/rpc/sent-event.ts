@@ -9,6 +9,7 @@ import {
   eventTypeOfMessage,
   eventTypes,
   isNotice,
+  isOffered,
   payloadFields,
   processOfField,
 } from "../../contract/catalogue.ts";
@@ -77,9 +78,15 @@ export function sentEvent(request: PublishEventRequest): SentEvent {
   const entry = typeOf(data);
   if (data.case === undefined) throw unfit("data", `is required: set one of: ${payloadFields.join(", ")}`);
   if (data.case !== "event" && data.case !== "jsonEvent") {
+    const path = members.get(data.case) as string;
+    if (!entry || !isOffered(entry.number))
+      throw unfit(
+        path,
+        "is hidden in this service by BUILT_IN_EVENT_TYPES=false; publish another event type",
+      );
     // Clients write the entries of a map in any order, and a repeated request must have the same hash.
     sortMaps(PublishEventRequestSchema, request);
-    return { entry: entry as CatalogueEntry, payload: data.value, path: members.get(data.case) as string };
+    return { entry, payload: data.value, path };
   }
   const isBinary = data.case === "event";
   const url = isBinary ? data.value.typeUrl : data.value.process;

@@ -1,7 +1,7 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { ApiKeyQuotas, ApiKeyService, RevokeApiKeyRequest } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
+import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { auditedCall } from "../../audit/index.ts";
 import { invalidField, invalidFields } from "../../calls/errors/index.ts";
 import {
@@ -10,7 +10,6 @@ import {
   BY_CREATED,
   callerOf,
   callerScope,
-  isProcess,
   isUuid,
   readPage,
   type Scope,
@@ -20,7 +19,8 @@ import type { LimitsConfig } from "../../config/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { invisibleCharacter, isBlank } from "../../contract/invisible-characters.ts";
 import { enumChoices } from "../../contract/json/names.ts";
-import { isPermission } from "../../contract/permissions.ts";
+import { isPermission, permissionName } from "../../contract/permissions.ts";
+import { isKnownProcess } from "../../event-types/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import { createBoundedApiKey, listApiKeys, type Quotas } from "../api-keys.ts";
 import { createBoundedInstalledApp, listInstalledApps, removeInstalledApp } from "../installed-apps.ts";
@@ -62,13 +62,14 @@ export function apiKeyService({
         );
       }
       const allowedProcesses = [...new Set(request.allowedProcesses)];
-      const unknown = allowedProcesses.find((process) => !isProcess(process));
-      if (unknown !== undefined) {
-        throw invalidField("allowed_processes", `names ${unknownProcess(unknown)}`);
+      for (const process of allowedProcesses) {
+        if (await isKnownProcess(process)) continue;
+        throw invalidField("allowed_processes", `names ${unknownProcess(process)}`);
       }
       const installedAppId = request.installedApplicationId?.toLowerCase() ?? null;
       const scope = callerScope(handler);
       assertOwnApp(scope, installedAppId);
+      if (installedAppId !== null && permissions.includes(Permission.MANAGE_EVENT_TYPES)) throw notForApps();
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
       if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
       const quotas = quotasOf(request.quotas);
@@ -187,6 +188,17 @@ function noSuchApp(): DomainError {
     "installed_application_id",
     "is not the id of an installed app; list them or create one",
   );
+}
+
+/** The error for a permission that concerns all apps. */
+function notForApps(): DomainError {
+  const permission = permissionName(Permission.MANAGE_EVENT_TYPES);
+  return invalidFields([
+    {
+      field: "permissions",
+      description: `names ${permission}, which keys of installed apps cannot have, because event types belong to all apps; leave it out, or leave out installed_application_id`,
+    },
+  ]);
 }
 
 /** @throws DomainError PERMISSION_DENIED if a key of an app would create a key of another app or of none */

@@ -47,7 +47,7 @@ export function endpointService({
     async createEndpoint(request, handler) {
       const caller = callerOf(handler);
       const scope = callerScope(handler);
-      const processes = checkedProcesses("processes", request.processes);
+      const processes = await checkedProcesses("processes", request.processes);
       const name = checkedName(request.name);
       const address = checkedAddress(targets, request.url);
       for (const process of processes) assertMaySubscribe(caller, process);
@@ -77,7 +77,7 @@ export function endpointService({
       const caller = callerOf(handler);
       const scope = callerScope(handler);
       const key = requestedKey(request);
-      const changes = requestedChanges(request);
+      const changes = await requestedChanges(request);
       for (const process of changes.add) assertMaySubscribe(caller, process);
       return auditedCall(db, handler, async (trx, record) => {
         const changed = await updateEndpoint(
@@ -145,9 +145,12 @@ function requestedKey({ target }: UpdateEndpointRequest): EndpointKey {
 }
 
 /** @throws DomainError INVALID_ARGUMENT */
-function requestedChanges({ addProcesses, removeProcesses }: UpdateEndpointRequest): EventTypeChanges {
-  const add = checkedProcesses("add_processes", addProcesses);
-  const remove = checkedProcesses("remove_processes", removeProcesses);
+async function requestedChanges({
+  addProcesses,
+  removeProcesses,
+}: UpdateEndpointRequest): Promise<EventTypeChanges> {
+  const add = await checkedProcesses("add_processes", addProcesses);
+  const remove = await checkedProcesses("remove_processes", removeProcesses);
   if (add.length + remove.length === 0) {
     throw invalidField(
       "add_processes",

@@ -1,6 +1,6 @@
 import type { CircuitBreakerSettings } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { invalidField, invalidFields } from "../../calls/errors/index.ts";
-import { type ApiKeyRow, assertText, isProcess, unknownProcess } from "../../calls/index.ts";
+import { type ApiKeyRow, assertText, unknownProcess } from "../../calls/index.ts";
 import { processName, processNames } from "../../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../../contract/errors.ts";
 import { invisibleCharacter, isBlank } from "../../contract/invisible-characters.ts";
@@ -18,6 +18,7 @@ import {
   type Settings,
   textError,
 } from "../../contract/webhooks/settings.ts";
+import { isKnownProcess } from "../../event-types/index.ts";
 import type { BreakerSettings } from "../breakers.ts";
 
 /** The maximum length of a webhook's name, in characters. */
@@ -153,10 +154,13 @@ export function checkedBreaker(asked: CircuitBreakerSettings): BreakerSettings |
  *
  * @throws DomainError INVALID_ARGUMENT if one of them is none
  */
-export function checkedProcesses(field: string, processes: readonly number[]): readonly number[] {
-  const unknown = processes.find((process) => !isProcess(process));
-  if (unknown === undefined) return [...new Set(processes)];
-  throw invalidField(field, unknownProcess(unknown));
+export async function checkedProcesses(
+  field: string,
+  processes: readonly number[],
+): Promise<readonly number[]> {
+  for (const process of processes)
+    if (!(await isKnownProcess(process))) throw invalidField(field, unknownProcess(process));
+  return [...new Set(processes)];
 }
 
 /**

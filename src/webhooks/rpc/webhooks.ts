@@ -10,18 +10,16 @@ import type {
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { type AuditAction, auditedCall } from "../../audit/index.ts";
-import { invalidField, stateNotFit } from "../../calls/errors/index.ts";
+import { stateNotFit } from "../../calls/errors/index.ts";
 import {
   BY_ID,
   callerOf,
   callerScope,
-  isProcess,
   noWebhook,
   reachesWebhook,
   readPage,
   type Scope,
   slices,
-  unknownProcess,
 } from "../../calls/index.ts";
 import { eventTypes } from "../../contract/catalogue.ts";
 import { present, timestampOf } from "../../contract/present.ts";
@@ -133,9 +131,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     async createWebhook(request, handler) {
       const { process, url } = request;
       const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
-      if (!isProcess(process)) {
-        throw invalidField("process", unknownProcess(process));
-      }
+      await checkedProcesses("process", [process]);
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
       const address = checkedAddress(targets, url);
@@ -170,7 +166,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     },
 
     async listProcesses({ brief, processes: wanted }, handler) {
-      const numbers = checkedProcesses("processes", wanted);
+      const numbers = await checkedProcesses("processes", wanted);
       const entries = eventTypes().filter(({ number }) => numbers.length === 0 || numbers.includes(number));
       // Of thousands of event types, the first description takes seconds.
       const nextSlice = slices(callerOf(handler).id);
@@ -212,9 +208,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       const scope = callerScope(handler);
       const webhook = await requiredWebhook(db, scope, webhookId);
       const process = chosen || webhook.process;
-      if (chosen && !isProcess(chosen)) {
-        throw invalidField("process", unknownProcess(chosen));
-      }
+      if (chosen) await checkedProcesses("process", [chosen]);
       const caller = callerOf(handler);
       if (process !== webhook.process) assertMaySubscribe(caller, process);
       const sample = sampleOf(process);

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { audited } from "../../../src/audit/audit-log.ts";
 import { scopeOf } from "../../../src/calls/scope.ts";
 import { termOf } from "../../../src/events/search.ts";
@@ -132,7 +132,9 @@ async function worldKey(
 ): Promise<WorldKey> {
   const name = marker("key");
   const app = appId === null ? {} : { installedApplicationId: appId };
-  const rights = { permissions: [...permissions], allowedProcesses, ...app };
+  // No key of an app has the permission for event types.
+  const isAllowed = (each: Permission) => appId === null || each !== Permission.MANAGE_EVENT_TYPES;
+  const rights = { permissions: permissions.filter(isAllowed), allowedProcesses, ...app };
   const { apiKey, secret } = await api.keys.createApiKey({ name, ...rights });
   const id = apiKey?.id as string;
   await startSession(api.context.db, id, secret);

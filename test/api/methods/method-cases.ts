@@ -5,7 +5,9 @@ import { Code } from "@connectrpc/connect";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
 import type { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
 import { OrderDispatchedSchema } from "../../../gen/webhook/v1/event_pb.ts";
+import type { EventTypeChange } from "../../../gen/webhook/v1/event_type_pb.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
+import { buildFileSet, eventTypeProto } from "../../support/registered-types.ts";
 import { changeDelivery } from "../../support/stored-deliveries.ts";
 import { freshUrl, type TestApi } from "../../support/test-api.ts";
 
@@ -100,6 +102,17 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     request: async () => ({ webhookId: await webhookId(), eventId: randomUUID(), process: 1 }),
     unknown: { webhook_id: "accepted", event_id: "accepted", delivery_id: "accepted" },
   } as const;
+  let registered = 0;
+  /** A set with one event type that is not registered. */
+  const fileDescriptorSet = () => {
+    registered += 1;
+    const name = `Method${registered}`;
+    return buildFileSet({ [`${name}.proto`]: eventTypeProto(name) });
+  };
+  const registeredType = async () => {
+    const { changes } = await api.eventTypes.registerEventTypes({ fileDescriptorSet: fileDescriptorSet() });
+    return changes[0] as EventTypeChange;
+  };
   const idsOf = (made: { webhooks: { id: bigint }[] }) => made.webhooks.map(({ id }) => String(id));
 
   return {
@@ -313,6 +326,18 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
         WEBHOOK_DELETED: idsOf(answer),
       }),
       again: Code.NotFound,
+    },
+    "EventTypeService.RegisterEventTypes": {
+      request: async () => ({ fileDescriptorSet: fileDescriptorSet(), dryRun: false }),
+      entries: (_, { revision }) => ({ EVENT_TYPES_REGISTERED: [String(revision)] }),
+      forApps: Code.PermissionDenied,
+    },
+    "EventTypeService.ListEventTypes": nothing,
+    "EventTypeService.DeprecateEventType": {
+      request: async () => ({ eventType: { case: "process", value: (await registeredType()).process } }),
+      others: async () => [{ eventType: { case: "name", value: (await registeredType()).name } }],
+      entries: (_, { change }) => ({ EVENT_TYPE_DEPRECATED: [String(change.process)] }),
+      forApps: Code.PermissionDenied,
     },
   };
 }

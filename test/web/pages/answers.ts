@@ -31,6 +31,7 @@ export const ALL = [
   Permission.WRITE_ADMINISTRATIVE_DATA,
   Permission.PUBLISH_EVENTS,
   Permission.MANAGE_API_KEYS,
+  Permission.MANAGE_EVENT_TYPES,
 ];
 export const READER = [Permission.READ_ADMINISTRATIVE_DATA];
 

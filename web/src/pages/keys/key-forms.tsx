@@ -47,6 +47,11 @@ export const PERMISSIONS: readonly { permission: Permission; label: string; mean
     meaning:
       "Create, rotate, revoke and remove keys and installed apps. The highest permission: a key without an app that has it can make a key that may do everything.",
   },
+  {
+    permission: Permission.MANAGE_EVENT_TYPES,
+    label: "Manage event types",
+    meaning: "Register and deprecate event types. Not for keys of installed apps.",
+  },
 ];
 
 /** The maximum length of a name, in characters. */

@@ -1,6 +1,6 @@
-import { stateNotFit } from "../calls/errors/index.ts";
+import { DomainError } from "../contract/errors.ts";
 import { count, type Db, rows, run } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS } from "../schema/index.ts";
+import { ADVISORY_LOCKS } from "./advisory-locks.ts";
 
 /** A process that publishes or delivers. */
 export interface NewInstance {
@@ -17,6 +17,11 @@ interface Lacking {
   name: string;
   release: string;
   role: string;
+}
+
+/** A feature cannot be required, because a live process does not know it. */
+export class FeatureUnknownError extends DomainError {
+  override name = "FeatureUnknownError";
 }
 
 /** SQL for the required features that an instance does not know. @param known SQL for those that it knows */
@@ -75,7 +80,7 @@ export async function removeInstance(db: Db, id: number): Promise<void> {
  * Requires a feature of each process, from the end of the transaction on: those that do not know it end, or do not start. Call it in
  * the transaction that writes the first row that needs it.
  *
- * @throws DomainError FAILED_PRECONDITION if a live process does not know it
+ * @throws FeatureUnknownError FAILED_PRECONDITION if a live process does not know it
  */
 export async function requireFeature(trx: Db, feature: string): Promise<void> {
   const isRequired = await run(trx, trx("required_features").select("name").where({ name: feature }));
@@ -86,7 +91,8 @@ export async function requireFeature(trx: Db, feature: string): Promise<void> {
     const named = lacking
       .map(({ name, release, role }) => `${name} (release ${release}, ${role})`)
       .join(", ");
-    throw stateNotFit(
+    throw new FeatureUnknownError(
+      "FAILED_PRECONDITION",
       `this needs the feature ${feature}, which these processes do not know: ${named}; upgrade or end them, and try again`,
     );
   }

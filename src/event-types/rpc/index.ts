@@ -1,0 +1,2 @@
+/** EventTypeService. */
+export { eventTypeService } from "./event-types.ts";
