@@ -70,7 +70,8 @@ export function createRoutes(
   overviewSilenceMs?: number,
 ): (router: ConnectRouter) => void {
   // Shared by all listeners, so that all events join the same batches.
-  const events = eventService({ refreshEventTypes, ...context }, gate);
+  const refresh = () => (context.refreshEventTypes ?? refreshEventTypes)();
+  const events = eventService({ ...context, refreshEventTypes: refresh }, gate);
   // Shared by all subscribers so that each poll queries the database once.
   const stats = statsService(context, gate, stopping, overviewSilenceMs);
   const reflection = reflectionService(SERVED, stopping);

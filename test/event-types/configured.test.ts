@@ -100,7 +100,9 @@ test("BUILT_IN_EVENT_TYPES=false hides the built-in event types without webhooks
   const webhooks = createClient(WebhookService, transport);
   await expect(webhooks.createWebhook({ process: 1, url: freshUrl() })).rejects.toMatchObject({
     code: Code.InvalidArgument,
-    rawMessage: expect.stringMatching(/1 is not an event type; allowed: 2 \(\w+\), 1004 \(InvoicePaid\)/),
+    rawMessage: expect.stringMatching(
+      /1 is not an event type; allowed: 2 \(\w+\), 1004 \(InvoicePaid, invoice\.paid\)/,
+    ),
   });
   await webhooks.createWebhook({ process: 2, url: freshUrl() });
   await expect(createClient(EventService, transport).publishEvent(orderEvent())).rejects.toMatchObject({

@@ -82,7 +82,7 @@ export function sentEvent(request: PublishEventRequest): SentEvent {
     if (!entry || !isOffered(entry.number))
       throw unfit(
         path,
-        "is hidden in this service by BUILT_IN_EVENT_TYPES=false; publish another event type",
+        `is hidden in this service by BUILT_IN_EVENT_TYPES=false; allowed: ${allowedNames()}`,
       );
     // Clients write the entries of a map in any order, and a repeated request must have the same hash.
     sortMaps(PublishEventRequestSchema, request);
@@ -139,9 +139,13 @@ function canonical({ field, payload: desc }: CatalogueEntry, message: Message): 
 function problemOfType(name: string, entry: CatalogueEntry | undefined): string {
   if (name === "") return "is required: the event type";
   if (entry) return `is ${entry.name}, a notice, which only the service publishes`;
+  const given = NAME.test(name) ? ` ${name}` : "";
+  return `names no event type${given && `:${given}`}; allowed: ${allowedNames()}`;
+}
+
+function allowedNames(): string {
   const types = eventTypes().filter(({ number }) => !isNotice(number));
   const names = types.slice(0, MAX_NAMED_TYPES).map((each) => each.name);
   const more = types.length > names.length ? " and those that ListEventTypes names" : "";
-  const given = NAME.test(name) ? ` ${name}` : "";
-  return `names no event type${given && `:${given}`}; allowed: ${names.join(", ")}${more}. Register another one with RegisterEventTypes`;
+  return `${names.join(", ")}${more}. Register another one with RegisterEventTypes`;
 }

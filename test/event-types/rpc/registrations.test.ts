@@ -192,7 +192,7 @@ test("a deprecated event type gets no new webhooks, and its webhooks stay; undon
   expect(change).toMatchObject({ process: 1004, kind: DEPRECATED });
   const refused = {
     code: Code.FailedPrecondition,
-    rawMessage: expect.stringContaining("1004 (InvoicePaid) is deprecated"),
+    rawMessage: expect.stringContaining("InvoicePaid is deprecated"),
   };
   await expect(api.register({ process: INVOICE_PAID })).rejects.toMatchObject(refused);
   await expect(
@@ -263,7 +263,6 @@ test("a key may be allowed registered event types; an unknown one is refused wit
   await expect(api.register({ process: 1001 as WebhookProcess, key: made.secret })).rejects.toMatchObject({
     code: Code.PermissionDenied,
   });
-  const { length } = eventTypes();
   await expect(
     api.keys.createApiKey({
       name: "key",
@@ -272,9 +271,7 @@ test("a key may be allowed registered event types; an unknown one is refused wit
     }),
   ).rejects.toMatchObject({
     code: Code.InvalidArgument,
-    rawMessage: expect.stringMatching(
-      new RegExp(`1020 is not an event type; allowed: 1 \\(.* and ${length - 20} more$`),
-    ),
+    rawMessage: expect.stringMatching(/1020 is not an event type; allowed: 1 \(.*1019 \(Type9\)/),
   });
   const { entries } = await api.audit.listAuditEntries({ targetId: made.apiKey?.id ?? "" });
   expect(entries).toHaveLength(1);
