@@ -2,6 +2,7 @@ import { type ConnectRouterOptions, createRouterTransport } from "@connectrpc/co
 import { type OnRefused, reasonOf, refusal, stoppingError } from "../calls/errors/index.ts";
 import { addressValues } from "../calls/index.ts";
 import { clientAddress } from "../config/index.ts";
+import { readPastChanges } from "../event-types/index.ts";
 import { Admissions, admittedGate, createGate, requestGate } from "../keys/gate/index.ts";
 import { createAddressReader, createProxyTrust } from "./context/client-address.ts";
 import type { ApiContext } from "./context/context.ts";
@@ -83,6 +84,9 @@ const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
 /** The same for RegisterEventTypes: one message of the largest size, compressed and decompressed. */
 const MAX_HUGE_HELD_BYTES = 44 * 1_024 * 1_024;
 
+/** The maximum number of changes that the page of an event type shows. */
+const MAX_SHOWN_CHANGES = 100;
+
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port and gRPC on its own, or all on one port with TLS.
  *
@@ -157,6 +161,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         bindings: restBindings(SERVICES),
         page: options.page,
         publicCatalogue: options.publicCatalogue ?? false,
+        historyOf: (process: number) => readPastChanges(context.db, [process], MAX_SHOWN_CHANGES),
         basePath: ((request) => readPublic(request).basePath) satisfies BasePathReader,
       }
     : undefined;

@@ -26,6 +26,15 @@ export const EVENTS_PATH = "/events";
 const OPTIONS_PATH = `${EVENTS_PATH}/options.proto`;
 const OPTIONS = new URL("../../../proto/webhook/v1/options.proto", import.meta.url);
 
+/** A change of an event type. */
+interface Past {
+  registered: Date;
+  /** What it was, such as `added`. */
+  kind: string;
+  /** The differences, in words. */
+  changes: readonly string[];
+}
+
 /** Dependencies of the pages of event types. */
 export interface EventPagesParts {
   basePath: BasePathReader;
@@ -34,8 +43,8 @@ export interface EventPagesParts {
   gate: Gate;
   database: SilentDatabase;
   readAddress: AddressReader;
-  /** What happened to an event type, newest first. Defaults to nothing. */
-  historyOf?: (process: number) => readonly { at: Date; what: string }[];
+  /** The changes of an event type, newest first. */
+  historyOf: (process: number) => Promise<readonly Past[]>;
 }
 
 /**
@@ -43,7 +52,7 @@ export interface EventPagesParts {
  * or a session that may read. What is served is written once for each catalogue.
  */
 export async function mountEventPages(app: FastifyInstance, parts: EventPagesParts): Promise<void> {
-  const { basePath, publicCatalogue, gate, database, readAddress, historyOf = () => [] } = parts;
+  const { basePath, publicCatalogue, gate, database, readAddress, historyOf } = parts;
   if (!publicCatalogue) {
     app.addHook("onRequest", async (request, reply) => {
       if (request.routeOptions.url === OPTIONS_PATH) return undefined;
@@ -92,17 +101,13 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
     send(reply, "text/plain", await readFile(OPTIONS, "utf8")),
   );
   app.get(`${EVENTS_PATH}/style.css`, (_request, reply) => send(reply, "text/css", STYLE));
-  app.get<{ Params: { name: string } }>(`${EVENTS_PATH}/types/:name`, (request, reply) => {
+  app.get<{ Params: { name: string } }>(`${EVENTS_PATH}/types/:name`, async (request, reply) => {
     const entry = eventTypeNamed(request.params.name);
     if (!entry) return reply.callNotFound();
-    const { name } = entry;
-    return sendPage(
-      request,
-      reply,
-      name,
-      (base) =>
-        // Its history may change without the catalogue, but is short.
-        once(`type ${name} ${base}`, () => about(entry, base)) + history(historyOf(entry.number)),
+    const { name, number } = entry;
+    const past = await historyOf(number);
+    return sendPage(request, reply, name, (base) =>
+      once(`type ${name} ${base}`, () => about(entry, base) + history(past)),
     );
   });
 }
@@ -139,6 +144,7 @@ th, td { text-align: start; vertical-align: top; padding: .4rem .75rem .4rem 0; 
 code, pre { font: .9em/1.45 ui-monospace, monospace; }
 pre { overflow-x: auto; padding: .75rem; background: var(--ground); border: 1px solid var(--line); border-radius: 6px; overflow-wrap: normal; }
 .quiet { color: var(--quiet); }
+.number { white-space: nowrap; }
 @media (max-width: 40rem) { td, th { display: block; border: 0; padding: 0; } tr { display: block; padding: .5rem 0; border-bottom: 1px solid var(--line); } thead { display: none; } }
 `;
 
@@ -147,14 +153,14 @@ function list(entries: readonly CatalogueEntry[], base: string): string {
     const { number, name, payload } = entry;
     const link = `<a href="${base}${EVENTS_PATH}/types/${name}">${name}</a>${otherName(entry)}`;
     const text = firstSentence(commentOf(payload) ?? "");
-    return `<tr><td>${link}</td><td>${number}</td><td>${escaped(text)}</td></tr>`;
+    return `<tr><td>${link}</td><td class="number">${number}</td><td>${escaped(text)}</td></tr>`;
   });
   return `<h1>Event types</h1>
 <p>Each is delivered by an HTTPS POST with the payload as JSON. The header <code>X-Service-Webhook-Process</code> has its name.</p>
 <p>For receivers, one file each with all types, and a function that verifies and parses a delivery:
 <a href="${base}${EVENTS_PATH}/types.ts" download>types.ts</a> (TypeScript),
 <a href="${base}${EVENTS_PATH}/types.py" download>types.py</a> (Python, pydantic).</p>
-<table><thead><tr><th>Event type</th><th>Number</th><th>Description</th></tr></thead><tbody>
+<table><thead><tr><th>Event type</th><th class="number">Number</th><th>Description</th></tr></thead><tbody>
 ${rows.join("\n")}
 </tbody></table>`;
 }
@@ -206,11 +212,12 @@ ${parts.join("\n")}
 <pre>${escaped(JSON.stringify(payloadSchema(payload), null, 2))}</pre></details>`;
 }
 
-function history(changes: readonly { at: Date; what: string }[]): string {
-  if (changes.length === 0) return "";
-  const rows = changes.map(
-    ({ at, what }) => `<tr><td>${at.toISOString().slice(0, 10)}</td><td>${escaped(what)}</td></tr>`,
-  );
+function history(past: readonly Past[]): string {
+  if (past.length === 0) return "";
+  const rows = past.map(({ registered, kind, changes }) => {
+    const what = [kind.replace("_", " "), changes.join("; ")].filter(Boolean).join(": ");
+    return `<tr><td>${registered.toISOString().slice(0, 10)}</td><td>${escaped(what)}</td></tr>`;
+  });
   return `\n<h2>History</h2>\n<table><tbody>\n${rows.join("\n")}\n</tbody></table>`;
 }
 

@@ -22,7 +22,7 @@ import { type BasePathReader, createPrefixRemover, type PrefixRemover } from "./
 import { compressAnswers } from "./compression.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { mountDocs, OPENAPI_PATH } from "./docs-pages.ts";
-import { mountEventPages } from "./event-pages.ts";
+import { type EventPagesParts, mountEventPages } from "./event-pages.ts";
 import { type Http2Limits, http2Options, limitStreams, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { answerLostBrowser, mountSettingsPage } from "./settings-page.ts";
@@ -52,6 +52,7 @@ export interface HttpServices {
   page: string | undefined;
   /** Whether the event types are shown to people without a key. */
   publicCatalogue: boolean;
+  historyOf: EventPagesParts["historyOf"];
   basePath: BasePathReader;
 }
 

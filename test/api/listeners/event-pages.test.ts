@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { eventTypes, setRegisteredTypes } from "../../../src/contract/catalogue.ts";
-import { registeredTypes } from "../../support/registered-types.ts";
+import { buildFileSet, registeredTypes } from "../../support/registered-types.ts";
 import { startTestApi, type TestApi, useApi } from "../../support/test-api.ts";
 
 const INVOICE = `syntax = "proto3";
@@ -48,6 +48,15 @@ test.each(PATHS)("otherwise %s needs a key that may read, or a session", async (
   expect(ended.status).toBe(401);
 });
 
+test("a page shows the history of an event type", async () => {
+  await open.eventTypes.registerEventTypes({
+    fileDescriptorSet: buildFileSet({ "billing/v1/invoice.proto": INVOICE }),
+  });
+  setRegisteredTypes(registeredTypes({ "billing/v1/invoice.proto": INVOICE }));
+  const { text } = await get(open, "/events/types/InvoicePaid");
+  expect(text).toMatch(/<h2>History<\/h2>\s*<table><tbody>\s*<tr><td>[\d-]{10}<\/td><td>added<\/td>/);
+});
+
 test("the file that event types import needs no key", async () => {
   const { status, text } = await get(api, "/events/options.proto");
   expect(status).toBe(200);
@@ -58,7 +67,7 @@ test("the list has every event type, and each page its properties, sample and sc
   const { text } = await get(open, "/events");
   for (const { name, number } of eventTypes()) {
     expect(text).toContain(`<a href="/events/types/${name}">${name}</a>`);
-    expect(text).toContain(`<td>${number}</td>`);
+    expect(text).toContain(`<td class="number">${number}</td>`);
     const page = await get(open, `/events/types/${name}`);
     expect(page.text).toContain(`<h1>${name}</h1>`);
     expect(page.text).toContain("<h2>Sample</h2>");
