@@ -56,6 +56,7 @@ export function Layout() {
   const narrow = useBelow("sm");
   const { pathname } = useLocation();
   const main = useFocusOnChange(pathname, close);
+  const mayRead = useMay(READS);
   return (
     <AppShell
       header={{ height: 56 }}
@@ -94,12 +95,14 @@ export function Layout() {
         </AppShell.Section>
         <AppShell.Section>
           <ZoneSwitch hiddenFrom="sm" />
-          <NavLink
-            href={`${BASE_PATH}/events`}
-            target="_blank"
-            label="Event types"
-            leftSection={<IconListDetails size={18} />}
-          />
+          {mayRead && (
+            <NavLink
+              href={`${BASE_PATH}/events`}
+              target="_blank"
+              label="Event types"
+              leftSection={<IconListDetails size={18} />}
+            />
+          )}
           <NavLink
             href={`${BASE_PATH}/docs`}
             target="_blank"
