@@ -1,12 +1,12 @@
 import { Agent } from "node:http";
 import { setTimeout as wait } from "node:timers/promises";
-import { create, type DescMethod, toJsonString } from "@bufbuild/protobuf";
+import type { DescMethod } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { SERVICES } from "../../src/api/routes.ts";
 import { rows, count as run } from "../../src/lib/pg/database.ts";
-import { costlyRequest, type KnownIds } from "../../test/support/costly-requests.ts";
+import { costlyJson, type KnownIds } from "../../test/support/costly-requests.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
 import { statusOf } from "../parts/http-status.ts";
@@ -226,12 +226,7 @@ async function buildWorld(stage: Stage, receiverUrl: string): Promise<World> {
 }
 
 function requestsOf(method: DescMethod, ids: KnownIds): string[] {
-  return Array.from({ length: REQUESTS }, (_, nth) =>
-    toJsonString(
-      method.input,
-      create(method.input, costlyRequest(method, ids, nth) as Record<string, unknown>),
-    ),
-  );
+  return Array.from({ length: REQUESTS }, (_, nth) => costlyJson(method, ids, nth));
 }
 
 /** What another app and a load balancer saw. */

@@ -1,6 +1,15 @@
 import { randomUUID } from "node:crypto";
-import { type DescField, type DescMessage, type DescMethod, ScalarType } from "@bufbuild/protobuf";
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import {
+  create,
+  createRegistry,
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  ScalarType,
+  toJsonString,
+} from "@bufbuild/protobuf";
+import { anyPack, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { OrderDispatchedSchema } from "../../gen/webhook/v1/event_pb.ts";
 import { SLOWEST_FILTER } from "../filters/attacks.ts";
 
 /** What a caller can name. */
@@ -54,6 +63,12 @@ export function costlyRequest(method: DescMethod, ids: KnownIds, nth: number): o
     : request;
 }
 
+/** The same in JSON. */
+export function costlyJson(method: DescMethod, ids: KnownIds, nth: number): string {
+  const request = create(method.input, costlyRequest(method, ids, nth) as Record<string, unknown>);
+  return toJsonString(method.input, request, { registry: createRegistry(OrderDispatchedSchema) });
+}
+
 function costlyMessage(
   desc: DescMessage,
   ids: KnownIds,
@@ -62,6 +77,10 @@ function costlyMessage(
 ): Record<string, unknown> {
   if (desc.typeName === "google.protobuf.Timestamp") return { ...timestampFromMs(Date.now()) };
   if (desc.typeName === "google.protobuf.Duration") return { seconds: BigInt(MONTH_MS / 1_000), nanos: 0 };
+  if (desc.typeName === "google.protobuf.Any") {
+    const order = costlyMessage(OrderDispatchedSchema, ids, nth, depth);
+    return { ...anyPack(OrderDispatchedSchema, create(OrderDispatchedSchema, order)) };
+  }
   const request: Record<string, unknown> = {};
   for (const field of desc.fields.filter(({ oneof }) => oneof === undefined)) {
     const value = costlyField(field, ids, nth, depth);
@@ -76,6 +95,7 @@ function costlyMessage(
 }
 
 function costlyField(field: DescField, ids: KnownIds, nth: number, depth: number): unknown {
+  if (field.name === "process" && field.scalar === ScalarType.STRING) return "OrderDispatched";
   const known = VALUES[field.name];
   if (known) return known(ids, nth);
   if (field.fieldKind === "map") return {};

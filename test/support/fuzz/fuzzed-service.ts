@@ -135,7 +135,7 @@ async function furnish(grpcUrl: string, adminKey: string): Promise<Pick<FuzzedSe
     apiKeys.createApiKey({ name: "publishes", permissions: ONLY.publish }),
     apiKeys.createApiKey({
       name: "app's",
-      permissions: Object.values(ONLY).flat(),
+      permissions: Object.values({ ...ONLY, register: [] }).flat(),
       installedApplicationId: app,
     }),
   ]);
