@@ -4,13 +4,17 @@ import { createRequire } from "node:module";
 import os from "node:os";
 import path from "node:path";
 
-/** The time that a command of buf may take, in milliseconds. */
-export const BUF_TIMEOUT_MS = 10_000;
+/** The time that a command of buf may take, in milliseconds, unless it is given. */
+const BUF_TIMEOUT_MS = 10_000;
 /** The memory that buf's garbage collector aims at. */
 const MEMORY = "256MiB";
 const MAX_OUTPUT_BYTES = 32 * 1_024 * 1_024;
 /** The exit status of buf if it found something in the files. */
 const FOUND = 100;
+
+/** What buf says before what is wrong with a descriptor. */
+const PREFIX =
+  /^Failure: (?:(?:could not reparse image|input image): )?(?:proto: )?(?:[\w.]+: unable to resolve extension \d+: )?/;
 
 /** A line of buf's output: what is wrong with a file. */
 export interface Finding {
@@ -21,22 +25,15 @@ export interface Finding {
   message: string;
 }
 
-/** A command of buf that took too long, or that failed for another reason than what it found. */
-export class BufFailure extends Error {}
-
 /** The path of buf's program, which the npm package brings: never that of another version in PATH. */
 function program(): string {
   const arch = process.platform === "linux" && process.arch === "arm64" ? "aarch64" : process.arch;
   const name = `@bufbuild/buf-${process.platform}-${arch}`;
-  const file = process.platform === "win32" ? "bin/buf.exe" : "bin/buf";
   try {
     const buf = createRequire(import.meta.url).resolve("@bufbuild/buf/package.json");
-    return createRequire(buf).resolve(`${name}/${file}`);
+    return createRequire(buf).resolve(`${name}/bin/buf${process.platform === "win32" ? ".exe" : ""}`);
   } catch (error) {
-    throw new Error(
-      `buf, which compiles event types, is not installed: the npm package ${name} is missing; install it with \`npm install\`, optional dependencies included`,
-      { cause: error },
-    );
+    throw new Error(`buf is not installed: npm install its optional package ${name}`, { cause: error });
   }
 }
 
@@ -55,23 +52,21 @@ export async function inPrivateFolder<Result>(run: (folder: string) => Promise<R
  * Runs a command of buf that checks files.
  *
  * @param folder its current folder, which also takes its temporary files
- * @returns what it found; empty if nothing is wrong
- * @throws BufFailure
+ * @param timeout in milliseconds
+ * @returns what it found, or why it failed; empty if nothing is wrong
  * @throws Error if buf is missing, or the signal is aborted
  */
-export function runBuf(args: readonly string[], folder: string, signal?: AbortSignal): Promise<Finding[]> {
+export function runBuf(
+  args: readonly string[],
+  folder: string,
+  signal?: AbortSignal,
+  timeout = BUF_TIMEOUT_MS,
+): Promise<Finding[]> {
   const options = {
     cwd: folder,
     // Nothing of the service's environment, which has secrets and may have settings of buf.
-    env: {
-      HOME: folder,
-      TMPDIR: folder,
-      TEMP: folder,
-      TMP: folder,
-      BUF_CACHE_DIR: folder,
-      GOMEMLIMIT: MEMORY,
-    },
-    timeout: BUF_TIMEOUT_MS,
+    env: { HOME: folder, TMPDIR: folder, TEMP: folder, BUF_CACHE_DIR: folder, GOMEMLIMIT: MEMORY },
+    timeout,
     killSignal: "SIGKILL" as const,
     maxBuffer: MAX_OUTPUT_BYTES,
     ...(signal ? { signal } : {}),
@@ -79,17 +74,12 @@ export function runBuf(args: readonly string[], folder: string, signal?: AbortSi
   return new Promise((resolve, reject) => {
     execFile(program(), [...args, "--error-format=json"], options, (error, stdout, stderr) => {
       if (!error) resolve([]);
-      else if (error.code === FOUND) resolve(findingsOf(stdout || stderr));
+      else if (error.code === FOUND) resolve((stdout || stderr).trim().split("\n").map(findingOf));
       else if (signal?.aborted) reject(signal.reason);
-      else if (error.killed) reject(new BufFailure(`buf took longer than ${BUF_TIMEOUT_MS / 1_000} s`));
-      else reject(new BufFailure(`buf failed: ${stderr.trim() || error.message}`));
+      else if (error.killed) resolve([{ message: `buf took longer than ${timeout / 1_000} s` }]);
+      else resolve([{ message: stderr.replace(PREFIX, "").trim() || error.message }]);
     });
   });
 }
 
-function findingsOf(output: string): Finding[] {
-  return output
-    .trim()
-    .split("\n")
-    .map((line) => (line.startsWith("{") ? (JSON.parse(line) as Finding) : { message: line }));
-}
+const findingOf = (line: string): Finding => (line.startsWith("{") ? JSON.parse(line) : { message: line });

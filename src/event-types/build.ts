@@ -1,53 +1,61 @@
 import { create, createFileRegistry, type FileRegistry } from "@bufbuild/protobuf";
-import {
-  type FileDescriptorProto,
-  FileDescriptorSetSchema,
-  file_google_protobuf_timestamp,
-} from "@bufbuild/protobuf/wkt";
+import * as wkt from "@bufbuild/protobuf/wkt";
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { file_webhook_v1_options } from "../../gen/webhook/v1/options_pb.ts";
+import { Refusal } from "./model.ts";
 
-/** Files in an order in which each is after those that it imports, and a circle of imports if they have one. */
-export interface Ordered {
-  files: FileDescriptorProto[];
-  /** The paths of files that import each other, the first one again at the end. */
-  circle?: string[];
-}
+/** The file of the options of event types. */
+export const OPTIONS_FILE = "webhook/v1/options.proto";
+/** The files of the service and of Protobuf itself: whatever a set has under these names, this service's versions are used. */
+export const OWN_FILES = /^(?:webhook\/v1\/options\.proto$|google\/protobuf\/)/;
+/** The maximum number of files that import the next one. */
+const MAX_CHAIN = 500;
 
-/** Orders files by their imports. Imports of other files are ignored. */
-export function inOrderOfImports(files: Iterable<FileDescriptorProto>): Ordered {
-  const byPath = new Map(Array.from(files, (file) => [file.name, file]));
-  const ordered = new Set<FileDescriptorProto>();
-  for (const file of byPath.values()) {
-    // The files that import each other, from the outermost on, each with the number of its imports that are done.
-    const open = new Map([[file, 0]]);
-    const stack = [file];
-    for (let last = stack.at(-1); last; last = stack.at(-1)) {
-      const index = open.get(last) ?? 0;
-      const path = last.dependency[index];
-      if (path === undefined || ordered.has(last)) {
-        ordered.add(last);
-        open.delete(last);
-        stack.pop();
-        continue;
+const OWN = new Map(
+  [file_webhook_v1_options, ...Object.values(wkt)].flatMap((each) =>
+    typeof each === "object" && "kind" in each && each.kind === "file" ? [[each.proto.name, each.proto]] : [],
+  ),
+);
+
+/** Files with what they import, each after its imports. Imports that do not exist are left out. @throws Refusal */
+export function inOrderOfImports(files: readonly FileDescriptorProto[]): FileDescriptorProto[] {
+  const byPath = new Map(files.map((file) => [file.name, file]));
+  const ordered = new Map<string, FileDescriptorProto>();
+  const open = new Set<string>();
+  const visit = (file: FileDescriptorProto) => {
+    if (ordered.has(file.name)) return;
+    const path = [...open.add(file.name)];
+    if (path.length > MAX_CHAIN)
+      throw new Refusal(file.name, `more than ${MAX_CHAIN} files import each the next`, "Join some files");
+    const dependency = file.dependency.filter((each) => byPath.has(each) || OWN.has(each));
+    for (const each of dependency) {
+      if (open.has(each)) {
+        const circle = [...path.slice(path.indexOf(each)), each].join(", ");
+        throw new Refusal(each, `these files import each other: ${circle}`, "Move what both need elsewhere");
       }
-      open.set(last, index + 1);
-      const imported = byPath.get(path);
-      if (!imported || ordered.has(imported)) continue;
-      if (open.has(imported)) {
-        const circle = stack.slice(stack.indexOf(imported)).map(({ name }) => name);
-        return { files: [], circle: [...circle, imported.name] };
-      }
-      open.set(imported, 0);
-      stack.push(imported);
+      visit((OWN.get(each) ?? byPath.get(each)) as FileDescriptorProto);
     }
-  }
-  return { files: [...ordered] };
+    open.delete(file.name);
+    const isWhole = dependency.length === file.dependency.length;
+    const whole = () =>
+      Object.assign(create(FileDescriptorProtoSchema), file, { dependency, publicDependency: [] });
+    ordered.set(file.name, isWhole ? file : whole());
+  };
+  for (const file of files) visit(file);
+  return [...ordered.values()];
 }
 
-/** Builds files that have no other imports than each other and timestamp.proto. @throws Error if a descriptor is not valid */
+/** Builds files and what they import. @throws Refusal if a descriptor is not valid */
 export function buildFiles(files: readonly FileDescriptorProto[]): FileRegistry {
-  const { files: ordered, circle } = inOrderOfImports(files);
-  if (circle) throw new Error(`these files import each other: ${circle.join(", ")}`);
-  return createFileRegistry(
-    create(FileDescriptorSetSchema, { file: [file_google_protobuf_timestamp.proto, ...ordered] }),
-  );
+  const file = inOrderOfImports(files);
+  try {
+    return createFileRegistry({ $typeName: "google.protobuf.FileDescriptorSet", file });
+  } catch (error) {
+    const paths = new Set([...OWN.keys(), ...files.map(({ name }) => name)]);
+    const missing = new Set(files.flatMap(({ dependency }) => dependency.filter((each) => !paths.has(each))));
+    const lacks = missing.size === 0 ? "" : `; the set lacks ${[...missing].join(", ")}`;
+    const { message } = error as Error;
+    const of = files.find(({ name }) => message.includes(name));
+    throw new Refusal(of?.name ?? "", `${message}${lacks}`);
+  }
 }

@@ -7,141 +7,79 @@ import {
   hasOption,
 } from "@bufbuild/protobuf";
 import { example, required, searchable } from "../../gen/webhook/v1/options_pb.ts";
-import { type Commented, commentOf } from "../contract/comments.ts";
-import { TIMESTAMP } from "../contract/json/field-types.ts";
-import { type Declaration, placeOfField } from "./declarations.ts";
-import type { Problems } from "./model.ts";
+import { commentOf } from "../contract/comments.ts";
+import { nameOf, type Part, type Report } from "./model.ts";
+import { isOwn } from "./payloads.ts";
 
 /** The maximum number of changes of an event type that are listed. */
 const MAX_CHANGES = 50;
 
-/** The messages and enums that a payload consists of, itself first. */
-export function partsOf(payload: DescMessage): Set<DescMessage | DescEnum> {
-  const parts = new Set<DescMessage | DescEnum>([payload]);
-  // Iterating over a set includes items added meanwhile.
-  for (const part of parts)
-    for (const field of part.kind === "message" ? part.fields : []) {
-      const used = field.message ?? field.enum;
-      if (used && used.typeName !== TIMESTAMP) parts.add(used);
-    }
-  return parts;
+function optionOf(field: DescField, option: typeof required | typeof searchable): boolean {
+  return hasOption(field, option) && getOption(field, option);
 }
 
-/** Whether the option `required` is set on a field. */
-function isRequired(field: DescField): boolean {
-  return hasOption(field, required) && getOption(field, required);
-}
+/** What breaks if the option `required` was and is something. */
+const REQUIRED: Readonly<Record<string, string>> = {
+  "undefined true": "a new field is required, so publishers that do not know it are refused",
+  "false true": "the field was not required and is now, so publishers that leave it out are refused",
+  "true false": "the field was required and is not any more, so receivers could get none",
+};
 
-/** Finds changes of this service's options that break receivers or publishers. @param before the stored files */
-export function findOptionChanges(
-  before: FileRegistry,
-  after: FileRegistry,
-  symbols: ReadonlyMap<string, Declaration>,
-  problems: Problems,
-): void {
-  for (const now of after) {
-    const old = before.getMessage(now.typeName);
-    const declared = symbols.get(now.typeName);
-    if (now.kind !== "message" || !old || declared?.kind !== "message") continue;
-    const oldFields = fieldsByNumber(old);
-    for (const field of now.fields) {
-      const oldField = oldFields.get(field.number);
-      const place = placeOfField(declared, field.proto);
-      if (isRequired(field) && !oldField)
-        problems.add({
-          ...place,
-          problem: "a new field is required, so publishers that do not know it are refused",
-          remedy: "Remove (webhook.v1.required)",
-        });
-      else if (isRequired(field) && oldField && !isRequired(oldField))
-        problems.add({
-          ...place,
-          problem: "the field was not required and is now, so publishers that leave it out are refused",
-          remedy: "Remove (webhook.v1.required)",
-        });
-      else if (oldField && isRequired(oldField) && !isRequired(field))
-        problems.add({
-          ...place,
-          problem: "the field was required and is not any more, so receivers could get none",
-          remedy: "Keep (webhook.v1.required) = true",
-        });
-    }
+/** Finds changes of this service's options that break receivers or publishers. */
+export function checkOptions(before: DescMessage, after: DescMessage, report: Report): void {
+  const fields = new Map(before.fields.map((field) => [field.number, optionOf(field, required)]));
+  for (const field of after.fields) {
+    const problem = REQUIRED[`${fields.get(field.number)} ${optionOf(field, required)}`];
+    if (problem) report(field, problem, "Keep (webhook.v1.required) as it was, and new fields without it");
   }
 }
 
-function fieldsByNumber(desc: DescMessage): Map<number, DescField> {
-  return new Map(desc.fields.map((field) => [field.number, field]));
-}
+/** What changes of a declaration are named by, and what is compared. */
+const ASPECTS: Readonly<Record<string, (part: Part) => unknown>> = {
+  description: commentOf,
+  searchable: (part) => part.kind === "field" && optionOf(part, searchable),
+  example: (part) => part.kind === "field" && hasOption(part, example) && getOption(part, example),
+};
 
-/** Says in words how payloads change. The changes of a message or enum are found once. */
-export class Changes {
-  readonly #before: FileRegistry;
-  readonly #known = new Map<string, string[]>();
-
-  /** @param before the stored files */
-  constructor(before: FileRegistry) {
-    this.#before = before;
-  }
-
-  /** The changes of a payload that was registered before. At most 50 are listed, and the number of the others. */
-  of(payload: DescMessage): string[] {
-    const changes = [...partsOf(payload)].flatMap((part) => {
-      const words = this.#known.getOrInsertComputed(part.typeName, () => this.#ofPart(part));
-      return part === payload ? words : words.map((each) => `${part.name}: ${each}`);
+/** Says in words how payloads change. @param before the stored files @returns at most 50 changes, and the number of the others */
+export function changesBetween(before: FileRegistry): (payload: DescMessage) => string[] {
+  const known = new Map<DescMessage | DescEnum, string[]>();
+  const changesOf = (desc: DescMessage | DescEnum) => {
+    const previous = before.get(desc.typeName) as typeof desc | undefined;
+    const old = new Map(partsOf(previous).map((part) => [nameOf(part), part]));
+    if (old.size === 0) return [];
+    return partsOf(desc).flatMap((part) => {
+      const was = old.get(nameOf(part));
+      const subject = part === desc ? "" : `${part.kind === "enum_value" ? "value" : part.kind} ${part.name}`;
+      if (!was) return [`${subject} added`];
+      return Object.entries(ASPECTS).flatMap(([name, aspect]) =>
+        aspect(was) === aspect(part) ? [] : [`${subject && `${subject}: `}${name} changed`],
+      );
+    });
+  };
+  return (payload) => {
+    const changes = [...usedBy(payload)].flatMap((desc) => {
+      const words = known.getOrInsertComputed(desc, changesOf);
+      return desc === payload ? words : words.map((each) => `${desc.name}: ${each}`);
     });
     const more = changes.length - MAX_CHANGES;
     return more > 0 ? [...changes.slice(0, MAX_CHANGES), `and ${more} more`] : changes;
-  }
+  };
+}
 
-  #ofPart(part: DescMessage | DescEnum): string[] {
-    if (part.kind === "enum") {
-      const old = this.#before.getEnum(part.typeName);
-      if (!old) return [];
-      const names = new Map(old.values.map((value) => [value.name, value]));
-      return [
-        ...descriptionChange(old, part),
-        ...part.values.flatMap((value) => {
-          const oldValue = names.get(value.name);
-          if (!oldValue) return [`value ${value.name} added`];
-          return descriptionChange(oldValue, value).map((each) => `value ${value.name}: ${each}`);
-        }),
-      ];
+function partsOf(desc: DescMessage | DescEnum | undefined): Part[] {
+  if (!desc) return [];
+  return desc.kind === "enum" ? [desc, ...desc.values] : [desc, ...desc.fields, ...desc.oneofs];
+}
+
+/** The messages and enums that a payload consists of, itself first. */
+function usedBy(payload: DescMessage): Set<DescMessage | DescEnum> {
+  const used = new Set<DescMessage | DescEnum>([payload]);
+  // Iterating over a set includes items added meanwhile.
+  for (const each of used)
+    for (const { message, enum: values } of each.kind === "message" ? each.fields : []) {
+      const type = message ?? values;
+      if (type && !isOwn(type)) used.add(type);
     }
-    const old = this.#before.getMessage(part.typeName);
-    if (!old) return [];
-    const fields = fieldsByNumber(old);
-    return [
-      ...descriptionChange(old, part),
-      ...part.fields.flatMap((field) => {
-        const oldField = fields.get(field.number);
-        if (!oldField) return [`field ${field.name} added`];
-        const words = [...descriptionChange(oldField, field), ...optionChanges(oldField, field)];
-        return words.map((each) => `field ${field.name}: ${each}`);
-      }),
-      ...part.oneofs.flatMap((oneof) => {
-        const oldOneof = old.oneofs.find(({ name }) => name === oneof.name);
-        if (!oldOneof) return [`oneof ${oneof.name} added`];
-        return descriptionChange(oldOneof, oneof).map((each) => `oneof ${oneof.name}: ${each}`);
-      }),
-    ];
-  }
-}
-
-function descriptionChange(before: Commented, after: Commented): string[] {
-  return commentOf(before) === commentOf(after) ? [] : ["description changed"];
-}
-
-function optionChanges(before: DescField, after: DescField): string[] {
-  const [wasSearchable, isSearchable] = [before, after].map(
-    (field) => hasOption(field, searchable) && getOption(field, searchable),
-  );
-  const [oldExample, newExample] = [before, after].map((field) =>
-    hasOption(field, example) ? getOption(field, example) : undefined,
-  );
-  return [
-    ...(wasSearchable === isSearchable
-      ? []
-      : [isSearchable ? "is now searchable" : "is no longer searchable"]),
-    ...(oldExample === newExample ? [] : ["example changed"]),
-  ];
+  return used;
 }

@@ -1,3 +1,5 @@
+import type { DescEnum, DescEnumValue, DescField, DescMessage, DescOneof } from "@bufbuild/protobuf";
+
 /** A file of the catalogue as stored: its path and the bytes of its FileDescriptorProto, with the comments of its declarations. */
 export interface StoredFile {
   path: string;
@@ -49,40 +51,44 @@ export interface RegistrationPlan {
   problems: CatalogueProblem[];
 }
 
+/** What to do if descriptors are not what compilers write. */
+export const COMPILE =
+  "Compile the files with `buf build -o` or `protoc --include_imports --include_source_info --descriptor_set_out`";
 /** The maximum number of problems that are listed. */
 const MAX_PROBLEMS = 100;
 /** The maximum length of a text in a problem, in characters: names in descriptors may have any length. */
 const MAX_TEXT = 600;
 
-/** Collects the problems of a registration. The first 100 are listed, and the number of the others. */
-export class Problems {
-  readonly #listed: CatalogueProblem[] = [];
-  #count = 0;
+/** A problem that makes it impossible to look for others. */
+export class Refusal extends Error {
+  readonly file: string;
+  readonly remedy: string;
 
-  get isEmpty(): boolean {
-    return this.#count === 0;
-  }
-
-  add({ file, line, subject, problem, remedy }: CatalogueProblem): void {
-    this.#count += 1;
-    if (this.#count > MAX_PROBLEMS) return;
-    this.#listed.push({
-      file: shortened(file),
-      ...(line === undefined ? {} : { line }),
-      subject: shortened(subject),
-      problem: shortened(problem),
-      remedy: shortened(remedy),
-    });
-  }
-
-  list(): CatalogueProblem[] {
-    const more = this.#count - this.#listed.length;
-    if (more === 0) return this.#listed;
-    const last = { file: "", subject: "", problem: `and ${more} more`, remedy: "Correct these first" };
-    return [...this.#listed, last];
+  constructor(file: string, problem: string, remedy = COMPILE) {
+    super(problem);
+    this.file = file;
+    this.remedy = remedy;
   }
 }
 
-function shortened(text: string): string {
-  return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
+/** A plan that is refused. The first 100 problems are listed, and the number of the others. */
+export function refused(problems: readonly CatalogueProblem[]): RegistrationPlan {
+  const short = (text: string) => (text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text);
+  const listed = problems.slice(0, MAX_PROBLEMS).map(({ file, subject, problem, ...others }) => {
+    return { ...others, file: short(file), subject: short(subject), problem: short(problem) };
+  });
+  const more = problems.length - listed.length;
+  if (more > 0)
+    listed.push({ file: "", subject: "", problem: `and ${more} more`, remedy: "Correct these first" });
+  return { files: [], added: [], changed: [], unchanged: [], problems: listed };
+}
+
+/** What a problem can be about. */
+export type Part = DescMessage | DescEnum | DescField | DescOneof | DescEnumValue;
+/** Notes a problem. @param part undefined for the whole set */
+export type Report = (part: Part | undefined, problem: string, remedy: string) => void;
+
+/** The full name of a message or enum, or of a part of one. */
+export function nameOf(part: Part): string {
+  return "typeName" in part ? part.typeName : `${part.parent.typeName}.${part.name}`;
 }

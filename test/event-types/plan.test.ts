@@ -80,7 +80,7 @@ message InvoicePaid {
       alias: "invoice.paid",
       changes: [
         "alias invoice.paid added",
-        "field id: is now searchable",
+        "field id: searchable changed",
         "field id: example changed",
         "field payer: description changed",
         "field due_date added",
@@ -206,7 +206,7 @@ describe("a set is refused with", () => {
     [
       "a type of this service",
       invoicePaid("webhook.v1.Permission permission = 1;"),
-      { problem: /belongs to this service/ },
+      { problem: /is a webhook.v1.Permission; .* only Timestamp/ },
     ],
     [
       "a package of this service",
@@ -242,7 +242,7 @@ describe("of a registered event type", () => {
   const options = 'process: 1004, name: "Paid", alias: "invoice.paid"';
   const before = invoicePaid(ID, options);
   test.each<[string, string | Record<string, string>, RegExp]>([
-    ["the number cannot change", invoicePaid(ID, options.replace("1004", "1005")), /number is 1005/],
+    ["the number cannot change", invoicePaid(ID, options.replace("1004", "1005")), /process is 1005/],
     ["the name cannot change", invoicePaid(ID, options.replace("Paid", "Payed")), /name is Payed/],
     ["the alias cannot change", invoicePaid(ID, options.replace(".", "_")), /alias is invoice_paid/],
     ["the alias cannot be removed", invoicePaid(ID, 'process: 1004, name: "Paid"'), /alias is left out/],
@@ -293,8 +293,8 @@ message B { option (webhook.v1.event_type) = {process: 1000, alias: "x", name: "
 message C { option (webhook.v1.event_type) = {name: "A"}; }`),
   );
   expect(problems.map(({ line, problem }) => [line, problem.split(" is taken")[0]])).toEqual([
+    [6, "the process 1000"],
     [6, expect.stringContaining("name a is not allowed")],
-    [6, "the number 1000"],
     [6, "the name a"],
     [6, "the alias x"],
     [7, "the name A"],
