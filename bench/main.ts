@@ -10,6 +10,7 @@ import { attack } from "./scenarios/attack.ts";
 import { backlog } from "./scenarios/backlog.ts";
 import { breakers } from "./scenarios/breakers.ts";
 import { bytes } from "./scenarios/bytes.ts";
+import { catalogue } from "./scenarios/catalogue.ts";
 import { churn } from "./scenarios/churn.ts";
 import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
@@ -64,6 +65,7 @@ const scenarios: readonly Scenario[] = [
   publishBeside,
   searchCost,
   bytes,
+  catalogue,
   subscribers,
   latency,
   latencyBesideSlow,

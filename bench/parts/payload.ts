@@ -1,9 +1,16 @@
-import { create, type MessageInitShape, toJsonString } from "@bufbuild/protobuf";
+import { fileURLToPath } from "node:url";
+import { create, type MessageInitShape, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { OrderDispatchedSchema, type PublishEventRequestSchema } from "../../gen/webhook/v1/event_pb.ts";
 
-/** The process of all events of the bench: OrderDispatched. */
+/** The process of all events of the bench unless it says otherwise: OrderDispatched. */
 export const PROCESS = 1;
+
+/** A registered event type with the fields of OrderDispatched, in a stage with the setting `REGISTERED_SETTINGS`. */
+export const REGISTERED = { process: 1_000, name: "OrderSent", message: "bench.v1.OrderSent" };
+
+/** The settings of a service that registers this event type. */
+export const REGISTERED_SETTINGS = { EVENT_TYPES: fileURLToPath(new URL("event-types", import.meta.url)) };
 
 const LINES = [1, 2, 3, 4].map((n) => ({ productId: 1_000n + BigInt(n), sku: `LAMP-0${n}`, quantity: n }));
 const CARRIER = "Parcel Post International";
@@ -27,8 +34,8 @@ export function payload(orderId: number): string {
   return `${PAYLOAD_START}${orderId}${PAYLOAD_END}`;
 }
 
-/** The members of a publish request that carry the event. */
-export type Member = "orderDispatched" | "event" | "jsonEvent";
+/** The members of a publish request that carry the event; `registered…` those with an event of the registered event type. */
+export type Member = "orderDispatched" | "event" | "jsonEvent" | "registeredEvent" | "registeredJsonEvent";
 
 /** The same event as a publish request. */
 export function publishRequest(
@@ -52,8 +59,18 @@ function dataOf(
   value: MessageInitShape<typeof OrderDispatchedSchema>,
 ): NonNullable<MessageInitShape<typeof PublishEventRequestSchema>["data"]> {
   if (member === "orderDispatched") return { case: member, value };
+  // The messages of both event types have the same fields, so the same bytes and the same JSON.
   const order = create(OrderDispatchedSchema, value);
-  if (member === "event") return { case: member, value: anyPack(OrderDispatchedSchema, order) };
-  const payload = toJsonString(OrderDispatchedSchema, order);
-  return { case: member, value: { process: "OrderDispatched", payload } };
+  switch (member) {
+    case "event":
+      return { case: "event", value: anyPack(OrderDispatchedSchema, order) };
+    case "registeredEvent": {
+      const typeUrl = `type.googleapis.com/${REGISTERED.message}`;
+      return { case: "event", value: { typeUrl, value: toBinary(OrderDispatchedSchema, order) } };
+    }
+    default: {
+      const process = member === "jsonEvent" ? "OrderDispatched" : REGISTERED.name;
+      return { case: "jsonEvent", value: { process, payload: toJsonString(OrderDispatchedSchema, order) } };
+    }
+  }
 }

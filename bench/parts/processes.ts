@@ -12,7 +12,12 @@ export function processorTimeOfFamily(pid: number): number {
 
 /** The resident memory of a process and all its children, in bytes. Linux only. */
 export function memoryOfFamily(pid: number): number {
-  return sumOfFamily(pid, (each) => memoryLine(each, "VmRSS"));
+  return sumOfFamily(pid, memoryOf);
+}
+
+/** The resident memory of a process, in bytes. Linux only. */
+export function memoryOf(pid: number): number {
+  return memoryLine(pid, "VmRSS");
 }
 
 /** The most resident memory that a process has had, in bytes. Linux only. */

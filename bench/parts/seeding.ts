@@ -8,8 +8,13 @@ import type { Stage } from "./stage.ts";
 /** The number of deliveries stored by one statement. */
 const CHUNK = 20_000;
 
-/** Registers a webhook for each URL under a new key. Returns their ids in the same order. */
-export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly string[]): Promise<bigint[]> {
+/** Registers a webhook for each URL under a new key, for OrderDispatched by default. Returns their ids in the same order. */
+export async function seedWebhooks(
+  db: Db,
+  secrets: SecretBox,
+  urls: readonly string[],
+  process = PROCESS,
+): Promise<bigint[]> {
   const key = randomUUID();
   await count(
     db,
@@ -28,7 +33,7 @@ export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly st
       select id, :process::int, url, url, :key::uuid, decode(secret, 'hex')
         from unnest(:ids::bigint[], :urls::text[], :secrets::text[]) as w(id, url, secret)`,
     {
-      process: PROCESS,
+      process,
       key,
       ids,
       urls,
@@ -61,12 +66,14 @@ export interface Pending {
   webhooks: readonly bigint[];
   /** The part of the events whose trace is recorded; the others have a trace that is not. Without it, none has a trace. */
   traced?: number;
+  /** The number of the events' type. Defaults to that of OrderDispatched. */
+  process?: number;
 }
 
 /** Stores pending deliveries, and leaves all other work on the tables to PostgreSQL. */
 export async function insertPending(
   { db, bench }: Pick<Stage, "db" | "bench">,
-  { events, webhooks, traced }: Pending,
+  { events, webhooks, traced, process = PROCESS }: Pending,
 ): Promise<void> {
   const chunk = Math.max(1, Math.floor(CHUNK / webhooks.length));
   const key = randomUUID();
@@ -92,7 +99,7 @@ export async function insertPending(
       select new_delivery_id(event.id), event.id, w from event, unnest(:webhooks::bigint[]) w`,
       {
         key,
-        process: PROCESS,
+        process,
         webhooks,
         traced: traced ?? null,
         start: PAYLOAD_START,

@@ -24,6 +24,8 @@ export interface Stage extends AsyncDisposable {
   trigger(): Promise<void>;
   /** Starts another delivering process. */
   addWorker(): Promise<void>;
+  /** Starts another service on the same servers. */
+  startAnother(settings?: Record<string, string>): Promise<ServiceProcess>;
 }
 
 /** A database of the run's PostgreSQL that is dropped at the end. */
@@ -103,6 +105,7 @@ export async function openStage(
     adminKey,
     temporal,
     trigger: () => schedule.trigger(),
+    startAnother: (more = {}) => startService({ ...environment, ...more }, bench.profiles),
     async addWorker() {
       owned.use(await startWorker());
     },

@@ -119,22 +119,30 @@ interface Catalogue {
   byNumber: ReadonlyMap<number, CatalogueEntry>;
   /** By name, and by alias. */
   byName: ReadonlyMap<string, CatalogueEntry>;
-  /** By the full name of the payload message. */
-  byMessage: ReadonlyMap<string, CatalogueEntry>;
+  /** Those that are hidden. */
+  hidden: ReadonlySet<number>;
+  /** By the full name of the payload message. Made when it is used first: delivery processes need no messages. */
+  byMessage(): ReadonlyMap<string, CatalogueEntry>;
 }
 
-function catalogueOf(entries: readonly CatalogueEntry[], hidden: readonly number[] = []): Catalogue {
+function catalogueOf(entries: readonly CatalogueEntry[], hiddenNumbers: readonly number[] = []): Catalogue {
   const known = entries.toSorted((a, b) => a.number - b.number);
-  const all = known.filter(({ number }) => !hidden.includes(number));
+  const hidden = new Set(hiddenNumbers);
+  const all = known.filter(({ number }) => !hidden.has(number));
+  let byMessage: ReadonlyMap<string, CatalogueEntry> | undefined;
   return {
     all,
+    hidden,
     byNumber: new Map(known.map((entry) => [entry.number, entry])),
     byName: new Map(
       all.flatMap((entry) =>
         [entry.name, ...(entry.alias === undefined ? [] : [entry.alias])].map((name) => [name, entry]),
       ),
     ),
-    byMessage: new Map(all.map((entry) => [entry.payload.typeName, entry])),
+    byMessage() {
+      byMessage ??= new Map(all.map((entry) => [entry.payload.typeName, entry]));
+      return byMessage;
+    },
   };
 }
 
@@ -156,8 +164,7 @@ export function setRegisteredTypes(
 
 /** Whether an event type is offered: this process knows it, and it is not hidden. */
 export function isOffered(number: number): boolean {
-  const entry = eventType(number);
-  return entry !== undefined && current.byMessage.get(entry.payload.typeName) === entry;
+  return current.byNumber.has(number) && !current.hidden.has(number);
 }
 
 /** Every event type that is offered, in the order of its number. */
@@ -177,7 +184,7 @@ export function eventTypeNamed(name: string): CatalogueEntry | undefined {
 
 /** The event type whose payload is a message, by the full name of the message. Undefined if this process does not know it. */
 export function eventTypeOfMessage(typeName: string): CatalogueEntry | undefined {
-  return current.byMessage.get(typeName);
+  return current.byMessage().get(typeName);
 }
 
 /** Whether an enum is that of the event types, which has members for the built-in ones only. */

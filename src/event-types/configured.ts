@@ -4,7 +4,7 @@ import type { Db } from "../lib/pg/index.ts";
 import { systemClock } from "../lib/process/index.ts";
 import { FeatureUnknownError } from "../schema/index.ts";
 import { readEventTypesFrom } from "./read-event-types.ts";
-import { type Audited, registerEventTypes } from "./registry.ts";
+import { type Audited, isUnchangedSet, registerEventTypes } from "./registry.ts";
 
 /** The delay before another try while a process of an older release runs, in milliseconds. */
 const RETRY_MS = 2_000;
@@ -23,6 +23,11 @@ export async function registerConfiguredTypes(
   { log, stopping }: { log: Logger; stopping: AbortSignal },
 ): Promise<void> {
   const given = await readEventTypesFrom(path);
+  // To check thousands of event types takes seconds, which each start would take.
+  if (await isUnchangedSet(db, given)) {
+    log.info({ path }, "EVENT_TYPES are registered already");
+    return;
+  }
   const register = async () => {
     const audit: Audited = (change) => audited(db, OPERATOR, change);
     const { changes, revision } = await registerEventTypes(db, given, { audit, signal: stopping });

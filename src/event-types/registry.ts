@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Recorder } from "../audit/index.ts";
 import { FIRST_REGISTERED } from "../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../contract/errors.ts";
@@ -64,6 +65,28 @@ export function readCatalogue(db: Db): Promise<StoredCatalogue> {
   });
 }
 
+const hashOf = (set: Uint8Array) => createHash("sha256").update(set).digest();
+
+/** Whether the latest registration of a FileDescriptorSet is the latest change, so that another one would change nothing. */
+export async function isUnchangedSet(db: Db, set: Uint8Array): Promise<boolean> {
+  const [latest] = await rows<{ same: boolean }>(
+    db,
+    `select set_sha256 = :hash::bytea as same from event_type_registrations order by revision desc limit 1`,
+    { hash: hashOf(set) },
+  );
+  return latest?.same ?? false;
+}
+
+/** Stores that registering a FileDescriptorSet changes nothing in a revision. */
+async function rememberSet(db: Db, set: Uint8Array, revision: bigint): Promise<void> {
+  await run(
+    db,
+    db("event_type_registrations")
+      .where({ revision })
+      .update({ set_sha256: hashOf(set) }),
+  );
+}
+
 /** A registration is refused. Its message has all problems, a line for each. */
 export class RefusedRegistrationError extends DomainError {
   override name = "RefusedRegistrationError";
@@ -104,8 +127,10 @@ export async function registerEventTypes(
     const plan = await planRegistration(stored, given, options.signal);
     if (plan.problems.length > 0) throw new RefusedRegistrationError(plan.problems);
     const changes = changesOf(plan, stored.types);
-    if (plan.files.length === 0 && changes.every(({ kind }) => kind === "unchanged"))
+    if (plan.files.length === 0 && changes.every(({ kind }) => kind === "unchanged")) {
+      if (!options.dryRun) await rememberSet(db, given, stored.revision);
       return { changes, revision: stored.revision };
+    }
     const revision = stored.revision + 1n;
     const isStored = await options
       .audit(async (trx, record) => {
@@ -113,6 +138,7 @@ export async function registerEventTypes(
         if ((await readRevision(trx)) !== stored.revision) return false;
         await requireFeature(trx, "event-types");
         await storePlan(trx, plan.files, changes, revision);
+        await rememberSet(trx, given, revision);
         const named = (wanted: ChangeKind) =>
           changes.filter(({ kind }) => kind === wanted).map(({ type }) => type.name);
         await record({

@@ -1,8 +1,15 @@
 import type { Logger } from "pino";
-import { builtInTypes, isNotice, isOffered, setRegisteredTypes } from "../contract/catalogue.ts";
+import {
+  builtInTypes,
+  type CatalogueEntry,
+  isNotice,
+  isOffered,
+  setRegisteredTypes,
+} from "../contract/catalogue.ts";
 import { type Db, gathering, isTransient, rows } from "../lib/pg/index.ts";
 import { systemClock } from "../lib/process/index.ts";
 import { buildEntries } from "./entries.ts";
+import type { StoredFile, StoredType } from "./model.ts";
 import { readCatalogue, readRevision, type StoredCatalogue } from "./registry.ts";
 
 /** The interval between looks at the catalogue's revision, in milliseconds. Each is one statement that reads one row of an index. */
@@ -40,11 +47,13 @@ export async function isKnownProcess(number: number): Promise<boolean> {
  * Reads the registered event types again within a second of each change. Call `refresh` before this process serves or claims.
  *
  * @param options.builtIn false hides the built-in event types that no webhook has. Defaults to true
+ * @param options.lazily whether messages are built when one is used first, not when they are read. For processes that need only names:
+ *   5,000 event types take half a second and 80 MiB. Defaults to false
  */
 export function watchEventTypes(
   db: Db,
   log: Logger,
-  { builtIn = true }: { builtIn?: boolean } = {},
+  { builtIn = true, lazily = false }: { builtIn?: boolean; lazily?: boolean } = {},
 ): EventTypesWatch {
   const end = new AbortController();
   let known: bigint | undefined;
@@ -53,7 +62,7 @@ export function watchEventTypes(
     if ((await readRevision(db)) === known) return;
     const catalogue = await readCatalogue(db);
     const hidden = builtIn ? [] : await unusedTypes(db);
-    setRegisteredTypes(buildEntries(catalogue.files, catalogue.types), hidden);
+    setRegisteredTypes((lazily ? lazyEntries : buildEntries)(catalogue.files, catalogue.types), hidden);
     stored = catalogue;
     known = catalogue.revision;
   }
@@ -95,6 +104,21 @@ export function watchEventTypes(
   };
   current = watch;
   return watch;
+}
+
+/** `buildEntries` that builds all messages when one is used first. */
+function lazyEntries(files: readonly StoredFile[], types: readonly StoredType[]): CatalogueEntry[] {
+  let payloads: ReadonlyMap<number, CatalogueEntry["payload"]> | undefined;
+  return types.map(({ process: number, name, alias, deprecated }) => ({
+    number,
+    name,
+    ...(alias === null ? {} : { alias }),
+    ...(deprecated === null ? {} : { deprecated: true }),
+    get payload() {
+      payloads ??= new Map(buildEntries(files, types).map((entry) => [entry.number, entry.payload]));
+      return payloads.get(number) as CatalogueEntry["payload"];
+    },
+  }));
 }
 
 /** The built-in event types without webhooks. */

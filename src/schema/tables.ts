@@ -123,6 +123,7 @@ interface EventTypesTable {
 interface EventTypeRegistrationsTable {
   revision: bigint;
   registered: Date;
+  set_sha256: Buffer | null;
 }
 
 interface EndpointsTable {

@@ -68,6 +68,14 @@ test("the event types of EVENT_TYPES are registered at start, by one process of 
   expect(entries).toMatchObject([{ byOperator: true }] satisfies Partial<AuditEntry>[]);
 });
 
+test("EVENT_TYPES that were registered before are registered again after others have changed them", async () => {
+  const { url, db } = await aDatabase();
+  const first = await aSet(PAID);
+  const second = await aSet(PAID.replace("The event InvoicePaid", "An invoice is paid"));
+  for (const EVENT_TYPES of [first, second, second, first, first]) await start(url, { EVENT_TYPES });
+  expect(await db("event_type_registrations").orderBy("revision").pluck("revision")).toEqual([1n, 2n, 3n]);
+});
+
 test("event types that are refused stop the start with all reasons", async () => {
   const { url, db } = await aDatabase();
   await start(url, { EVENT_TYPES: await aSet(PAID) });

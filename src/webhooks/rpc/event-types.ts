@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { type CatalogueEntry, eventType, eventTypes, isNotice } from "../../contract/catalogue.ts";
 import { descriptionOf } from "../../contract/event-types/description.ts";
 import { sampleMessage } from "../../contract/event-types/sample.ts";
@@ -35,21 +36,28 @@ export function briefEventType(entry: CatalogueEntry): BriefEventType {
   return { ...named, description: descriptionOf(entry), notice: isNotice(number), deprecated };
 }
 
-/** By the entry, because each registration may replace entries. */
-const described = new WeakMap<CatalogueEntry, EventType>();
+/** The descriptions that are kept. Of thousands, all together would take more memory than the event types. */
+const MAX_DESCRIBED = 500;
 
-/**
- * Describes an event type as its proto file does, once.
- *
- * @throws Error if a proto type has no JSON representation or an invalid example
- */
-export function describeEventType(entry: CatalogueEntry): EventType {
-  return described.getOrInsertComputed(entry, () => ({
+/** By the entry, because each registration may replace entries. */
+const described = new LRUCache<CatalogueEntry, EventType>({ max: MAX_DESCRIBED, memoMethod: describe });
+
+function describe(entry: CatalogueEntry): EventType {
+  return {
     ...briefEventType(entry),
     sample: jsonWriter(entry.payload, "payload")(sampleMessage(entry.payload)),
     schema: JSON.stringify(payloadSchema(entry.payload)),
     filterFields: filterFields(entry.payload),
-  }));
+  };
+}
+
+/**
+ * Describes an event type as its proto file does.
+ *
+ * @throws Error if a proto type has no JSON representation or an invalid example
+ */
+export function describeEventType(entry: CatalogueEntry): EventType {
+  return described.memo(entry);
 }
 
 /** The complete catalogue in numerical order. */
