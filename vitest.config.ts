@@ -14,7 +14,7 @@ const INCLUDED: Record<string, string[]> = {
     "test/queue/storage-model/*.test.ts",
     "test/delivery/limits/scheduler.test.ts",
     "test/upgrade/open-runs.test.ts",
-    "test/upgrade/side-by-side.ts",
+    "test/upgrade/{side-by-side,own-event-types}.ts",
   ],
   screenshots: ["test/web/every-page.slow.test.ts"],
   fuzz: ["test/api/limits/rpc-fuzz.slow.test.ts"],

@@ -1,4 +1,5 @@
 import { type DescMessage, getExtension, hasExtension } from "@bufbuild/protobuf";
+import { WireType } from "@bufbuild/protobuf/wire";
 import { event_type } from "../../gen/webhook/v1/options_pb.ts";
 import { builtInTypes, FIRST_NOTICE, FIRST_REGISTERED } from "../contract/catalogue.ts";
 import type { AddedType, Report, StoredType } from "./model.ts";
@@ -20,6 +21,10 @@ export function readTypes(messages: readonly DescMessage[], report: Report): Giv
     if (!options) return [];
     try {
       if (!hasExtension(options, event_type)) return [];
+      const isMessage = ({ no, wireType }: { no: number; wireType: number }) =>
+        no === event_type.number && wireType === WireType.LengthDelimited;
+      // Otherwise, it would be read as an option without anything in it.
+      if (!options.$unknown?.some(isMessage)) throw new Error("it is no message");
       const { process, name, alias } = getExtension(options, event_type);
       const named = { name: name || payload.name, alias: alias || null, message: payload.typeName };
       return [{ ...(process === 0 ? {} : { process }), ...named, payload }];

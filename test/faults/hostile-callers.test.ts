@@ -36,6 +36,7 @@ const CALLERS = [
   Permission.READ_ADMINISTRATIVE_DATA,
   Permission.WRITE_ADMINISTRATIVE_DATA,
   Permission.MANAGE_API_KEYS,
+  Permission.MANAGE_EVENT_TYPES,
 ];
 
 interface Measurement {

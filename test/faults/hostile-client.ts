@@ -18,6 +18,7 @@ const GIVE_UP_MS = 3_000;
 const CHECK = "/grpc.health.v1.Health/Check";
 const LIST_DELIVERIES = "/webhook.v1.DeliveryService/ListDeliveries";
 const BATCH = "/webhook.v1.EventService/PublishEventBatch";
+const REGISTER = "/webhook.v1.EventTypeService/RegisterEventTypes";
 const REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
 const { httpPort, grpcPort, key, requestsPerSecond } = JSON.parse(process.argv[2] as string) as Attack;
@@ -25,6 +26,8 @@ const keyHeader: Record<string, string> = key ? { "x-service-key": key } : {};
 
 const MANY_UNKNOWN = unknownFields(5 * MIB);
 const MANY_ITEMS = emptyItems(2 * MIB);
+/** The same bytes in field 1. */
+const MANY_ITEMS_WITHIN = Buffer.concat([Buffer.from([0x0a, 0x80, 0x80, 0x80, 0x02]), MANY_ITEMS]);
 const JSON_ITEMS = Buffer.from(`{"events":[${"{},".repeat(MIB)}{}]}`);
 const DIGITS = Buffer.from(`{"webhookId":"${"1".repeat(4 * MIB)}"}`);
 
@@ -96,6 +99,10 @@ const KINDS: (() => void)[] = [
   () => void grpc(BATCH, enveloped(MANY_ITEMS)),
   () => void grpc(LIST_DELIVERIES, enveloped(br, 1), { "grpc-encoding": "br" }),
   () => post(LIST_DELIVERIES, "application/json", DIGITS),
+  // A set of a million empty files, and one that ends early.
+  () => post(REGISTER, "application/proto", MANY_ITEMS_WITHIN),
+  () => post(REGISTER, "application/json", JSON_ITEMS),
+  () => void grpc(REGISTER, enveloped(MANY_ITEMS_WITHIN.subarray(0, MIB))),
   () => post(CHECK, "application/json", Buffer.from('{"\\ud800":1}')),
   () =>
     void grpc(CHECK, enveloped(Buffer.from('{"\\ud800":1}')), { "content-type": "application/grpc+json" }),

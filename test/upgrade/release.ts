@@ -35,7 +35,7 @@ export async function checkOutRelease(): Promise<ReleasedCheckout> {
     if ((await lockedPackages(folder)) === (await lockedPackages(PROJECT))) {
       await symlink(path.join(PROJECT, "node_modules"), packages, "dir");
     } else {
-      await run("npm", ["install", "--no-audit", "--no-fund"], { cwd: folder });
+      await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline"], { cwd: folder });
     }
     // As `npm start` does first.
     await run(process.execPath, ["--disable-warning=ExperimentalWarning", "scripts/build.ts"], {
