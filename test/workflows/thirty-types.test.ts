@@ -165,7 +165,7 @@ test("§5.4: the key determines which event types may be subscribed to", async (
   }
 });
 
-test("§6: events, published as messages and as JSON, are delivered with the contract's headers and JSON, filtered, and found", async () => {
+test("§6.1.1, §6.2, §6.3: events, published as messages and as JSON, are delivered with the contract's headers and JSON, filtered, and found", async () => {
   // Those of the app's webhooks are accepted at the second attempt.
   const receiver = await service.receiver(({ path, attempt }) =>
     path.startsWith("/app/") && attempt === 1 ? 503 : 200,
