@@ -1,11 +1,12 @@
 import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
-import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { ScalarType } from "@bufbuild/protobuf";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
 import type { RestBinding } from "../../src/api/rest/bindings.ts";
 import { restFields } from "../../src/api/rest/parameters.ts";
 import { commentOf } from "../../src/contract/comments.ts";
 import { described } from "../../src/contract/event-types/schema.ts";
 import { type JsonSchema, SCALAR_SCHEMAS } from "../../src/contract/event-types/schema-scalars.ts";
+import { isMarked } from "../../src/contract/json/field-types.ts";
 import { enumMemberName } from "../../src/contract/json/names.ts";
 
 /** A location of a parameter. */
@@ -91,7 +92,7 @@ function parameterSchema(field: DescField): JsonSchema {
 }
 
 function isRequired(field: DescField): boolean {
-  return hasOption(field, required) && getOption(field, required);
+  return isMarked(field, required);
 }
 
 function exampleRequest(desc: DescMessage): JsonValue {

@@ -84,9 +84,6 @@ const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
 /** The same for RegisterEventTypes: one message of the largest size, compressed and decompressed. */
 const MAX_HUGE_HELD_BYTES = 44 * 1_024 * 1_024;
 
-/** The maximum number of changes that the page of an event type shows. */
-const MAX_SHOWN_CHANGES = 100;
-
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port and gRPC on its own, or all on one port with TLS.
  *
@@ -161,7 +158,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         bindings: restBindings(SERVICES),
         page: options.page,
         publicCatalogue: options.publicCatalogue ?? false,
-        historyOf: (process: number) => readPastChanges(context.db, [process], MAX_SHOWN_CHANGES),
+        historyOf: (process: number) => readPastChanges(context.db, [process]),
         basePath: ((request) => readPublic(request).basePath) satisfies BasePathReader,
       }
     : undefined;

@@ -1,9 +1,10 @@
 import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
-import { getOption, hasOption, isFieldSet, ScalarType } from "@bufbuild/protobuf";
+import { isFieldSet, ScalarType } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
 import { eventTypes, isProcessEnum } from "../contract/catalogue.ts";
 import type { FieldViolation } from "../contract/errors.ts";
+import { isMarked } from "../contract/json/field-types.ts";
 import { enumChoices } from "../contract/json/names.ts";
 import { isTimestampInRange } from "../contract/json/timestamp.ts";
 
@@ -45,7 +46,7 @@ function checkOf(desc: DescMessage): Check {
 
 /** Undefined for a field without checks. */
 function fieldCheck(field: DescField): Check | undefined {
-  const isRequired = hasOption(field, required) && getOption(field, required);
+  const isRequired = isMarked(field, required);
   // A field that is `required` in proto2 must be present.
   const isNeeded = isRequired || field.presence === FeatureSet_FieldPresence.LEGACY_REQUIRED;
   const checkValue = valueCheck(field);

@@ -172,6 +172,16 @@ export function eventTypes(): readonly CatalogueEntry[] {
   return current.all;
 }
 
+/** Returns a function that makes something of the event types once for each catalogue: it makes it again when they have changed. */
+export function perCatalogue<T>(make: (types: readonly CatalogueEntry[]) => T): () => T {
+  let made: { of: readonly CatalogueEntry[]; value: T } | undefined;
+  return () => {
+    const of = eventTypes();
+    if (made?.of !== of) made = { of, value: make(of) };
+    return made.value;
+  };
+}
+
 /** The event type of a number. Undefined if this process does not know it. */
 export function eventType(number: number): CatalogueEntry | undefined {
   return current.byNumber.get(number);

@@ -21,7 +21,7 @@ export type Commented =
   | DescService
   | DescMethod;
 
-/** The comments of files with source information: those of registered event types. */
+/** The comments of the files of registered event types, by full name. */
 const ofFiles = new WeakMap<DescFile, ReadonlyMap<string, string>>();
 
 /**

@@ -1,12 +1,6 @@
-import {
-  type DescField,
-  type DescMessage,
-  getOption,
-  hasOption,
-  type Message,
-  ScalarType,
-} from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
 import { searchable } from "../../gen/webhook/v1/options_pb.ts";
+import { isMarked } from "./json/field-types.ts";
 
 /** The maximum number of values that an event is found by, so that a long list cannot slow publishing. */
 const MAX_VALUES = 20;
@@ -70,7 +64,7 @@ function valueCollector(
  * @throws Error if it is set on a field of an unsuitable type
  */
 export function assertSearchable(field: DescField): boolean {
-  if (!hasOption(field, searchable) || !getOption(field, searchable)) return false;
+  if (!isMarked(field, searchable)) return false;
   const isValue = field.fieldKind === "scalar" || (field.fieldKind === "list" && field.listKind === "scalar");
   if (isValue && !UNSUITABLE.includes(field.scalar)) return true;
   throw new Error(

@@ -1,7 +1,8 @@
-import { type DescMessage, getOption, hasOption } from "@bufbuild/protobuf";
+import type { DescMessage } from "@bufbuild/protobuf";
 import { searchable } from "../../gen/webhook/v1/options_pb.ts";
 import { eventType } from "./catalogue.ts";
 import { parseExactJson } from "./json/exact-json.ts";
+import { isMarked } from "./json/field-types.ts";
 import { propertyName } from "./json/names.ts";
 
 /** The maximum length of a subject, in characters. A search text has the same limit. Lists of 1,000 stay small. */
@@ -14,9 +15,7 @@ function propertiesOf(process: number): string[] {
   const payload = eventType(process)?.payload;
   if (!payload) return [];
   return properties.getOrInsertComputed(payload, () =>
-    payload.fields
-      .filter((field) => hasOption(field, searchable) && getOption(field, searchable))
-      .map(propertyName),
+    payload.fields.filter((field) => isMarked(field, searchable)).map(propertyName),
   );
 }
 

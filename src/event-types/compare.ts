@@ -1,22 +1,12 @@
-import {
-  type DescEnum,
-  type DescField,
-  type DescMessage,
-  type FileRegistry,
-  getOption,
-  hasOption,
-} from "@bufbuild/protobuf";
+import { type DescEnum, type DescMessage, type FileRegistry, getOption, hasOption } from "@bufbuild/protobuf";
 import { example, required, searchable } from "../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../contract/comments.ts";
+import { isMarked } from "../contract/json/field-types.ts";
 import { nameOf, type Part, type Report } from "./model.ts";
 import { isOwn } from "./payloads.ts";
 
 /** The maximum number of changes of an event type that are listed. */
 const MAX_CHANGES = 50;
-
-function optionOf(field: DescField, option: typeof required | typeof searchable): boolean {
-  return hasOption(field, option) && getOption(field, option);
-}
 
 /** What breaks if the option `required` was and is something. */
 const REQUIRED: Readonly<Record<string, string>> = {
@@ -27,9 +17,9 @@ const REQUIRED: Readonly<Record<string, string>> = {
 
 /** Finds changes of this service's options that break receivers or publishers. */
 export function checkOptions(before: DescMessage, after: DescMessage, report: Report): void {
-  const fields = new Map(before.fields.map((field) => [field.number, optionOf(field, required)]));
+  const fields = new Map(before.fields.map((field) => [field.number, isMarked(field, required)]));
   for (const field of after.fields) {
-    const problem = REQUIRED[`${fields.get(field.number)} ${optionOf(field, required)}`];
+    const problem = REQUIRED[`${fields.get(field.number)} ${isMarked(field, required)}`];
     if (problem) report(field, problem, "Keep (webhook.v1.required) as it was, and new fields without it");
   }
 }
@@ -37,7 +27,7 @@ export function checkOptions(before: DescMessage, after: DescMessage, report: Re
 /** What changes of a declaration are named by, and what is compared. */
 const ASPECTS: Readonly<Record<string, (part: Part) => unknown>> = {
   description: commentOf,
-  searchable: (part) => part.kind === "field" && optionOf(part, searchable),
+  searchable: (part) => part.kind === "field" && isMarked(part, searchable),
   example: (part) => part.kind === "field" && hasOption(part, example) && getOption(part, example),
 };
 

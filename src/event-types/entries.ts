@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { type DescMessage, fromBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { CatalogueEntry } from "../contract/catalogue.ts";
+import { present } from "../contract/present.ts";
 import { buildFiles } from "./build.ts";
 import type { StoredFile, StoredType } from "./model.ts";
 
@@ -33,15 +34,29 @@ export function buildEntries(files: readonly StoredFile[], types: readonly Store
     if (desc.kind === "message") changed.get(desc.file.proto.name)?.messages.push(desc);
   groups = current;
   const payloads = new Map([...current.values()].flat().map((message) => [message.typeName, message]));
-  return types.map(({ process, name, alias, message, deprecated }) => {
+  return types.map((type) => {
+    const { process, message } = type;
     const payload = payloads.get(message);
     if (!payload) throw new Error(`no stored file declares ${message}, the message of event type ${process}`);
-    const more = {
-      ...(alias === null ? {} : { alias }),
-      ...(deprecated === null ? {} : { deprecated: true }),
-    };
-    return { number: process, name, payload, ...more };
+    return { ...namesOf(type), payload };
   });
+}
+
+/** `buildEntries` that builds all messages when one is used first. */
+export function lazyEntries(files: readonly StoredFile[], types: readonly StoredType[]): CatalogueEntry[] {
+  let built: ReadonlyMap<number, CatalogueEntry> | undefined;
+  return types.map((type) => ({
+    ...namesOf(type),
+    get payload() {
+      built ??= new Map(buildEntries(files, types).map((entry) => [entry.number, entry]));
+      return (built.get(type.process) as CatalogueEntry).payload;
+    },
+  }));
+}
+
+/** What needs no message. */
+function namesOf({ process, name, alias, deprecated }: StoredType): Omit<CatalogueEntry, "payload"> {
+  return { number: process, name, ...present({ alias }), ...(deprecated ? { deprecated: true } : {}) };
 }
 
 /** Decodes files. @returns groups of them: files of one group import none of another */

@@ -4,7 +4,7 @@ export { buildEntries } from "./entries.ts";
 export type { CatalogueProblem, RegistrationPlan, StoredFile, StoredType } from "./model.ts";
 export { planRegistration } from "./plan.ts";
 export { readEventTypesFrom } from "./read-event-types.ts";
-export { readPastChanges, registerEventTypes, type StoredCatalogue } from "./registry.ts";
+export { type PastChange, readPastChanges, registerEventTypes, type StoredCatalogue } from "./registry.ts";
 export {
   type EventTypesWatch,
   isKnownProcess,

@@ -3,7 +3,7 @@ import type { Recorder } from "../audit/index.ts";
 import { FIRST_REGISTERED } from "../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../contract/errors.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
-import { ADVISORY_LOCKS, requireFeature } from "../schema/index.ts";
+import { requireFeature, takeLock } from "../schema/index.ts";
 import type { CatalogueProblem, RegistrationPlan, StoredFile, StoredType } from "./model.ts";
 import { planRegistration } from "./plan.ts";
 
@@ -134,7 +134,7 @@ export async function registerEventTypes(
     const revision = stored.revision + 1n;
     const isStored = await options
       .audit(async (trx, record) => {
-        await lockCatalogue(trx);
+        await takeLock(trx, "eventTypes");
         if ((await readRevision(trx)) !== stored.revision) return false;
         await requireFeature(trx, "event-types");
         await storePlan(trx, plan.files, changes, revision);
@@ -174,11 +174,6 @@ function changesOf(plan: RegistrationPlan, types: readonly StoredType[]): TypeCh
   );
   const unchanged = plan.unchanged.map((type): TypeChange => ({ type, kind: "unchanged", changes: [] }));
   return [...added, ...changed, ...unchanged].sort((a, b) => a.type.process - b.type.process);
-}
-
-/** Other changes of the catalogue wait until the end of the transaction. */
-async function lockCatalogue(trx: Db): Promise<void> {
-  await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.eventTypes });
 }
 
 async function storePlan(
@@ -237,7 +232,7 @@ export function deprecateEventType(
   isDeprecated: boolean,
 ): Promise<{ change: TypeChange; revision: bigint }> {
   return audit(async (trx, record) => {
-    await lockCatalogue(trx);
+    await takeLock(trx, "eventTypes");
     const query = trx("event_types").select(...TYPE_COLUMNS);
     const [found] = await run(
       trx,
@@ -285,14 +280,17 @@ export interface PastChange {
   changes: string[];
 }
 
-/** The latest changes of event types, newest first. @param most the maximum number of each */
-export function readPastChanges(db: Db, processes: readonly number[], most: number): Promise<PastChange[]> {
+/** The maximum number of past changes of an event type that are shown. */
+const MAX_PAST_CHANGES = 100;
+
+/** The latest changes of event types, newest first. */
+export function readPastChanges(db: Db, processes: readonly number[]): Promise<PastChange[]> {
   return rows<PastChange>(
     db,
     `select c.* from unnest(:processes::int[]) p(process) cross join lateral (
         select c.process, c.revision, r.registered, c.kind, c.changes
           from event_type_changes c join event_type_registrations r using (revision)
-          where c.process = p.process order by c.revision desc limit :most::int) c`,
-    { processes, most },
+          where c.process = p.process order by c.revision desc limit ${MAX_PAST_CHANGES}) c`,
+    { processes },
   );
 }

@@ -1,15 +1,8 @@
 import type { Logger } from "pino";
-import {
-  builtInTypes,
-  type CatalogueEntry,
-  isNotice,
-  isOffered,
-  setRegisteredTypes,
-} from "../contract/catalogue.ts";
+import { builtInTypes, isNotice, isOffered, setRegisteredTypes } from "../contract/catalogue.ts";
 import { type Db, gathering, isTransient, rows } from "../lib/pg/index.ts";
 import { systemClock } from "../lib/process/index.ts";
-import { buildEntries } from "./entries.ts";
-import type { StoredFile, StoredType } from "./model.ts";
+import { buildEntries, lazyEntries } from "./entries.ts";
 import { readCatalogue, readRevision, type StoredCatalogue } from "./registry.ts";
 
 /** The interval between looks at the catalogue's revision, in milliseconds. Each is one statement that reads one row of an index. */
@@ -104,21 +97,6 @@ export function watchEventTypes(
   };
   current = watch;
   return watch;
-}
-
-/** `buildEntries` that builds all messages when one is used first. */
-function lazyEntries(files: readonly StoredFile[], types: readonly StoredType[]): CatalogueEntry[] {
-  let payloads: ReadonlyMap<number, CatalogueEntry["payload"]> | undefined;
-  return types.map(({ process: number, name, alias, deprecated }) => ({
-    number,
-    name,
-    ...(alias === null ? {} : { alias }),
-    ...(deprecated === null ? {} : { deprecated: true }),
-    get payload() {
-      payloads ??= new Map(buildEntries(files, types).map((entry) => [entry.number, entry.payload]));
-      return payloads.get(number) as CatalogueEntry["payload"];
-    },
-  }));
 }
 
 /** The built-in event types without webhooks. */

@@ -10,8 +10,8 @@ import type { SecretBox } from "./secret-box.ts";
 import { lockShared } from "./shared-webhooks.ts";
 import { deleteWebhooks, type OnDeleted } from "./webhook-deletion.ts";
 import {
-  assertOffered,
   assertRoom,
+  assertTakesWebhooks,
   idsOf,
   insertWebhook,
   type NewWebhook,
@@ -66,7 +66,7 @@ export function createEndpoint(
 ): Promise<EndpointRow> {
   return transactionWithRetry(db, async (trx) => {
     await takeLock(trx, "registration");
-    assertOffered(processes);
+    assertTakesWebhooks(processes);
     await assertFree(trx, scope, processes, webhook.targetUrl);
     await assertRoom(trx, maxWebhooks, processes.length);
     await assertWebhookQuota(trx, webhook.apiKeyId, processes.length);
@@ -127,7 +127,7 @@ export function updateEndpoint(
     const added = inOrder(add).filter((process) => webhooks.every((each) => each.process !== process));
     const removed = webhooks.filter(({ process }) => remove.includes(process));
     if (removed.length === webhooks.length && added.length === 0) throw noneLeft(first);
-    assertOffered(added);
+    assertTakesWebhooks(added);
     await assertFree(trx, scope, added, first.targetUrl);
     const more = added.length - removed.length;
     if (more > 0) {

@@ -205,7 +205,7 @@ export async function createWebhook(
     // id.
     const other = await findWebhook(trx, webhook);
     if (other) return { webhook: other, created: false };
-    assertOffered([webhook.process]);
+    assertTakesWebhooks([webhook.process]);
     await assertRoom(trx, maxWebhooks, 1);
     await assertWebhookQuota(trx, webhook.apiKeyId, 1);
     return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
@@ -227,7 +227,7 @@ export async function findWebhook(
 }
 
 /** @throws DomainError FAILED_PRECONDITION if no new webhooks are registered for one of these event types */
-export function assertOffered(processes: readonly number[]): void {
+export function assertTakesWebhooks(processes: readonly number[]): void {
   const deprecated = processes.find((process) => eventType(process)?.deprecated);
   if (deprecated === undefined) return;
   throw new DomainError(

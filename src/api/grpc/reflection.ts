@@ -7,7 +7,7 @@ import type {
   ServerReflectionRequest,
   ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
-import { type CatalogueEntry, eventTypes, isRegistered } from "../../contract/catalogue.ts";
+import { isRegistered, perCatalogue } from "../../contract/catalogue.ts";
 import { untilAborted } from "../context/ending.ts";
 import { type DescriptorIndex, indexDescriptors, withImports } from "./descriptor-index.ts";
 
@@ -99,15 +99,11 @@ function createSerializer(): (file: DescFile) => Uint8Array {
   return (file) => known.getOrInsertComputed(file, () => toBinary(FileDescriptorProtoSchema, file.proto));
 }
 
-const indexes = new WeakMap<readonly CatalogueEntry[], DescriptorIndex>();
-
 /** The files of the registered event types that this process knows. */
-function registeredIndex(): DescriptorIndex {
-  return indexes.getOrInsertComputed(eventTypes(), (types) => {
-    const registered = types.filter(({ number }) => isRegistered(number));
-    return indexDescriptors(new Set(registered.map(({ payload }) => payload.file)));
-  });
-}
+const registeredIndex = perCatalogue((types) => {
+  const registered = types.filter(({ number }) => isRegistered(number));
+  return indexDescriptors(new Set(registered.map(({ payload }) => payload.file)));
+});
 
 /** What the first of several indexes that has it says. */
 function first<T>(

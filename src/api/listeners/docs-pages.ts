@@ -5,7 +5,7 @@ import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
-import { type CatalogueEntry, eventTypes } from "../../contract/catalogue.ts";
+import { perCatalogue } from "../../contract/catalogue.ts";
 import { servedDocument } from "../openapi/served-document.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import { BROTLI } from "./compression.ts";
@@ -66,23 +66,17 @@ const start = (base: string) => `SwaggerUIBundle({
  */
 export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, built: BuiltPage): void {
   const { basePath } = built;
-  let made: { of: readonly CatalogueEntry[]; byBase: LRUCache<string, Promise<Packed>> } | undefined;
-  const documentsOf = (base: string): Promise<Packed> => {
-    const types = eventTypes();
-    if (made?.of !== types) {
-      const document = servedDocument(types, deliveryTimeoutMs);
-      const memoMethod = (prefix: string) => packed(document, prefix);
-      made = { of: types, byBase: new LRUCache({ max: MAX_PREFIXES, memoMethod }) };
-    }
-    return made.byBase.memo(base);
-  };
+  const byBase = perCatalogue((types) => {
+    const document = servedDocument(types, deliveryTimeoutMs);
+    return new LRUCache({ max: MAX_PREFIXES, memoMethod: (base: string) => packed(document, base) });
+  });
   app.get(OPENAPI_PATH, async (request, reply) => {
     // "Any" means gzip, as for all other responses.
     const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
     const encoding = negotiate(accepted, ["br", "gzip"]) ?? "none";
     secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
     if (encoding !== "none") reply.header("Content-Encoding", encoding);
-    const documents = await documentsOf(basePath(request.raw));
+    const documents = await byBase().memo(basePath(request.raw));
     return reply.send(documents[encoding as keyof Packed]);
   });
   app.get(DOCS_PATH, async (request, reply) =>

@@ -1,21 +1,28 @@
 import { readFile } from "node:fs/promises";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply } from "fastify";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { type CatalogueEntry, eventTypeNamed, eventTypes, isNotice } from "../../contract/catalogue.ts";
+import {
+  type CatalogueEntry,
+  eventTypeNamed,
+  eventTypes,
+  isNotice,
+  perCatalogue,
+} from "../../contract/catalogue.ts";
 import { commentOf, firstSentence } from "../../contract/comments.ts";
 import { pythonOf } from "../../contract/event-types/python.ts";
-import { sampleMessage } from "../../contract/event-types/sample.ts";
+import { samplePayload } from "../../contract/event-types/sample.ts";
 import { payloadSchema } from "../../contract/event-types/schema.ts";
 import { typesOf } from "../../contract/event-types/type-names.ts";
 import { choiceOf, propertyType } from "../../contract/event-types/type-words.ts";
 import { typescriptOf } from "../../contract/event-types/typescript.ts";
 import { parseExactJson, stringifyExactJson } from "../../contract/json/exact-json.ts";
 import { enumMemberName, propertyName } from "../../contract/json/names.ts";
-import { jsonWriter } from "../../contract/json/writer.ts";
 import { PAGE_PATHS } from "../../contract/page-paths.ts";
-import { type Gate, KEY_HEADER, sessionIn } from "../../keys/gate/index.ts";
+import type { PastChange } from "../../event-types/index.ts";
+import { type Gate, sessionIn } from "../../keys/gate/index.ts";
 import type { AddressReader } from "../context/client-address.ts";
 import type { SilentDatabase } from "../context/silent-database.ts";
+import { callerOf } from "../rest/caller.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import type { BasePathReader } from "./base-path.ts";
 
@@ -26,15 +33,6 @@ export const EVENTS_PATH = "/events";
 const OPTIONS_PATH = `${EVENTS_PATH}/options.proto`;
 const OPTIONS = new URL("../../../proto/webhook/v1/options.proto", import.meta.url);
 
-/** A change of an event type. */
-interface Past {
-  registered: Date;
-  /** What it was, such as `added`. */
-  kind: string;
-  /** The differences, in words. */
-  changes: readonly string[];
-}
-
 /** Dependencies of the pages of event types. */
 export interface EventPagesParts {
   basePath: BasePathReader;
@@ -44,7 +42,7 @@ export interface EventPagesParts {
   database: SilentDatabase;
   readAddress: AddressReader;
   /** The changes of an event type, newest first. */
-  historyOf: (process: number) => Promise<readonly Past[]>;
+  historyOf: (process: number) => Promise<readonly PastChange[]>;
 }
 
 /**
@@ -56,47 +54,38 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
   if (!publicCatalogue) {
     app.addHook("onRequest", async (request, reply) => {
       if (request.routeOptions.url === OPTIONS_PATH) return undefined;
-      const { authorization, cookie = "", accept = "" } = request.headers;
-      const secret = String(request.headers[KEY_HEADER.toLowerCase()] ?? "");
+      const { cookie = "", accept = "" } = request.headers;
       // A link sends no header of the page. Nothing here changes anything, and other origins cannot read the response.
-      const session = secret === "" ? sessionIn(cookie) : null;
-      if (secret === "" && !session && accept.includes("text/html"))
+      const caller = { ...callerOf(request, reply, readAddress), session: sessionIn(cookie) };
+      if (!caller.secret && !caller.session && accept.includes("text/html"))
         return reply.redirect(`${basePath(request.raw)}${PAGE_PATHS.signIn}`);
-      const caller = {
-        secret,
-        session,
-        authorised: authorization !== undefined,
-        address: () => readAddress(request.raw),
-        tell: (name: string, value: string) => reply.header(name, value),
-      };
       await database.refuseWhileSilent(() => gate.admit(WebhookService.method.listProcesses, caller));
       return undefined;
     });
   }
-  let written: { of: readonly CatalogueEntry[]; texts: Map<string, string> } | undefined;
-  function once(key: string, write: (entries: readonly CatalogueEntry[]) => string): string {
-    const of = eventTypes();
-    if (written?.of !== of) written = { of, texts: new Map() };
-    return written.texts.getOrInsertComputed(key, () => write(of));
-  }
+  const written = perCatalogue(() => new Map<string, string>());
+  const once = (key: string, write: () => string) => written().getOrInsertComputed(key, write);
   const send = (reply: FastifyReply, type: string, text: string) =>
     reply.type(`${type}; charset=utf-8`).headers(HEADERS).send(text);
-  const sendPage = (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    title: string,
-    body: (base: string) => string,
-  ) => {
+  app.get(EVENTS_PATH, (request, reply) => {
     const base = basePath(request.raw);
-    return send(reply, "text/html", page(title, base, body(base)));
-  };
-  app.get(EVENTS_PATH, (request, reply) =>
-    sendPage(request, reply, "Event types", (base) => once(`list ${base}`, (entries) => list(entries, base))),
-  );
+    const text = once(`list ${base}`, () => list(eventTypes(), base));
+    return send(reply, "text/html", page("Event types", base, text));
+  });
   app.get(`${EVENTS_PATH}/types.ts`, (_request, reply) =>
-    send(reply, "text/plain", once("ts", typescriptOf)),
+    send(
+      reply,
+      "text/plain",
+      once("ts", () => typescriptOf(eventTypes())),
+    ),
   );
-  app.get(`${EVENTS_PATH}/types.py`, (_request, reply) => send(reply, "text/plain", once("py", pythonOf)));
+  app.get(`${EVENTS_PATH}/types.py`, (_request, reply) =>
+    send(
+      reply,
+      "text/plain",
+      once("py", () => pythonOf(eventTypes())),
+    ),
+  );
   app.get(OPTIONS_PATH, async (_request, reply) =>
     send(reply, "text/plain", await readFile(OPTIONS, "utf8")),
   );
@@ -105,10 +94,13 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
     const entry = eventTypeNamed(request.params.name);
     if (!entry) return reply.callNotFound();
     const { name, number } = entry;
-    const past = await historyOf(number);
-    return sendPage(request, reply, name, (base) =>
-      once(`type ${name} ${base}`, () => about(entry, base) + history(past)),
-    );
+    const base = basePath(request.raw);
+    // Each change of an event type makes another catalogue, so that its history is read once.
+    const texts = written();
+    const key = `type ${name} ${base}`;
+    const text = texts.get(key) ?? about(entry, base) + history(await historyOf(number));
+    texts.set(key, text);
+    return send(reply, "text/html", page(name, base, text));
   });
 }
 
@@ -196,10 +188,7 @@ function about(entry: CatalogueEntry, base: string): string {
     const text = desc === payload ? "" : paragraphs(commentOf(desc));
     return `<h2 id="${each}">${title}</h2>\n${text}<table><tbody>\n${body.join("\n")}\n</tbody></table>`;
   });
-  const sample = stringifyExactJson(
-    parseExactJson(jsonWriter(payload, "payload")(sampleMessage(payload))),
-    2,
-  );
+  const sample = stringifyExactJson(parseExactJson(samplePayload(payload)), 2);
   return `<p><a href="${base}${EVENTS_PATH}">Event types</a></p>
 <h1>${name}</h1>
 <p class="quiet">Number ${number}${otherName(entry)}</p>
@@ -212,7 +201,7 @@ ${parts.join("\n")}
 <pre>${escaped(JSON.stringify(payloadSchema(payload), null, 2))}</pre></details>`;
 }
 
-function history(past: readonly Past[]): string {
+function history(past: readonly PastChange[]): string {
   if (past.length === 0) return "";
   const rows = past.map(({ registered, kind, changes }) => {
     const what = [kind.replace("_", " "), changes.join("; ")].filter(Boolean).join(": ");

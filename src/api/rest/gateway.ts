@@ -3,17 +3,12 @@ import type { DescField, Message } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { jsonWriter } from "../../contract/json/writer.ts";
-import {
-  ADMISSION_HEADER,
-  type Admissions,
-  type Caller,
-  type Gate,
-  KEY_HEADER,
-} from "../../keys/gate/index.ts";
+import { ADMISSION_HEADER, type Admissions, type Gate } from "../../keys/gate/index.ts";
 import type { AddressReader } from "../context/client-address.ts";
 import type { SilentDatabase } from "../context/silent-database.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers, isForm } from "./bodies.ts";
+import { callerOf } from "./caller.ts";
 import { JSON_CONTENT_TYPE, successEnvelope, successEnvelopeOf } from "./envelope.ts";
 import { readParameters } from "./parameters.ts";
 
@@ -47,12 +42,6 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
   app.decorateRequest("admission", undefined);
   app.decorateRequest("gone", undefined);
   addBodyParsers(app);
-  const callerOf = (request: FastifyRequest, reply: FastifyReply): Caller => ({
-    secret: keyOf(request),
-    authorised: request.headers.authorization !== undefined,
-    address: () => readAddress(request.raw),
-    tell: (name, value) => reply.header(name, value),
-  });
   for (const binding of bindings) {
     const writeData = dataWriter(binding.data);
     const writeItems = (message: Message) => writeData(message).slice(1, -1);
@@ -62,7 +51,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
       onRequest: async (request, reply) => {
         // Before the key is looked up: Node reports the end of a connection or stream only once.
         const gone = untilCallerGoes(reply);
-        const caller = callerOf(request, reply);
+        const caller = callerOf(request, reply, readAddress);
         const identity = await database.refuseWhileSilent(() => gate.admit(binding.method, caller));
         if (!identity) throw new Error(`${binding.method.name} has a REST route and needs no key`);
         if (gone.aborted) throw new ConnectError("the client cancelled the call", Code.Canceled);
@@ -83,7 +72,9 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         reply.type(JSON_CONTENT_TYPE);
         // The client takes pages as slowly as it likes, and its key may be revoked meanwhile.
         const callAgain = async (asked: Message) => {
-          await database.refuseWhileSilent(() => gate.recheck(binding.method, callerOf(request, reply)));
+          await database.refuseWhileSilent(() =>
+            gate.recheck(binding.method, callerOf(request, reply, readAddress)),
+          );
           return call(asked);
         };
         const { paging } = binding;
@@ -135,10 +126,6 @@ function headersOf(request: FastifyRequest): Record<string, string> {
     [ADMISSION_HEADER]: request.admission as string,
     ...(typeof traceparent === "string" ? { traceparent } : {}),
   };
-}
-
-function keyOf(request: FastifyRequest): string {
-  return String(request.headers[KEY_HEADER.toLowerCase()] ?? "");
 }
 
 /** Aborted when the connection or HTTP/2 stream closes before the response. */

@@ -69,7 +69,8 @@ function memberNumber(desc: DescEnum, given: unknown): number | undefined {
 }
 
 /**
- * Matches an integer, as the contract has it (4.2, 4.3): no sign or white space, which are mistakes in queries: `+1` there is ` 1`. The number of digits is limited, because no 64-bit integer has more than 19.
+ * Matches an integer, as the contract has it (4.2, 4.3): no sign or white space, which are mistakes in
+ * queries: `+1` there is ` 1`. The number of digits is limited, because no 64-bit integer has more than 19.
  */
 const WHOLE_NUMBER = /^-?\d{1,40}$/;
 

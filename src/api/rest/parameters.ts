@@ -1,8 +1,10 @@
 import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { create, getOption, hasOption } from "@bufbuild/protobuf";
-import { required, rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
+import { create } from "@bufbuild/protobuf";
+import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { invalidField, invalidFields } from "../../calls/errors/index.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
+import { isMarked } from "../../contract/json/field-types.ts";
+import { fieldsFor } from "../../contract/json/writer.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
 
 /** The locations of parameters. */
@@ -50,7 +52,7 @@ export function readParameters<Desc extends DescMessage>(
 
 /** The fields of a request message that REST has as parameters. */
 export function restFields(desc: DescMessage): DescField[] {
-  return desc.fields.filter((field) => !hasOption(field, rest_omitted) || !getOption(field, rest_omitted));
+  return fieldsFor(desc, "rest");
 }
 
 /** The error for JSON in a form, which curl sends for `-d '{…}'` by default. */
@@ -102,7 +104,7 @@ function readField(
 }
 
 function isRequired(field: DescField): boolean {
-  return hasOption(field, required) && getOption(field, required);
+  return isMarked(field, required);
 }
 
 /** A parameter whose name differs only in case, underscores, brackets or spaces, the most likely mistake. */

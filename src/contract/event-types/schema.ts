@@ -1,9 +1,9 @@
 import type { DescEnum, DescField, DescMessage, DescOneof } from "@bufbuild/protobuf";
-import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { ScalarType } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../comments.ts";
-import { TIMESTAMP } from "../json/field-types.ts";
+import { isMarked, TIMESTAMP } from "../json/field-types.ts";
 import { enumMemberName, propertyName } from "../json/names.ts";
 import { isRawJson } from "../json/scalars.ts";
 import { fieldsFor, type JsonAudience } from "../json/writer.ts";
@@ -85,7 +85,9 @@ function atMostOne(oneof: DescOneof): JsonSchema {
 }
 
 function propertySchema(field: DescField, refTo: RefTo): JsonSchema {
-  const about = described([commentOf(field), memberList(field)].filter(Boolean).join("\n\n"));
+  const about = described(
+    [commentOf(field), field.enum ? memberList(field.enum) : ""].filter(Boolean).join("\n\n"),
+  );
   switch (field.fieldKind) {
     case "list":
       return {
@@ -120,7 +122,7 @@ export function isNullable(field: DescField): boolean {
 }
 
 function isRequired(field: DescField): boolean {
-  return hasOption(field, required) && getOption(field, required);
+  return isMarked(field, required);
 }
 
 function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
@@ -134,10 +136,8 @@ export function memberNames(desc: DescEnum): string[] {
   return [...new Set(desc.values.map(({ number }) => enumMemberName(desc, number) as string))];
 }
 
-/** The descriptions of an enum's members, as a list. */
-function memberList(field: DescField): string {
-  const { enum: desc } = field;
-  if (!desc) return "";
+/** The descriptions of an enum's members, as a list. Empty if there are none. */
+export function memberList(desc: DescEnum): string {
   return desc.values
     .flatMap((value) => {
       const comment = commentOf(value);

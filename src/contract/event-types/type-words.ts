@@ -1,5 +1,5 @@
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
-import { TIMESTAMP } from "../json/field-types.ts";
+import { INTEGERS_64, TIMESTAMP } from "../json/field-types.ts";
 import { propertyName } from "../json/names.ts";
 import { isNullable } from "./schema.ts";
 
@@ -40,7 +40,7 @@ function scalarType(scalar: ScalarType): string {
     case ScalarType.DOUBLE:
       return "number";
     default:
-      return ScalarType[scalar].endsWith("64") ? "64-bit integer" : "integer";
+      return INTEGERS_64.has(scalar) ? "64-bit integer" : "integer";
   }
 }
 

@@ -1,10 +1,10 @@
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import type { CatalogueEntry } from "../catalogue.ts";
 import { commentOf } from "../comments.ts";
-import { TIMESTAMP } from "../json/field-types.ts";
-import { enumMemberName, propertyName } from "../json/names.ts";
+import { INTEGERS_64, TIMESTAMP } from "../json/field-types.ts";
+import { propertyName } from "../json/names.ts";
 import { isRawJson } from "../json/scalars.ts";
-import { isNullable, memberNames } from "./schema.ts";
+import { isNullable, memberList, memberNames } from "./schema.ts";
 import { typesOf } from "./type-names.ts";
 
 /** Names that the generated file uses for itself, and global types that it refers to. */
@@ -114,11 +114,7 @@ function messageType(desc: DescMessage, name: string, names: ReadonlyMap<unknown
 /** A type that later members of the enum fit, too. */
 function enumType(desc: DescEnum, name: string): string {
   const members = memberNames(desc).map((member) => `\n  | "${member}"`);
-  const about = desc.values.flatMap((value) => {
-    const text = commentOf(value);
-    return text === undefined ? [] : [`- ${enumMemberName(desc, value.number)}: ${text}`];
-  });
-  const text = [commentOf(desc), about.join("\n"), "Later versions may add members."]
+  const text = [commentOf(desc), memberList(desc), "Later versions may add members."]
     .filter(Boolean)
     .join("\n\n");
   return `${comment(text)}export type ${name} =${members.join("")}\n  | (string & {});\n`;
@@ -142,14 +138,8 @@ function valueType(field: DescField, names: ReadonlyMap<unknown, string>): strin
     case ScalarType.STRING:
     case ScalarType.BYTES:
       return "string";
-    case ScalarType.INT64:
-    case ScalarType.UINT64:
-    case ScalarType.SINT64:
-    case ScalarType.FIXED64:
-    case ScalarType.SFIXED64:
-      return "number | bigint";
     default:
-      return "number";
+      return INTEGERS_64.has(field.scalar) ? "number | bigint" : "number";
   }
 }
 

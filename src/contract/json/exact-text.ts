@@ -1,5 +1,5 @@
-import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
-import { ANY, TIMESTAMP } from "./field-types.ts";
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import { ANY, INTEGERS_64, TIMESTAMP } from "./field-types.ts";
 import { isRawJson } from "./scalars.ts";
 
 /**
@@ -13,14 +13,6 @@ const TOKEN = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[[{\]}]|-?\d[\d.eE+-]*/g;
 /** Matches integers that may have 64 bits. Longer ones would take quadratic time to convert. */
 const WHOLE_NUMBER = /^-?\d{1,20}$/;
 const TIME = /^(\d{4}-\d\d)-(\d\d)T(\d\d):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/;
-
-const INTEGERS_64: ReadonlySet<ScalarType | undefined> = new Set([
-  ScalarType.INT64,
-  ScalarType.UINT64,
-  ScalarType.SINT64,
-  ScalarType.FIXED64,
-  ScalarType.SFIXED64,
-]);
 
 /** What the contract expects at a place of the JSON. */
 interface Place {

@@ -1,9 +1,25 @@
-import type { DescField } from "@bufbuild/protobuf";
+import { type DescField, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import type { GenExtension } from "@bufbuild/protobuf/codegenv2";
+import type { FieldOptions } from "@bufbuild/protobuf/wkt";
 
 /** The type of times. */
 export const TIMESTAMP = "google.protobuf.Timestamp";
 /** The type of packed messages. */
 export const ANY = "google.protobuf.Any";
+
+/** Whether an option that is true or false is true for a field. */
+export function isMarked(field: DescField, option: GenExtension<FieldOptions, boolean>): boolean {
+  return hasOption(field, option) && getOption(field, option);
+}
+
+/** The types of integers that JavaScript's numbers cannot hold. */
+export const INTEGERS_64: ReadonlySet<ScalarType | undefined> = new Set([
+  ScalarType.INT64,
+  ScalarType.UINT64,
+  ScalarType.SINT64,
+  ScalarType.FIXED64,
+  ScalarType.SFIXED64,
+]);
 
 /**
  * Checks that payloads and REST answers can have a field. Of protobuf's own messages, which have JSON formats of their

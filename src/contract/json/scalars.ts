@@ -1,6 +1,7 @@
-import { type DescField, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { base64Encode } from "@bufbuild/protobuf/wire";
 import { raw_json } from "../../../gen/webhook/v1/options_pb.ts";
+import { isMarked } from "./field-types.ts";
 
 /** Serializes a value of one type, in its generated representation, as JSON. */
 export type WriteValue = (value: unknown) => string;
@@ -30,5 +31,5 @@ export function scalarWriter(field: DescField & { scalar: ScalarType }): WriteVa
 
 /** Whether a text field contains JSON that is embedded unchanged. */
 export function isRawJson(field: DescField): boolean {
-  return hasOption(field, raw_json) && getOption(field, raw_json);
+  return isMarked(field, raw_json);
 }

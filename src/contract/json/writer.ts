@@ -1,8 +1,7 @@
 import type { DescEnum, DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
-import { getOption, hasOption } from "@bufbuild/protobuf";
 import { Edition, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { assertJsonField, TIMESTAMP } from "./field-types.ts";
+import { assertJsonField, isMarked, TIMESTAMP } from "./field-types.ts";
 import { assertDistinct, enumChoices, enumMemberName, propertyName } from "./names.ts";
 import { scalarWriter, type WriteValue } from "./scalars.ts";
 import { sortableTime } from "./timestamp.ts";
@@ -52,9 +51,7 @@ function messageWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
 
 /** The fields of a message for an audience, in proto order. */
 export function fieldsFor(desc: DescMessage, audience: JsonAudience): DescField[] {
-  return desc.fields.filter(
-    (field) => audience === "payload" || !hasOption(field, rest_omitted) || !getOption(field, rest_omitted),
-  );
+  return desc.fields.filter((field) => audience === "payload" || !isMarked(field, rest_omitted));
 }
 
 function fieldsWriter(desc: DescMessage, audience: JsonAudience): WriteValue {

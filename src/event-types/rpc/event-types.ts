@@ -1,7 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import { WebhookProcessSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import {
   type CatalogueEventTypeSchema,
   EventTypeChangeKind,
@@ -20,10 +19,9 @@ import {
   slices,
 } from "../../calls/index.ts";
 import { type CatalogueEntry, eventTypes, isNotice, isRegistered } from "../../contract/catalogue.ts";
-import { commentOf } from "../../contract/comments.ts";
-import { sampleMessage } from "../../contract/event-types/sample.ts";
+import { descriptionOf } from "../../contract/event-types/description.ts";
+import { samplePayload } from "../../contract/event-types/sample.ts";
 import { payloadSchema } from "../../contract/event-types/schema.ts";
-import { jsonWriter } from "../../contract/json/writer.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import {
   type ChangeKind,
@@ -37,8 +35,6 @@ import { refreshEventTypes, storedEventTypes } from "../watch.ts";
 
 /** The maximum length of a name or alias, in characters. */
 const MAX_NAME_CHARACTERS = 100;
-/** The maximum number of past changes of an event type in a list. */
-const MAX_PAST_CHANGES = 100;
 
 const KINDS: Record<ChangeKind, EventTypeChangeKind> = {
   added: EventTypeChangeKind.ADDED,
@@ -75,7 +71,7 @@ export function eventTypeService({ db }: { db: Db }): ServiceImpl<typeof EventTy
           .slice(0, limit),
       );
       const registered = rows.map(({ number }) => number).filter(isRegistered);
-      const past = await readPastChanges(db, registered, MAX_PAST_CHANGES);
+      const past = await readPastChanges(db, registered);
       const byProcess = Map.groupBy(past, ({ process }) => process);
       const deprecated = new Map(storedEventTypes().types.map((type) => [type.process, type.deprecated]));
       const pause = slices(callerOf(handler).id);
@@ -115,17 +111,17 @@ function changeMessage({ type, kind, changes }: TypeChange): MessageInitShape<ty
 }
 
 function typeMessage(
-  { number, name, alias, payload }: CatalogueEntry,
+  entry: CatalogueEntry,
   past: readonly PastChange[],
 ): MessageInitShape<typeof CatalogueEventTypeSchema> {
-  const member = WebhookProcessSchema.values.find((value) => value.number === number);
+  const { number, name, alias, payload } = entry;
   return {
     process: number,
     name,
     alias: alias ?? "",
     message: payload.typeName,
-    description: (member && commentOf(member)) ?? commentOf(payload) ?? "",
-    sample: jsonWriter(payload, "payload")(sampleMessage(payload)),
+    description: descriptionOf(entry),
+    sample: samplePayload(payload),
     schema: JSON.stringify(payloadSchema(payload)),
     notice: isNotice(number),
     builtIn: !isRegistered(number),

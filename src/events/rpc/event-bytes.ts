@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import { elements } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { TIMESTAMP } from "../../contract/json/field-types.ts";
@@ -12,15 +12,10 @@ export const MAX_PAYLOAD_BYTES = 262_144;
 /** The maximum depth of objects and lists in a payload. Some parsers of JSON, such as .NET's, refuse more. */
 export const MAX_NESTING = 64;
 
-/** The error for one field of a request. */
-export function unfit(field: string, description: string): DomainError {
-  return invalidFields([{ field, description }]);
-}
-
 /** The error for a payload that is larger as JSON. @param bytes its size, if known */
 export function payloadTooLarge(field: string, bytes?: number): DomainError {
   const size = bytes === undefined ? "has more bytes as JSON" : `is ${bytes} bytes as JSON, more`;
-  return unfit(field, `${size} than the ${MAX_PAYLOAD_BYTES} allowed`);
+  return invalidField(field, `${size} than the ${MAX_PAYLOAD_BYTES} allowed`);
 }
 
 /** The minimum size of the fields of a message as JSON, in bytes. */
@@ -174,7 +169,7 @@ export function checkPayloadBytes(desc: DescMessage, bytes: Uint8Array, path: st
 
 /** The error for bytes that are not a message of a type. */
 export function malformed(desc: DescMessage, field: string): DomainError {
-  return unfit(
+  return invalidField(
     field,
     `does not hold a ${desc.typeName} in Protobuf's binary format; serialize a message of this type`,
   );
@@ -225,7 +220,7 @@ function readMessage(wire: WireMessage, reading: Reading, depth: number, end: nu
 function readValue(field: WireField, reading: Reading): void {
   addElement(reading);
   const description = field.pass(reading.reader, reading.bytes);
-  if (description !== undefined) throw unfit(reading.path.join(""), description);
+  if (description !== undefined) throw invalidField(reading.path.join(""), description);
 }
 
 function addElement(reading: Reading): void {
@@ -242,10 +237,13 @@ function endOf({ reader }: Reading, end: number): number {
 
 function unknownField({ name, fields }: WireMessage, number: number, path: readonly string[]): DomainError {
   const allowed = [...fields].map(([each, field]) => `${each} (${field.name})`).join(", ") || "none";
-  return unfit(path.join(""), `has a field ${number}, which ${name} does not have; allowed: ${allowed}`);
+  return invalidField(
+    path.join(""),
+    `has a field ${number}, which ${name} does not have; allowed: ${allowed}`,
+  );
 }
 
 function otherType({ name }: WireMessage, number: number, path: readonly string[]): DomainError {
   const remedy = "generate code from the registered proto file";
-  return unfit(path.join(""), `(field ${number}) has another type than in ${name}; ${remedy}`);
+  return invalidField(path.join(""), `(field ${number}) has another type than in ${name}; ${remedy}`);
 }

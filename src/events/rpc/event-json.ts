@@ -6,11 +6,11 @@ import {
   type JsonValue,
   type Message,
 } from "@bufbuild/protobuf";
-import { aboutField, plainJsonMessage, withoutExcerpt } from "../../calls/errors/index.ts";
+import { aboutField, invalidField, plainJsonMessage, withoutExcerpt } from "../../calls/errors/index.ts";
 import { elements } from "../../calls/index.ts";
 import { exactText, fieldsByJsonName, timeProblem } from "../../contract/json/exact-text.ts";
 import { TIMESTAMP } from "../../contract/json/field-types.ts";
-import { leastJsonBytes, MAX_NESTING, MAX_PAYLOAD_BYTES, payloadTooLarge, unfit } from "./event-bytes.ts";
+import { leastJsonBytes, MAX_NESTING, MAX_PAYLOAD_BYTES, payloadTooLarge } from "./event-bytes.ts";
 
 /** The maximum length of a name that an error repeats, in characters. */
 const MAX_SHOWN_NAME = 100;
@@ -30,7 +30,7 @@ export function readPayloadJson(desc: DescMessage, text: string, path: string): 
   } catch (error) {
     checkJson(desc, parsed(text, path, exactly), { path, jsonBytes: 0, values: true });
     // Of a name that occurs twice, the last value counts for the check of values.
-    throw unfit(path, `does not fit: ${plainJsonMessage((error as Error).message, desc)}`);
+    throw invalidField(path, `does not fit: ${plainJsonMessage((error as Error).message, desc)}`);
   }
 }
 
@@ -46,7 +46,7 @@ function parsed(text: string, path: string, reviver?: Reviver): JsonValue {
   try {
     return JSON.parse(text, reviver);
   } catch (error) {
-    throw unfit(path, `is not valid JSON: ${withoutExcerpt((error as Error).message)}`);
+    throw invalidField(path, `is not valid JSON: ${withoutExcerpt((error as Error).message)}`);
   }
 }
 
@@ -62,7 +62,7 @@ interface Checking {
 /** Finds what the library would report without its path: a name that a message does not have, and a value that does not fit. */
 function checkJson(desc: DescMessage, json: JsonValue, checking: Checking, path = checking.path): void {
   if (typeof json !== "object" || json === null || Array.isArray(json))
-    throw unfit(path, "must be an object");
+    throw invalidField(path, "must be an object");
   checking.jsonBytes += leastJsonBytes(desc);
   if (checking.jsonBytes > MAX_PAYLOAD_BYTES) throw payloadTooLarge(checking.path);
   const fields = fieldsByJsonName(desc);
@@ -71,7 +71,7 @@ function checkJson(desc: DescMessage, json: JsonValue, checking: Checking, path 
     if (!field) {
       const allowed = desc.fields.map(({ jsonName }) => jsonName).join(", ") || "none";
       const shown = name.length > MAX_SHOWN_NAME ? `${name.slice(0, MAX_SHOWN_NAME)}…` : name;
-      throw unfit(`${path}.${shown}`, `is no field of ${desc.typeName}; allowed: ${allowed}`);
+      throw invalidField(`${path}.${shown}`, `is no field of ${desc.typeName}; allowed: ${allowed}`);
     }
     if (value === null) continue;
     const at = `${path}.${field.name}`;
@@ -98,13 +98,13 @@ function checkValue(desc: DescMessage, field: DescField, value: JsonValue, path:
     const times = typeof value === "object" && value !== null ? Object.values(value) : [value];
     for (const time of times) {
       const problem = typeof time === "string" ? timeProblem(time) : undefined;
-      if (problem) throw unfit(path, problem);
+      if (problem) throw invalidField(path, problem);
     }
   }
   try {
     fromJson(desc, { [field.name]: value });
   } catch (error) {
     const reason = (error as Error).message.replace(/^cannot decode .*? from JSON: /s, "");
-    throw unfit(path, aboutField(field, reason));
+    throw invalidField(path, aboutField(field, reason));
   }
 }

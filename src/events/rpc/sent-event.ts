@@ -1,6 +1,7 @@
 import { create, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import { AnySchema } from "@bufbuild/protobuf/wkt";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
+import { invalidField } from "../../calls/errors/index.ts";
 import { assertFields, assertText } from "../../calls/index.ts";
 import {
   type CatalogueEntry,
@@ -13,7 +14,7 @@ import {
   payloadFields,
   processOfField,
 } from "../../contract/catalogue.ts";
-import { checkPayloadBytes, malformed, unfit } from "./event-bytes.ts";
+import { checkPayloadBytes, malformed } from "./event-bytes.ts";
 import { readPayloadJson } from "./event-json.ts";
 import { sortMaps } from "./sort-maps.ts";
 
@@ -76,11 +77,12 @@ export function isOfUnknownType({ data }: PublishEventRequest): boolean {
 export function sentEvent(request: PublishEventRequest): SentEvent {
   const { data } = request;
   const entry = typeOf(data);
-  if (data.case === undefined) throw unfit("data", `is required: set one of: ${payloadFields.join(", ")}`);
+  if (data.case === undefined)
+    throw invalidField("data", `is required: set one of: ${payloadFields.join(", ")}`);
   if (data.case !== "event" && data.case !== "jsonEvent") {
     const path = members.get(data.case) as string;
     if (!entry || !isOffered(entry.number))
-      throw unfit(
+      throw invalidField(
         path,
         `is hidden in this service by BUILT_IN_EVENT_TYPES=false; allowed: ${allowedNames()}`,
       );
@@ -96,9 +98,10 @@ export function sentEvent(request: PublishEventRequest): SentEvent {
   const nameField = isPacked ? `event.${isBinary ? "type_url" : "@type"}` : "json_event.process";
   const name = isPacked ? messageName(url) : url;
   assertText(nameField, name, MAX_NAME_CHARACTERS);
-  if (!entry || isNotice(entry.number)) throw unfit(nameField, problemOfType(name, entry));
+  if (!entry || isNotice(entry.number)) throw invalidField(nameField, problemOfType(name, entry));
   const bytes = isBinary ? data.value.value.byteLength : Buffer.byteLength(data.value.payload);
-  if (bytes > MAX_SENT_BYTES) throw unfit(path, `is ${bytes} bytes, more than the ${MAX_SENT_BYTES} allowed`);
+  if (bytes > MAX_SENT_BYTES)
+    throw invalidField(path, `is ${bytes} bytes, more than the ${MAX_SENT_BYTES} allowed`);
   const payload =
     data.case === "event"
       ? readBytes(entry, data.value.value, path)

@@ -1,10 +1,9 @@
 import { LRUCache } from "lru-cache";
 import { type CatalogueEntry, eventType, eventTypes, isNotice } from "../../contract/catalogue.ts";
 import { descriptionOf } from "../../contract/event-types/description.ts";
-import { sampleMessage } from "../../contract/event-types/sample.ts";
+import { samplePayload } from "../../contract/event-types/sample.ts";
 import { payloadSchema } from "../../contract/event-types/schema.ts";
 import { type FilterField, filterFields } from "../../contract/filters/filter-fields.ts";
-import { jsonWriter } from "../../contract/json/writer.ts";
 
 /** An event type as lists of many have it. */
 export interface BriefEventType {
@@ -45,7 +44,7 @@ const described = new LRUCache<CatalogueEntry, EventType>({ max: MAX_DESCRIBED, 
 function describe(entry: CatalogueEntry): EventType {
   return {
     ...briefEventType(entry),
-    sample: jsonWriter(entry.payload, "payload")(sampleMessage(entry.payload)),
+    sample: samplePayload(entry.payload),
     schema: JSON.stringify(payloadSchema(entry.payload)),
     filterFields: filterFields(entry.payload),
   };
