@@ -8,6 +8,8 @@ export interface ApiKeyRow {
   permissions: number[];
   /** Numbers of WebhookProcess; empty for all types. */
   allowedProcesses: number[];
+  /** The user_id of the customer that it belongs to; null for keys of the operator. */
+  customer: string | null;
   installedAppId: string | null;
   created: Date;
   revoked: Date | null;

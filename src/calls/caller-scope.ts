@@ -1,22 +1,40 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { DomainError } from "../contract/errors.ts";
 import { callerOf } from "./caller.ts";
-import { type Scope, scopeOf } from "./scope.ts";
+import { customerScope, type Scope, scopeOf } from "./scope.ts";
 
-/** The data that the caller of a method can access. */
-export function callerScope(context: HandlerContext): Scope {
-  return scopeOf(callerOf(context));
+/**
+ * The data that the caller of a method can access.
+ *
+ * @param customer only that of this customer. Undefined for no restriction
+ * @throws DomainError PERMISSION_DENIED if the key cannot access the customer
+ */
+export function callerScope(context: HandlerContext, customer?: string): Scope {
+  const scope = scopeOf(callerOf(context));
+  if (customer === undefined) return scope;
+  if (scope === "everything") return customerScope(customer);
+  if (scope.customer === customer) return scope;
+  // The same for customers that exist and for others.
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    scope.customer === null
+      ? "customer: the API key belongs to an installed app, and cannot access customers; leave it out, or use a key without an app"
+      : "customer: the API key belongs to another customer; leave it out",
+  );
 }
 
 /**
- * Rejects keys of installed apps, for methods that concern the whole service.
+ * Rejects keys of installed apps and of customers, for methods that concern the whole service.
  *
  * @throws DomainError PERMISSION_DENIED
  */
 export function assertServiceWide(context: HandlerContext): void {
-  if (callerScope(context) === "everything") return;
+  const scope = callerScope(context);
+  if (scope === "everything") return;
+  const [owner, remedy] =
+    scope.customer === null ? ["an installed app", "an app"] : ["a customer", "a customer"];
   throw new DomainError(
     "PERMISSION_DENIED",
-    `${context.method.name} concerns the whole service, but the API key belongs to an installed app; use a key without an app`,
+    `${context.method.name} concerns the whole service, but the API key belongs to ${owner}; use a key without ${remedy}`,
   );
 }

@@ -17,7 +17,17 @@ export * as elements from "./element-limit.ts";
 export { FairQueue } from "./fair-queue.ts";
 export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./page-tokens.ts";
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
-export { keyIn, reachesKey, reachesWebhook, type Scope, scopeName, scopeOf, webhookIn } from "./scope.ts";
+export {
+  instanceIn,
+  type Owned,
+  ownedIn,
+  reachesKey,
+  reachesWebhook,
+  type Scope,
+  scopeName,
+  scopeOf,
+  webhookIn,
+} from "./scope.ts";
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
 export {
   assertFields,

@@ -1,8 +1,11 @@
 import type { Bindings } from "../lib/pg/index.ts";
 
-/** The data that a key of an installed app can access, and the rights that it can grant. */
-export interface AppScope {
-  readonly installedAppId: string;
+/** The data that a key of a customer or of an installed app can access, and the rights that it can grant. */
+export interface LimitedScope {
+  /** The user_id of the customer; null for the operator's webhooks and keys. */
+  readonly customer: string | null;
+  /** Null if the scope is that of a customer, with or without an app. */
+  readonly installedAppId: string | null;
   /** Numbers of WebhookProcess; empty for all types. */
   readonly processes: readonly number[];
   /** Numbers of Permission. */
@@ -10,39 +13,61 @@ export interface AppScope {
 }
 
 /**
- * The data that a caller can access outside the REST contract. A key of an installed app can access its app's
- * webhooks for the event types that it may subscribe to. A key without an app can access everything.
+ * The data that a caller can access outside the REST contract. A key of the operator without an app can access everything. A key of a
+ * customer can access its customer's webhooks, a key of an installed app its app's webhooks, and a key of both what belongs to both; each
+ * for the event types that it may subscribe to.
  */
-export type Scope = "everything" | AppScope;
+export type Scope = "everything" | LimitedScope;
 
 /** The attributes of a key that determine its scope. */
 interface ScopedKey {
+  customer: string | null;
   installedAppId: string | null;
   allowedProcesses: readonly number[];
   permissions: readonly number[];
 }
 
 /** The scope of a key's calls. */
-export function scopeOf({ installedAppId, allowedProcesses, permissions }: ScopedKey): Scope {
-  return installedAppId === null
+export function scopeOf({ customer, installedAppId, allowedProcesses, permissions }: ScopedKey): Scope {
+  return customer === null && installedAppId === null
     ? "everything"
-    : { installedAppId, processes: allowedProcesses, permissions };
+    : { customer, installedAppId, processes: allowedProcesses, permissions };
+}
+
+/** The data of one customer. */
+export function customerScope(customer: string): LimitedScope {
+  return { customer, installedAppId: null, processes: [], permissions: [] };
 }
 
 /** A name for the data in a scope: the same for two keys that can access the same webhooks. */
 export function scopeName(scope: Scope): string {
   if (scope === "everything") return scope;
-  return `${scope.installedAppId} ${[...new Set(scope.processes)].sort((a, b) => a - b).join()}`;
+  const { customer, installedAppId, processes } = scope;
+  return JSON.stringify([customer, installedAppId, [...new Set(processes)].sort((a, b) => a - b)]);
+}
+
+/** What belongs to a customer, or to the operator, and perhaps to an installed app. */
+export interface Owned {
+  customer: string | null;
+  installedAppId: string | null;
+}
+
+/** Whether what belongs to a customer and an app is in the scope, whatever its event type. */
+function reaches(scope: Scope, { customer, installedAppId }: Owned): boolean {
+  if (scope === "everything") return true;
+  if (customer !== scope.customer) return false;
+  return scope.installedAppId === null || installedAppId === scope.installedAppId;
 }
 
 /** Whether a webhook is in the scope. */
-export function reachesWebhook(
-  scope: Scope,
-  webhook: { installedAppId: string | null; process: number },
-): boolean {
-  if (scope === "everything") return true;
-  if (webhook.installedAppId !== scope.installedAppId) return false;
-  return scope.processes.length === 0 || scope.processes.includes(webhook.process);
+export function reachesWebhook(scope: Scope, webhook: Owned & { process: number }): boolean {
+  if (!reaches(scope, webhook)) return false;
+  return scope === "everything" || scope.processes.length === 0 || scope.processes.includes(webhook.process);
+}
+
+/** Whether a key is in the scope: one of its customer and installed app. */
+export function reachesKey(scope: Scope, key: Owned): boolean {
+  return reaches(scope, key);
 }
 
 /** A condition of a query and the values of its `:name` placeholders. */
@@ -51,28 +76,33 @@ export interface Condition {
   bindings: Bindings;
 }
 
+/** Whether a row belongs to the instance of a customer; null for the operator's. @param row the table's name in the query */
+export function instanceIn(customer: string | null, row: string): Condition {
+  return customer === null
+    ? { sql: `${row}.customer is null`, bindings: {} }
+    : { sql: `${row}.customer = :scopeCustomer`, bindings: { scopeCustomer: customer } };
+}
+
+/**
+ * Whether a row belongs to the customer and the app of the scope, whatever its event type.
+ *
+ * @param row the table's name in the query
+ * @param appColumn its column with the id of the app
+ */
+export function ownedIn(scope: Scope, row: string, appColumn = "installed_app_id"): Condition {
+  if (scope === "everything") return { sql: "true", bindings: {} };
+  const { customer, installedAppId: scopeApp } = scope;
+  const { sql, bindings } = instanceIn(customer, row);
+  if (scopeApp === null) return { sql, bindings };
+  return { sql: `${sql} and ${row}.${appColumn} = :scopeApp::uuid`, bindings: { ...bindings, scopeApp } };
+}
+
 /** `reachesWebhook` in SQL. @param webhook the table's name in the query */
 export function webhookIn(scope: Scope, webhook: string): Condition {
-  if (scope === "everything") return { sql: "true", bindings: {} };
-  const { installedAppId: scopeApp, processes: scopeProcesses } = scope;
-  const ofApp = `${webhook}.installed_app_id = :scopeApp::uuid`;
-  if (scopeProcesses.length === 0) return { sql: ofApp, bindings: { scopeApp } };
+  const { sql, bindings } = ownedIn(scope, webhook);
+  if (scope === "everything" || scope.processes.length === 0) return { sql, bindings };
   return {
-    sql: `${ofApp} and ${webhook}.process = any(:scopeProcesses::int[])`,
-    bindings: { scopeApp, scopeProcesses },
-  };
-}
-
-/** Whether a key is in the scope: one of its installed app. */
-export function reachesKey(scope: Scope, key: { installedAppId: string | null }): boolean {
-  return scope === "everything" || key.installedAppId === scope.installedAppId;
-}
-
-/** `reachesKey` in SQL. @param key the table's name in the query */
-export function keyIn(scope: Scope, key: string): Condition {
-  if (scope === "everything") return { sql: "true", bindings: {} };
-  return {
-    sql: `${key}.installed_app_id = :scopeApp::uuid`,
-    bindings: { scopeApp: scope.installedAppId },
+    sql: `${sql} and ${webhook}.process = any(:scopeProcesses::int[])`,
+    bindings: { ...bindings, scopeProcesses: scope.processes },
   };
 }

@@ -63,6 +63,8 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
     /** A log line for each request. */
     accessLog: env.ACCESS_LOG,
     publicCatalogue: env.PUBLIC_CATALOGUE,
+    /** Whether keys of installed apps list and delete webhooks of their app only. The contract gives them all. */
+    isolatesApps: env.APP_ISOLATION === "strict",
     /** The time after SIGTERM for which the API still serves while `/readyz` answers 503. */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
     /** The folder for the state of embedded parts. */
@@ -159,6 +161,8 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
       memoryBytes: env.DELIVERY_MEMORY,
       /** Non-public networks to which deliveries are allowed. */
       allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
+      /** The same for webhooks of customers, whatever `allowedNetworks` says. */
+      customerNetworks: env.CUSTOMER_ALLOWED_NETWORKS,
       /** Names of receivers with private addresses to which deliveries are allowed. `*.` stands for all names below. */
       allowedHosts: env.DELIVERY_ALLOWED_HOSTS,
       /** Blocked ports to which deliveries are allowed. */

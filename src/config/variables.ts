@@ -30,6 +30,9 @@ export type Role = "all" | "api" | "worker";
 /** Who looks up the host names of receivers: `local` is this service, `remote` the outbound proxy. */
 type ProxyDns = "local" | "remote";
 
+/** What keys of installed apps list and delete over REST: all webhooks of their instance, as the contract says, or those of their app. */
+type AppIsolation = "contract" | "strict";
+
 const HOUR = 3_600_000;
 const MIB = 2 ** 20;
 
@@ -95,8 +98,10 @@ export const variables = {
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_HOSTS: hostPatterns({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
+  CUSTOMER_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_PROXY: proxyAddress({ default: undefined }),
   DELIVERY_PROXY_DNS: choice<ProxyDns>(["local", "remote"])({ default: "local" }),
+  APP_ISOLATION: choice<AppIsolation>(["contract", "strict"])({ default: "contract" }),
   EVENT_TYPES: str({ default: undefined }),
   BUILT_IN_EVENT_TYPES: flag({ default: true }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),

@@ -5,4 +5,6 @@
 export const FEATURES: readonly string[] = [
   // Event types that operators register.
   "event-types",
+  // API keys that belong to customers.
+  "customers",
 ];

@@ -1,7 +1,8 @@
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts";
-import { type ApiKeyRow, keyIn, type Scope } from "../calls/index.ts";
+import { type ApiKeyRow, ownedIn, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
+import { makeCustomer } from "../customers/index.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
 import { aliased, takeLock } from "../schema/index.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
@@ -17,6 +18,8 @@ export interface NewApiKey {
   name: string;
   permissions: readonly number[];
   allowedProcesses?: readonly number[];
+  /** The user_id of the customer that it belongs to. Defaults to none: a key of the operator. */
+  customer?: string | null;
   installedAppId?: string | null;
   /** Defaults to none. */
   quotas?: Quotas;
@@ -37,6 +40,7 @@ export const API_KEY_SELECTION = aliased<ApiKeyRow>({
   prefix: "prefix",
   permissions: "permissions",
   allowedProcesses: "allowed_processes",
+  customer: "customer",
   installedAppId: "installed_app_id",
   created: "created",
   revoked: "revoked",
@@ -130,6 +134,7 @@ export function createBoundedApiKey(
       const app = trx("installed_apps").select("id").where({ id: key.installedAppId }).forKeyShare();
       if ((await run(trx, app)).length === 0) return null;
     }
+    if (key.customer) await makeCustomer(trx, key.customer);
     await takeLock(trx, "keys");
     if (await hasRows(trx, "api_keys", maxKeys)) {
       throw new DomainError(
@@ -155,6 +160,7 @@ export async function createApiKey(
     secret_sha256: secretSha256(secret),
     permissions: [...key.permissions],
     allowed_processes: [...(key.allowedProcesses ?? [])],
+    customer: key.customer ?? null,
     installed_app_id: key.installedAppId ?? null,
     webhook_quota: key.quotas?.webhookQuota ?? null,
     events_per_second: key.quotas?.eventsPerSecond ?? null,
@@ -178,6 +184,7 @@ export function ensureAdminKey(
     prefix: secret.slice(0, CHOSEN_PREFIX_LENGTH),
     permissions: [...ALL_PERMISSIONS],
     allowed_processes: [],
+    customer: null,
     installed_app_id: null,
     revoked: null,
   };
@@ -226,7 +233,7 @@ export function listApiKeys(
   scope: Scope,
   page: CreatedPage,
 ): Promise<(ListedApiKey & { createdUs: bigint })[]> {
-  const inScope = keyIn(scope, "k");
+  const inScope = ownedIn(scope, "k");
   const paged = pageByCreated(page);
   return rows(
     db,
@@ -267,7 +274,7 @@ export async function recordKeyUse(
  * concurrent callers cannot deadlock.
  */
 export function lockApiKeys(trx: Db, scope: Scope, ids: readonly string[]): Promise<ApiKeyRow[]> {
-  const inScope = keyIn(scope, "k");
+  const inScope = ownedIn(scope, "k");
   return rows<ApiKeyRow>(
     trx,
     `select ${API_KEY_COLUMNS} from api_keys k where id = any(:ids::uuid[]) and ${inScope.sql}

@@ -51,7 +51,7 @@ export async function assertWebhookQuota(
   const [key] = await run(
     trx,
     trx("api_keys")
-      .select("name", { quota: "webhook_quota", installedAppId: "installed_app_id" })
+      .select("name", "customer", { quota: "webhook_quota", installedAppId: "installed_app_id" })
       .where({ id: apiKeyId })
       .forShare(),
   );

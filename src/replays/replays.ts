@@ -1,4 +1,4 @@
-import { type Scope, scopeOf } from "../calls/index.ts";
+import { type Owned, ownedIn, type Scope, scopeOf } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Bindings, count, type Db, databaseTime, rows, run } from "../lib/pg/index.ts";
 import type { DeliveryStateName, SearchText } from "../log/index.ts";
@@ -45,7 +45,8 @@ export interface ReplayRow {
   webhooks: number;
   /** The number of paused webhooks. */
   waiting: number;
-  /** The installed app of the key that started it. */
+  /** The customer and the installed app of the key that started it. */
+  customer: string | null;
   installedAppId: string | null;
   workflowId: string | null;
   runId: string | null;
@@ -61,7 +62,7 @@ const STATE = `case when r.cancelled then 'cancelled' when r.ended is not null t
   when r.paused is not null then 'paused' else 'running' end`;
 
 const COLUMNS = `r.id, r.kind, r.filter, ${STATE} as state, r.created, r.ended, r.workflow_id as "workflowId",
-  r.run_id as "runId", r.installed_app_id as "installedAppId", p.waiting, r.queued + p.queued as queued,
+  r.run_id as "runId", r.customer, r.installed_app_id as "installedAppId", p.waiting, r.queued + p.queued as queued,
   r.skipped + p.skipped as skipped, r.webhooks + p.webhooks as webhooks,
   case when r.ended is not null and not r.cancelled then 1 when r.listed_to is not null then 0
     else coalesce(p.progress, 0) end as progress`;
@@ -77,18 +78,18 @@ const SUMS = `cross join lateral (
   ) p`;
 
 /** `Scope` of the key that started a replay. */
-export function replayScope(replay: { installedAppId: string | null; processes: readonly number[] }): Scope {
-  const { installedAppId, processes } = replay;
-  return scopeOf({ installedAppId, allowedProcesses: processes, permissions: [] });
+export function replayScope({ processes, ...owner }: Owned & { processes: readonly number[] }): Scope {
+  return scopeOf({ ...owner, allowedProcesses: processes, permissions: [] });
 }
 
-/** The replays that a scope can see: those of its installed app, if they were started with no wider scope. */
+/** The replays that a scope can see: those of its customer and installed app, if they were started with no wider scope. */
 function replayIn(scope: Scope): { sql: string; bindings: Bindings } {
   if (scope === "everything") return { sql: "true", bindings: {} };
+  const owned = ownedIn(scope, "r");
   return {
-    sql: `r.installed_app_id = :scopeApp::uuid and (cardinality(:scopeProcesses::int[]) = 0
+    sql: `${owned.sql} and (cardinality(:scopeProcesses::int[]) = 0
       or (cardinality(r.processes) > 0 and r.processes <@ :scopeProcesses::int[]))`,
-    bindings: { scopeApp: scope.installedAppId, scopeProcesses: [...scope.processes] },
+    bindings: { ...owned.bindings, scopeProcesses: [...scope.processes] },
   };
 }
 
@@ -121,8 +122,8 @@ export async function insertReplay(
   const [made] = await rows<{ id: string }>(
     trx,
     `with made as (
-        insert into replays (api_key_id, idempotency_key, installed_app_id, processes, kind, filter, from_id, to_id, listed_to)
-        values (:apiKeyId::uuid, :idempotencyKey::text, :app::uuid, :processes::int[], :kind::text, :filter::jsonb,
+        insert into replays (api_key_id, idempotency_key, customer, installed_app_id, processes, kind, filter, from_id, to_id, listed_to)
+        values (:apiKeyId::uuid, :idempotencyKey::text, :customer::text, :app::uuid, :processes::int[], :kind::text, :filter::jsonb,
           :fromId::uuid, :toId::uuid, case when :webhookId::bigint is null then 0 end)
         on conflict (api_key_id, idempotency_key) where idempotency_key is not null do nothing returning id, from_id
       ),
@@ -134,6 +135,7 @@ export async function insertReplay(
     {
       apiKeyId,
       idempotencyKey,
+      customer: scope === "everything" ? null : scope.customer,
       app: scope === "everything" ? null : scope.installedAppId,
       processes: scope === "everything" ? [] : [...scope.processes],
       kind,
@@ -274,16 +276,19 @@ export async function hasOpenBackfill(trx: Db, webhookId: bigint, id: string): P
 }
 
 /**
- * The numbers of open replays: of keys with the scope's app, or without one; and of all keys. Requires a transaction, and lets no
+ * The numbers of open replays: of keys with the scope's customer and app, or without them; and of all keys. Requires a transaction, and lets no
  * other one count until it ends, so that of several replays started at once each counts the ones before it.
  */
 export async function countOpenReplays(trx: Db, scope: Scope): Promise<{ own: number; all: number }> {
   await takeLock(trx, "replays");
   const [found] = await rows<{ own: number; all: number }>(
     trx,
-    `select count(*) filter (where installed_app_id is not distinct from :app::uuid)::int as own, count(*)::int as all
+    `select count(*) filter (where customer is not distinct from :customer::text
+        and installed_app_id is not distinct from :app::uuid)::int as own, count(*)::int as all
       from replays where ended is null`,
-    { app: scope === "everything" ? null : scope.installedAppId },
+    scope === "everything"
+      ? { customer: null, app: null }
+      : { customer: scope.customer, app: scope.installedAppId },
   );
   return found ?? { own: 0, all: 0 };
 }

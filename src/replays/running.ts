@@ -23,6 +23,7 @@ export async function keepReplay(db: Db, id: string): Promise<RunningReplay | un
   const [found] = await rows<
     Omit<RunningReplay, "scope" | "filter"> & {
       filter: Parameters<typeof toFilter>[0];
+      customer: string | null;
       installedAppId: string | null;
       processes: number[];
     }
@@ -30,12 +31,12 @@ export async function keepReplay(db: Db, id: string): Promise<RunningReplay | un
     db,
     `update replays set active = now() where id = :id::uuid and ended is null and paused is null
       returning id, kind, filter, from_id as "fromId", to_id as "toId", listed_to as "listedTo",
-        installed_app_id as "installedAppId", processes`,
+        customer, installed_app_id as "installedAppId", processes`,
     { id },
   );
   if (!found) return undefined;
-  const { installedAppId, processes, filter, ...replay } = found;
-  return { ...replay, filter: toFilter(filter), scope: replayScope({ installedAppId, processes }) };
+  const { customer, installedAppId, processes, filter, ...replay } = found;
+  return { ...replay, filter: toFilter(filter), scope: replayScope({ customer, installedAppId, processes }) };
 }
 
 /** The result of a step. */

@@ -20,6 +20,7 @@ interface ApiKeysTable {
   permissions: number[];
   /** Numbers of WebhookProcess; empty for all types. */
   allowed_processes: number[];
+  customer: string | null;
   installed_app_id: string | null;
   created: Date;
   revoked: Date | null;
@@ -65,6 +66,7 @@ interface WebhooksTable extends SettingColumns {
   url: string;
   target_url: string;
   api_key_id: string;
+  customer: string | null;
   installed_app_id: string | null;
   endpoint_id: string | null;
   secret: Buffer;
@@ -79,6 +81,7 @@ interface WebhooksTable extends SettingColumns {
   created: Date;
   modified: Date;
   paused: Date | null;
+  customer_paused: boolean;
   rate_tokens: number;
   rate_at: Date;
   held_until: Date | null;
@@ -91,6 +94,23 @@ interface WebhooksTable extends SettingColumns {
   revision: bigint;
   created_revision: bigint;
   deleted_revision: bigint | null;
+}
+
+interface CustomersTable {
+  id: string;
+  display_name: string | null;
+  metadata: Record<string, string>;
+  webhook_quota: number | null;
+  events_per_second: number | null;
+  pending_quota: number | null;
+  created: Date;
+  paused: Date | null;
+  erasure_started: Date | null;
+  erasure_finished: Date | null;
+  erased_webhooks: bigint;
+  erased_keys: bigint;
+  erased_payloads: bigint;
+  erased_deliveries: bigint;
 }
 
 interface InstancesTable {
@@ -174,6 +194,7 @@ interface ReplaysTable {
   id: string;
   api_key_id: string;
   idempotency_key: string | null;
+  customer: string | null;
   installed_app_id: string | null;
   processes: number[];
   kind: "resend" | "backfill";
@@ -212,6 +233,7 @@ declare module "knex/types/tables.js" {
     api_key_old_secrets: Table<ApiKeyOldSecretsTable, "secret_sha256" | "api_key_id" | "expires">;
     event_quotas: Table<EventQuotasTable, keyof EventQuotasTable>;
     sessions: Table<SessionsTable, "token_sha256" | "api_key_id" | "key_secret_sha256" | "expires">;
+    customers: Table<CustomersTable, "id">;
     settings: Table<SettingsTable, "name" | "value">;
     webhooks: Table<WebhooksTable, "process" | "url" | "target_url" | "api_key_id" | "secret">;
     endpoints: Table<EndpointsTable, never>;

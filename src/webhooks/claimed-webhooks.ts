@@ -28,6 +28,8 @@ export interface ClaimedWebhook extends Partial<ClaimedSettings> {
   target: ReturnType<typeof parseTarget>;
   /** The signing secrets, newest first. A secret that has expired does not sign an attempt. */
   secrets: readonly SealedSecret[];
+  /** The user_id of the customer that it belongs to; null for webhooks of the operator. */
+  customer?: string | null;
   /** The installed app that the webhook belongs to; null if none. */
   installedAppId: string | null;
   /** The endpoint of the webhook, if any. All webhooks of an endpoint share one window of requests in flight. */
@@ -75,7 +77,7 @@ export class ClaimedWebhooks {
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, w.revision, process, target_url as "targetUrl", ${SECRET_COLUMNS},
           ${settingColumns("w", CLAIMED_NAMES)},
-          installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings",
+          customer, installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings",
           case when filter_stopped is null then filter end as filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version)

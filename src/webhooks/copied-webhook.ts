@@ -58,10 +58,10 @@ export async function copyWebhook(
     trx,
     `with ${insertedType},
       source as (select * from webhooks where id = :from::bigint)
-      insert into webhooks as w (id, process, url, target_url, api_key_id, installed_app_id, endpoint_id, paused,
+      insert into webhooks as w (id, process, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, paused, customer_paused,
         ${COPIED.join(", ")}, secret, old_secrets, old_secrets_expire, key_pairs, key_pairs_expire, request_settings, created_revision)
       overriding system value
-      select :id::bigint, :process::int, s.url, s.target_url, s.api_key_id, s.installed_app_id, s.endpoint_id, s.paused,
+      select :id::bigint, :process::int, s.url, s.target_url, s.api_key_id, s.customer, s.installed_app_id, s.endpoint_id, s.paused, s.customer_paused,
         ${COPIED.map((column) => `s.${column}`).join(", ")}, :secret::bytea, :oldSecrets::bytea[], s.old_secrets_expire, :keyPairs::bytea[], s.key_pairs_expire,
         :settings::bytea, type.revision
       from source s cross join type

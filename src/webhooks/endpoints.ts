@@ -236,7 +236,7 @@ async function lockOwner(trx: Db, scope: Scope, id: string, processes: readonly 
   const [owner] = await run(
     trx,
     trx("api_keys")
-      .select("name", "allowed_processes", "revoked", { installedAppId: "installed_app_id" })
+      .select("name", "allowed_processes", "revoked", "customer", { installedAppId: "installed_app_id" })
       .where({ id })
       .forShare(),
   );
@@ -264,7 +264,7 @@ async function assertFree(
   const taken = await run(
     trx,
     trx("webhooks")
-      .select("id", "process", { installedAppId: "installed_app_id" })
+      .select("id", "process", "customer", { installedAppId: "installed_app_id" })
       .whereIn("process", [...processes])
       .where({ target_url: targetUrl, deleted: null })
       .orderBy("process"),

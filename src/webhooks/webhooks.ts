@@ -30,6 +30,8 @@ export interface WebhookRow extends Settings {
   /** The normalized URL, as requested. */
   targetUrl: string;
   apiKeyId: string;
+  /** The user_id of the customer that it belongs to; null for webhooks of the operator. */
+  customer: string | null;
   installedAppId: string | null;
   applicationName: string | null;
   /** The endpoint whose secrets and settings the webhook shares with those of other event types; null for none. */
@@ -85,7 +87,7 @@ export const settingColumns = (table: string, names: readonly SettingName[] = SE
 export const webhookColumns = (
   table: string,
 ) => `${table}.id, ${table}.revision, ${settingColumns(table)}, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
-  ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
+  ${table}.api_key_id as "apiKeyId", ${table}.customer, ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
   ${table}.endpoint_id as "endpointId",
   ${table}.filter, ${table}.filter_slow as "filterSlow",
@@ -284,13 +286,13 @@ export async function insertWebhook(
   const [made] = await rows<WebhookRow>(
     trx,
     `with owner as (
-        select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
+        select id, customer, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
       ),
       ${insertedType}
       insert into webhooks as w
-        (id, process, name, url, target_url, api_key_id, installed_app_id, endpoint_id, secret, created_revision)
+        (id, process, name, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, secret, created_revision)
       overriding system value
-      select :id::bigint, :process::int, :name::text, :url::text, :targetUrl::text, owner.id, installed_app_id,
+      select :id::bigint, :process::int, :name::text, :url::text, :targetUrl::text, owner.id, customer, installed_app_id,
         :endpointId::uuid, :secret::bytea, type.revision
       from owner cross join type
       returning ${webhookColumns("w")}`,

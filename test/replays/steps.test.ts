@@ -159,7 +159,9 @@ describe("ended deliveries", () => {
     expect(await listed({ process: 2 })).toEqual([otherType]);
     const some = await listed({ states: ["failed", "delivered"], from });
     expect(some).toEqual([failed, ofApp, otherType, delivered]);
-    expect(await listed({}, { installedAppId: app, processes: [1], permissions: [] })).toEqual([ofApp]);
+    expect(
+      await listed({}, { customer: null, installedAppId: app, processes: [1], permissions: [] }),
+    ).toEqual([ofApp]);
   });
 
   test("of an event or a search are replayed over all webhooks together", async () => {

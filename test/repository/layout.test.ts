@@ -16,7 +16,7 @@ const LEVELS: readonly string[] = [
   "metrics temporal",
   "calls",
   "audit",
-  "event-types",
+  "customers event-types",
   "filters keys",
   "webhooks",
   "queue",

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Scope } from "../../src/calls/scope.ts";
 import { erasePayloads, finishErasures } from "../../src/events/erase.ts";
 import { fanOutStep } from "../../src/events/fan-out.ts";
 import { publishEvents } from "../../src/events/publish.ts";
@@ -55,7 +54,7 @@ let webhookId: bigint;
 /** Tables and partitions that have many rows: a small one is read from end to end with good reason. */
 let large: Set<string>;
 /** The scope of a key of an installed app that has one of the webhooks. */
-const app: Scope = { installedAppId: randomUUID(), processes: [], permissions: [] };
+const app = { customer: null, installedAppId: randomUUID(), processes: [], permissions: [] };
 
 beforeAll(async () => {
   const webhooks = await queueMany(db, { urlPrefix: "https://example.com/", webhooks: 20, events: 1_000 });

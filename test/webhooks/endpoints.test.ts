@@ -26,7 +26,7 @@ test("a URL that another webhook has for an event type is refused to an endpoint
   const taken = await aWebhook().for(2).at(url).in(db);
   const wanted = { processes: [2, 3], url, targetUrl: url, apiKeyId: (await aKey().in(db)).id };
   const app = await createInstalledApp(db, "App");
-  const scope = { installedAppId: app.id, processes: [], permissions: [] };
+  const scope = { customer: null, installedAppId: app.id, processes: [], permissions: [] };
   const stored = async () => [await db("webhooks").orderBy("id"), await db("endpoints").pluck("id")];
   const before = await stored();
   const named = expect.stringContaining(`DocumentCreated (webhook ${taken})`);

@@ -48,6 +48,7 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...contract,
     webhookProcessName: processName(row.process),
     applicationName: row.applicationName,
+    customer: row.customer,
     apiKeyId: row.apiKeyId,
     revision: row.revision,
     ...settingFields(row),

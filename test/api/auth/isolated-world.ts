@@ -197,7 +197,12 @@ async function filled(
   if (key.processes.length === 0 || key.processes.includes(process)) {
     const text = marker("replayed");
     const filter = { webhookId, states: ["failed" as const], search: { text } };
-    const scope = scopeOf({ installedAppId: key.appId, allowedProcesses: key.processes, permissions: [] });
+    const scope = scopeOf({
+      customer: null,
+      installedAppId: key.appId,
+      allowedProcesses: key.processes,
+      permissions: [],
+    });
     const request = { apiKeyId: key.id, idempotencyKey: null, kind: "resend" as const, filter };
     const { id } = await insertReplay(db, scope, request, 30);
     made.replayIds.push(id);

@@ -53,7 +53,12 @@ async function appWithWebhooks(count: number): Promise<string> {
   return id;
 }
 
-const scopeOf = (installedAppId: string): Scope => ({ installedAppId, processes: [], permissions: [] });
+const scopeOf = (installedAppId: string): Scope => ({
+  customer: null,
+  installedAppId,
+  processes: [],
+  permissions: [],
+});
 
 /** Reads a list to its end from either side, with few rows looked at for a page. */
 async function walk(scope: Scope, filter: DeliveryFilter, limit: number, scanned: number) {

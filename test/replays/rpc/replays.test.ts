@@ -44,7 +44,9 @@ test("a replay has a link to its workflow, which apps do not get", async () => {
   const running = { ...(stored as ReplayRow), workflowId: "replay-1", runId: "an-execution" };
   const linkFor = (scope: Scope) => replayMessage(running, scope, (...ids) => ids.join("/")).url;
   expect(linkFor("everything")).toBe("replay-1/an-execution");
-  expect(linkFor({ installedAppId: randomUUID(), processes: [], permissions: [] })).toBeUndefined();
+  expect(
+    linkFor({ customer: null, installedAppId: randomUUID(), processes: [], permissions: [] }),
+  ).toBeUndefined();
 });
 
 test("the list has pages, newest first, and can be restricted to a webhook and to open replays", async () => {

@@ -1,0 +1,1 @@
+export { makeCustomer } from "./customers.ts";
