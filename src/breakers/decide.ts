@@ -53,6 +53,7 @@ interface BreakerRow extends BreakerFacts {
   process: number;
   url: string;
   targetUrl: string;
+  customer: string | null;
   installedAppId: string | null;
   endpointId: string | null;
   /** The number of webhooks of the endpoint that have a breaker; 0 without an endpoint. */
@@ -74,7 +75,7 @@ interface Circuit extends BreakerFacts {
 }
 
 const COLUMNS = `
-  w.id, w.process, w.url, w.target_url as "targetUrl", w.installed_app_id as "installedAppId",
+  w.id, w.process, w.url, w.target_url as "targetUrl", w.customer, w.installed_app_id as "installedAppId",
     w.endpoint_id as "endpointId", (
       select count(*)::int from webhooks s join webhook_breakers c on c.webhook_id = s.id
       where s.endpoint_id = w.endpoint_id and s.deleted is null
@@ -169,8 +170,8 @@ class Step {
   readonly #trx: Db;
   readonly #limits: { retentionDays: number; maxPending: number };
   readonly #entries: AuditRecord[] = [];
-  /** The event types of the webhooks that the step has paused or resumed. */
-  readonly #processes = new Set<number>();
+  /** The webhooks that the step has paused or resumed. */
+  readonly #told: BreakerRow[] = [];
   #queued = false;
 
   /** @param limits as `decideBreakers` takes them */
@@ -194,7 +195,7 @@ class Step {
 
   /** Tells workers, the audit log and subscribers to notices what was decided. */
   async end(): Promise<void> {
-    await raiseRevisions(this.#trx, this.#processes);
+    await raiseRevisions(this.#trx, this.#told);
     await recordChanges(this.#trx, OPERATOR, this.#entries);
     const disabled = this.changes.filter(({ state }) => state === "disabled").map((each) => each.webhookId);
     await noticeDisabled(this.#trx, disabled);
@@ -322,7 +323,7 @@ class Step {
     });
   }
 
-  /** Pauses webhooks if `back`, otherwise resumes them. Notes their event types, so that `end` tells the workers. */
+  /** Pauses webhooks if `back`, otherwise resumes them. Notes them, so that `end` tells the workers. */
   async #hold(webhooks: readonly BreakerRow[], back: boolean): Promise<void> {
     await count(
       this.#trx,
@@ -330,7 +331,7 @@ class Step {
           probe_attempts = null where id = any(:ids::bigint[])`,
       { ids: webhooks.map(({ id }) => String(id)), back },
     );
-    for (const { process } of webhooks) this.#processes.add(process);
+    this.#told.push(...webhooks);
   }
 
   #changed({ rows: members }: Circuit, state: BreakerState, reason: string | null): void {

@@ -18,6 +18,7 @@ export { FairQueue } from "./fair-queue.ts";
 export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./page-tokens.ts";
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
 export {
+  type Condition,
   instanceIn,
   type Owned,
   ownedIn,

@@ -103,7 +103,7 @@ export function watchEventTypes(
 async function unusedTypes(db: Db): Promise<number[]> {
   const used = await rows<{ process: number }>(
     db,
-    "select process from processes where live > 0 and process = any(:processes::int[])",
+    "select process from processes where live + customers_live > 0 and process = any(:processes::int[])",
     { processes: builtInTypes.map(({ number }) => number) },
   );
   const inUse = new Set(used.map(({ process }) => process));

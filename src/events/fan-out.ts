@@ -13,12 +13,20 @@ export interface FanOutStep {
   missing: number;
 }
 
+/** SQL for the next recipients of `event` in an instance: the operator's webhooks, or those of a customer. */
+const recipientsOf = (instance: string, revision: string) => `(
+  select id from webhooks
+  where ${instance} and process = event.process and id > event.after_webhook_id and created_revision <= ${revision}
+    and (deleted_revision is null or deleted_revision > ${revision})
+  order by id limit least(event.remaining, :most::int)
+)`;
+
 /**
  * Queues the next deliveries, at most 1,000, of the oldest event with unfinished fan-out. Concurrent steps take
  * different events.
  *
- * The recipients of an event are fixed at its publication: the webhooks of its type as of a revision. A webhook
- * deleted since then still gets its delivery, which is then cancelled.
+ * The recipients of an event are fixed at its publication: the operator's webhooks of its type as of a revision, and those of
+ * its customer as of another one. A webhook deleted since then still gets its delivery, which is then cancelled.
  *
  * @param most the maximum number of deliveries queued. Defaults to 1,000
  * @returns null if no event has unfinished fan-out, or other processes hold them all
@@ -31,10 +39,11 @@ export async function fanOutStep(db: Db, most = MAX_INLINE_RECIPIENTS): Promise<
       ),
       recipient as materialized (
         select w.id from event cross join lateral (
-          select id from webhooks
-          where process = event.process and id > event.after_webhook_id and created_revision <= event.revision
-            and (deleted_revision is null or deleted_revision > event.revision)
-          order by id limit least(event.remaining, :most::int)
+          select * from (
+            ${recipientsOf("customer is null", "event.revision")}
+            union all
+            ${recipientsOf("customer = event.customer", "event.customer_revision")}
+          ) either order by id limit least(event.remaining, :most::int)
         ) w
       ),
       taken as (select count(*)::int as n, max(id) as last from recipient),

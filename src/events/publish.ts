@@ -51,8 +51,8 @@ interface Stored {
 }
 
 /**
- * Stores events and queues a delivery for each live webhook of their processes, in one statement and therefore one
- * transaction. Events with more than `MAX_INLINE_RECIPIENTS` webhooks are left to `fanOutStep`, and their deliveries
+ * Stores events and queues a delivery for each live webhook of their processes that belongs to the operator, or to the
+ * customer with the event's user_id, in one statement and therefore one transaction. Events with more than `MAX_INLINE_RECIPIENTS` webhooks are left to `fanOutStep`, and their deliveries
  * counted. Publishing a duplicate, also within one call, queues nothing.
  *
  * @param maxInline the maximum number of recipients queued inline. Defaults to MAX_INLINE_RECIPIENTS
@@ -144,6 +144,20 @@ function insert(
 }
 
 /**
+ * SQL for the live webhooks of `source` that satisfy a condition.
+ *
+ * The index `webhooks_live` has the order of the webhooks. As no other has, and as the planner expects to read only the first of them, it
+ * uses that one whatever its statistics: another would read the webhooks of all customers. There is no limit in fact.
+ */
+const liveOf = (source: string, instance: string) => `
+  ${source} cross join lateral (
+    -- A condition on each webhook would read all webhooks of the wide events, and then leave them out.
+    select w.process, w.customer, w.id from webhooks w
+    where ${instance} and w.deleted is null
+    order by w.customer, w.process, w.target_url limit (select 1000000000)
+  ) w`;
+
+/**
  * Ids are assigned in the order of the list. Idempotency keys are inserted in sorted order, so that concurrent
  * statements cannot deadlock on each other's keys.
  */
@@ -161,14 +175,32 @@ const insertStatement = (more: string) => `
     select distinct process from given where process not in (select process from wide)
   ),
   recipient as materialized (
-    select w.process, w.id from narrow cross join lateral (
-      -- A condition on each webhook would read all webhooks of the wide events, and then leave them out.
-      select w.process, w.id from webhooks w where w.process = narrow.process and w.deleted is null offset 0
-    ) w
+    select w.process, w.id from ${liveOf("narrow", "w.customer is null and w.process = narrow.process")}
   ),
   recipients as (
     select process, count(*)::int as n from recipient group by process
     union all select process, live from wide
+  ),
+  -- The customers with webhooks for the events. One with too many of them for its events, beside those of the operator, is wide.
+  customer as materialized (
+    select c.*, coalesce(p.revision, 0) as operator_revision, coalesce(p.live, 0) as operator_live,
+      coalesce(p.live, 0) + c.live > :inline::int as is_wide
+    from (select distinct process, user_id from given) g
+      cross join lateral (
+        select c.customer, c.process, c.revision, c.live from customer_processes c
+        where c.customer = g.user_id and c.process = g.process and c.live > 0 offset 0
+      ) c
+      left join processes p on p.process = c.process
+  ),
+  customer_recipient as materialized (
+    select w.process, w.customer, w.id from ${liveOf(
+      "(select * from customer where not is_wide) c",
+      "w.customer = c.customer and w.process = c.process",
+    )}
+  ),
+  customer_recipients as (
+    select process, customer, count(*)::int as n, false as is_wide from customer_recipient group by process, customer
+    union all select process, customer, live, true from customer where is_wide
   ),
   fresh as (
     insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
@@ -177,8 +209,10 @@ const insertStatement = (more: string) => `
     on conflict do nothing returning event_id
   ),
   event as materialized (
-    select g.*, coalesce(r.n, 0) as recipients
-    from given g left join recipients r on r.process = g.process
+    select g.*, coalesce(r.n, 0) + coalesce(c.n, 0) as recipients, c.customer, coalesce(c.is_wide, false) as is_wide
+    from given g
+      left join recipients r on r.process = g.process
+      left join customer_recipients c on c.process = g.process and c.customer = g.user_id
     where g.id in (select event_id from fresh)
   ),
   stored as (
@@ -189,12 +223,21 @@ const insertStatement = (more: string) => `
   ),
   queued as (
     insert into queue (id, event_id, webhook_id)
-    select new_delivery_id(event.id), event.id, recipient.id
-    from event join recipient on recipient.process = event.process order by event.id
+    select new_delivery_id(event_id), event_id, id from (
+      select event.id as event_id, recipient.id from event join recipient on recipient.process = event.process
+      where not event.is_wide
+      union all
+      select event.id, r.id from event
+        join customer_recipient r on r.process = event.process and r.customer = event.customer
+    ) delivery order by event_id
   ),
   left_over as (
-    insert into fan_out (event_id, process, revision, remaining)
-    select event.id, wide.process, wide.revision, wide.live from event join wide on wide.process = event.process
+    insert into fan_out (event_id, process, revision, remaining, customer, customer_revision)
+    select event.id, wide.process, wide.revision, wide.live, null, null
+      from event join wide on wide.process = event.process where not event.is_wide
+    union all
+    select event.id, c.process, c.operator_revision, event.recipients, c.customer, c.revision
+      from event join customer c on c.process = event.process and c.customer = event.customer where event.is_wide
   )${more}
   select id, place::int as place, recipients as queued from event`;
 

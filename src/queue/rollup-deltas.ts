@@ -10,7 +10,7 @@ export const CHANGE = { retrying: 0, delivered: 1, failed: 2, cancelled: 3, filt
  * SQL for whether any webhook subscribes to notices of failed deliveries. PostgreSQL evaluates it at most once per statement, and only
  * if a delivery has failed.
  */
-const IS_NOTICED = `(select p.live > 0 from processes p where p.process = ${WebhookProcess.DELIVERY_FAILED})`;
+const IS_NOTICED = `(select p.live + p.customers_live > 0 from processes p where p.process = ${WebhookProcess.DELIVERY_FAILED})`;
 
 /** The maximum number of changes per row. A row must fit into a page; each change takes 14 bytes. */
 const MAX_CHANGES_PER_ROW = 500;

@@ -42,7 +42,7 @@ function counted(scope: Scope): { webhooks: string; bindings: Record<string, unk
 
 /** The event types know how many live webhooks there are in all; those of an app are found by its index. */
 function liveWebhooks(scope: Scope): string {
-  if (scope === "everything") return "select coalesce(sum(live), 0)::bigint as webhooks from processes";
+  if (scope === "everything") return "select coalesce(sum(live + customers_live), 0)::bigint as webhooks from processes";
   return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
 }
 

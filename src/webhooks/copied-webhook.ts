@@ -56,8 +56,8 @@ export async function copyWebhook(
     );
   const [made] = await rows<WebhookRow>(
     trx,
-    `with ${insertedType},
-      source as (select * from webhooks where id = :from::bigint)
+    `with source as (select * from webhooks where id = :from::bigint),
+      ${insertedType("source")}
       insert into webhooks as w (id, process, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, paused, customer_paused,
         ${COPIED.join(", ")}, secret, old_secrets, old_secrets_expire, key_pairs, key_pairs_expire, request_settings, created_revision)
       overriding system value

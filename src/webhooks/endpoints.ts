@@ -1,3 +1,4 @@
+import type { Knex } from "knex";
 import { stateNotFit } from "../calls/errors/index.ts";
 import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { processName, processNames } from "../contract/catalogue.ts";
@@ -67,8 +68,8 @@ export function createEndpoint(
   return transactionWithRetry(db, async (trx) => {
     await takeLock(trx, "registration");
     assertTakesWebhooks(processes);
-    await assertFree(trx, scope, processes, webhook.targetUrl);
-    await assertRoom(trx, maxWebhooks, processes.length);
+    await assertFree(trx, scope, processes, webhook);
+    await assertRoom(trx, maxWebhooks, processes.length, webhook.customer);
     await assertWebhookQuota(trx, webhook.apiKeyId, processes.length);
     const endpoint = await insertEndpoint(trx);
     const webhooks: WebhookRow[] = [];
@@ -128,13 +129,13 @@ export function updateEndpoint(
     const removed = webhooks.filter(({ process }) => remove.includes(process));
     if (removed.length === webhooks.length && added.length === 0) throw noneLeft(first);
     assertTakesWebhooks(added);
-    await assertFree(trx, scope, added, first.targetUrl);
+    await assertFree(trx, scope, added, first);
     const more = added.length - removed.length;
     if (more > 0) {
-      await assertRoom(trx, maxWebhooks, more);
+      await assertRoom(trx, maxWebhooks, more, first.customer);
       await assertWebhookQuota(trx, first.apiKeyId, more, scope);
     }
-    await lockProcesses(trx, [...added, ...removed.map(({ process }) => process)]);
+    await lockProcesses(trx, first.customer, [...added, ...removed.map(({ process }) => process)]);
     const endpointId = first.endpointId ?? (await makeEndpoint(trx, first.id));
     const made: WebhookRow[] = [];
     for (const process of added) made.push(await copyWebhook(trx, secrets, first.id, process));
@@ -166,11 +167,15 @@ export function deleteEndpoint(
 }
 
 /** Locks event types by number, as all transactions do: adding one and then removing another would lock them in any order. */
-async function lockProcesses(trx: Db, processes: readonly number[]): Promise<void> {
-  await run(
-    trx,
-    trx("processes").select("process").whereIn("process", processes).orderBy("process").forNoKeyUpdate(),
-  );
+async function lockProcesses(
+  trx: Db,
+  customer: string | null,
+  processes: readonly number[],
+): Promise<void> {
+  const lock = (query: Knex.QueryBuilder) =>
+    run(trx, query.select("process").whereIn("process", processes).orderBy("process").forNoKeyUpdate());
+  await lock(trx("processes"));
+  if (customer !== null) await lock(trx("customer_processes").where({ customer }));
 }
 
 /** Each once, by number. */
@@ -254,19 +259,23 @@ async function lockOwner(trx: Db, scope: Scope, id: string, processes: readonly 
   );
 }
 
-/** @throws DomainError ALREADY_EXISTS that names the webhooks that the scope can access */
+/**
+ * Checks that no webhook of the same instance has the URL for an event type.
+ *
+ * @throws DomainError ALREADY_EXISTS that names the webhooks that the scope can access
+ */
 async function assertFree(
   trx: Db,
   scope: Scope,
   processes: readonly number[],
-  targetUrl: string,
+  { targetUrl, customer = null }: Pick<NewWebhook, "targetUrl" | "customer">,
 ): Promise<void> {
   const taken = await run(
     trx,
     trx("webhooks")
       .select("id", "process", "customer", { installedAppId: "installed_app_id" })
       .whereIn("process", [...processes])
-      .where({ target_url: targetUrl, deleted: null })
+      .where({ target_url: targetUrl, deleted: null, customer })
       .orderBy("process"),
   );
   if (taken.length === 0) return;

@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { type Db, rows } from "../lib/pg/index.ts";
-import { raiseRevisions, writeWebhook } from "./revisions.ts";
+import { type InstanceType, raiseRevisions, writeWebhook } from "./revisions.ts";
 import { keyPairContext, openFor, type SecretBox, tryOpen } from "./secret-box.ts";
 import { GRACE_PERIOD_HOURS, keptBesideNew } from "./webhook-secrets.ts";
 
@@ -53,7 +53,7 @@ export async function rotateKeyPair(
   revokeOld: boolean,
 ): Promise<void> {
   const privateKey = generateKeyPairSync("ed25519").privateKey.export({ format: "der", type: "pkcs8" });
-  const processes: number[] = [];
+  const types: InstanceType[] = [];
   for (const webhookId of webhookIds) {
     const row = await readRow(trx, webhookId);
     const usable = (revokeOld ? [] : validAt(row)).filter(({ sealed }) =>
@@ -61,9 +61,9 @@ export async function rotateKeyPair(
     );
     const old = keptBesideNew(webhookId, usable, row.endOfOld, "key pairs", "revoke_old_key_pairs");
     const made = { sealed: box.seal(privateKey, keyPairContext(webhookId)), expires: null };
-    processes.push(...(await write(trx, webhookId, [made, ...old])));
+    types.push(...(await write(trx, webhookId, [made, ...old])));
   }
-  await raiseRevisions(trx, processes);
+  await raiseRevisions(trx, types);
 }
 
 /**
@@ -74,22 +74,22 @@ export async function rotateKeyPair(
  */
 export async function deleteKeyPairs(trx: Db, webhookIds: readonly bigint[]): Promise<number> {
   let most = 0;
-  const processes: number[] = [];
+  const types: InstanceType[] = [];
   for (const webhookId of webhookIds) {
     const valid = validAt(await readRow(trx, webhookId)).length;
-    if (valid > 0) processes.push(...(await write(trx, webhookId, [])));
+    if (valid > 0) types.push(...(await write(trx, webhookId, [])));
     most = Math.max(most, valid);
   }
-  await raiseRevisions(trx, processes);
+  await raiseRevisions(trx, types);
   return most;
 }
 
-/** @returns the event type, as `writeWebhook` does */
+/** @returns the event type and customer, as `writeWebhook` does */
 function write(
   trx: Db,
   webhookId: bigint,
   pairs: readonly { sealed: Buffer; expires: Date | null }[],
-): Promise<number[]> {
+): Promise<InstanceType[]> {
   return writeWebhook(trx, webhookId, {
     key_pairs: pairs.map(({ sealed }) => sealed),
     key_pairs_expire: pairs.map(({ expires }) => expires),

@@ -1,7 +1,7 @@
 import { headerBytes } from "../contract/delivery-headers.ts";
 import type { OAuth2Client, TlsSettings } from "../contract/target-rules.ts";
 import { type Db, run } from "../lib/pg/index.ts";
-import { raiseRevisions, writeWebhook } from "./revisions.ts";
+import { type InstanceType, raiseRevisions, writeWebhook } from "./revisions.ts";
 import { openFor, type SecretBox, type SecretContext } from "./secret-box.ts";
 
 /** Credentials that a webhook's requests carry. */
@@ -86,10 +86,10 @@ export async function writeRequestSettings(
   webhookIds: readonly bigint[],
   settings: RequestSettings,
 ): Promise<void> {
-  const processes: number[] = [];
+  const types: InstanceType[] = [];
   for (const webhookId of webhookIds) {
     const values = { request_settings: sealRequestSettings(box, webhookId, settings) };
-    processes.push(...(await writeWebhook(trx, webhookId, values)));
+    types.push(...(await writeWebhook(trx, webhookId, values)));
   }
-  await raiseRevisions(trx, processes);
+  await raiseRevisions(trx, types);
 }

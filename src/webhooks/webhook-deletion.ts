@@ -1,3 +1,4 @@
+import type { Condition } from "../calls/index.ts";
 import { type Db, transactionWithRetry } from "../lib/pg/index.ts";
 import { idsOf, markDeleted, type WebhookRow } from "./webhooks.ts";
 
@@ -5,13 +6,19 @@ import { idsOf, markDeleted, type WebhookRow } from "./webhooks.ts";
 export type OnDeleted = (trx: Db, ids: readonly bigint[]) => Promise<void>;
 
 /**
- * Deletes a live webhook. The contract (4.3) lets each key delete any webhook.
+ * Deletes a live webhook. The contract (4.3) lets each key delete any webhook of its instance.
  *
- * @returns the deleted webhook; null if there is no live one with this id
+ * @param which a condition on row `w`. Defaults to any webhook
+ * @returns the deleted webhook; null if there is no such live one with this id
  */
-export function deleteWebhook(db: Db, id: bigint, onDeleted: OnDeleted): Promise<WebhookRow | null> {
+export function deleteWebhook(
+  db: Db,
+  id: bigint,
+  onDeleted: OnDeleted,
+  { sql, bindings }: Condition = { sql: "true", bindings: {} },
+): Promise<WebhookRow | null> {
   return transactionWithRetry(db, async (trx) => {
-    const [webhook] = await markDeleted(trx, "w.id = :id::bigint", { id });
+    const [webhook] = await markDeleted(trx, `w.id = :id::bigint and ${sql}`, { id, ...bindings });
     if (!webhook) return null;
     await onDeleted(trx, [id]);
     return webhook;

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { count, type Db, rows } from "../lib/pg/index.ts";
-import { raiseRevisions, writeWebhook } from "./revisions.ts";
+import { type InstanceType, raiseRevisions, writeWebhook } from "./revisions.ts";
 import { openFor, type SecretBox, tryOpen, webhookSecretContext } from "./secret-box.ts";
 
 /** Signs a body as of a moment. Throws UnopenableError if a secret cannot be decrypted. */
@@ -141,9 +141,9 @@ export function rotateWebhookSecret(
         from webhooks where id = any(:ids::bigint[]) and deleted is null order by id for no key update`,
       { ids, hours: GRACE_PERIOD_HOURS },
     );
-    const processes: number[] = [];
-    for (const row of found) processes.push(...(await replaceSecret(trx, box, secret, row, revokeOld)));
-    await raiseRevisions(trx, processes);
+    const types: InstanceType[] = [];
+    for (const row of found) types.push(...(await replaceSecret(trx, box, secret, row, revokeOld)));
+    await raiseRevisions(trx, types);
   });
 }
 
@@ -153,7 +153,7 @@ async function replaceSecret(
   secret: Buffer,
   row: SecretsRow & { id: bigint; now: Date; endOfOld: Date },
   revokeOld: boolean,
-): Promise<number[]> {
+): Promise<InstanceType[]> {
   const { id } = row;
   // A given secret may be one of those that are valid: it signs once.
   const usable = (revokeOld ? [] : validAt(row.now, id, row)).filter(

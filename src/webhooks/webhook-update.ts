@@ -66,7 +66,10 @@ export function updateWebhook(
     const others: Changed[] = [];
     for (const each of rest) others.push(await change(trx, each, shared));
     const told = [asked, ...others].filter(({ isTold }) => isTold);
-    await raiseRevisions(trx, new Set(told.map(({ webhook }) => webhook.process)));
+    await raiseRevisions(
+      trx,
+      told.map(({ webhook }) => webhook),
+    );
     const limitOf = ({ rateLimit, ratePeriodSeconds }: WebhookRow) => [rateLimit, ratePeriodSeconds];
     if (first.endpointId && !isDeepStrictEqual(limitOf(asked.webhook), limitOf(first)))
       await startBucket(trx, first.endpointId, asked.webhook);
@@ -97,7 +100,7 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
   const { id } = before;
   const after = changed(before, changes);
   const moves = after.targetUrl !== before.targetUrl;
-  if (moves && (await findWebhook(trx, after))) throw addressTaken(after);
+  if (moves && (await findWebhook(trx, { ...after, customer: before.customer }))) throw addressTaken(after);
   // A user who pauses or resumes the webhook takes over from its breaker.
   const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
   if (moves) await forgetGone(trx, id);

@@ -1,5 +1,5 @@
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
-import { noWebhook, type Scope, webhookIn } from "../calls/index.ts";
+import { type Condition, instanceIn, noWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { eventType, processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
@@ -7,6 +7,7 @@ import { assertWebhookQuota } from "../keys/index.ts";
 import { type Bindings, type Db, rows, run } from "../lib/pg/index.ts";
 import { takeLock } from "../schema/index.ts";
 import { type Breaker, breakerColumns, removeBreakers } from "./breakers.ts";
+import { arraysOf, type InstanceType } from "./revisions.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
 
@@ -71,6 +72,8 @@ export interface NewWebhook {
   /** `url` as normalized by TargetRules.normalise. Webhooks with the same target and process are identical. */
   targetUrl: string;
   apiKeyId: string;
+  /** The customer of the key. Defaults to null: a key of the operator. */
+  customer?: string | null;
   /** Null for none. */
   name?: string | null;
   /** Null for none. */
@@ -141,27 +144,28 @@ export interface IdPage {
 const pageOfIds = ({ after, limit }: IdPage) => ({ after: String(after ?? 0n), limit });
 
 /**
- * A page of the live webhooks of every key and app, oldest first: the contract lists them all (4.1). By health, those of
- * a scope: a scope does not see the health of other webhooks.
+ * A page of live webhooks, oldest first.
+ *
+ * @param which a condition on row `w`. Defaults to the operator's webhooks, of every key and app
+ * @param health only those of this health; of any when empty
  */
 export function listWebhooks(
   db: Db,
   page: IdPage,
-  wanted?: { scope: Scope; health: readonly Health[] },
+  which: Condition = instanceIn(null, "w"),
+  health: readonly Health[] = [],
 ): Promise<WebhookRow[]> {
-  const all = `select ${webhookColumns("w")} from webhooks w where w.deleted is null and w.id > :after::bigint`;
-  const inOrder = "order by w.id limit :limit::int";
-  if (!wanted) return rows<WebhookRow>(db, `${all} ${inOrder}`, pageOfIds(page));
-  const inScope = webhookIn(wanted.scope, "w");
   // A webhook without a row is healthy.
-  const condition = wanted.health.includes("healthy")
+  const condition = health.includes("healthy")
     ? "w.id not in (select h.webhook_id from webhook_health h where h.health <> all(:health::text[]))"
     : "w.id in (select h.webhook_id from webhook_health h where h.health = any(:health::text[]))";
-  return rows<WebhookRow>(db, `${all} and ${condition} and ${inScope.sql} ${inOrder}`, {
-    health: wanted.health,
-    ...pageOfIds(page),
-    ...inScope.bindings,
-  });
+  return rows<WebhookRow>(
+    db,
+    `select ${webhookColumns("w")} from webhooks w
+      where w.deleted is null and w.id > :after::bigint and ${which.sql} ${health.length === 0 ? "" : `and ${condition}`}
+      order by w.id limit :limit::int`,
+    { ...(health.length === 0 ? {} : { health }), ...pageOfIds(page), ...which.bindings },
+  );
 }
 
 /**
@@ -185,7 +189,7 @@ export function listWebhookIds(
 }
 
 /**
- * Registers a webhook with a signing secret and the installed app of its key. If a live webhook has the same
+ * Registers a webhook with a signing secret and the installed app of its key. If a live webhook of the same instance has the same
  * process and target, returns that one unchanged. Safe under concurrent calls.
  *
  * @param maxWebhooks the maximum number of live webhooks
@@ -208,22 +212,23 @@ export async function createWebhook(
     const other = await findWebhook(trx, webhook);
     if (other) return { webhook: other, created: false };
     assertTakesWebhooks([webhook.process]);
-    await assertRoom(trx, maxWebhooks, 1);
+    await assertRoom(trx, maxWebhooks, 1, webhook.customer);
     await assertWebhookQuota(trx, webhook.apiKeyId, 1);
     return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
   });
 }
 
-/** The live webhook with an event type and target, if any. */
+/** The live webhook with an event type and target in an instance, if any. */
 export async function findWebhook(
   db: Db,
-  { process, targetUrl }: Pick<NewWebhook, "process" | "targetUrl">,
+  { customer = null, process, targetUrl }: Pick<NewWebhook, "customer" | "process" | "targetUrl">,
 ): Promise<WebhookRow | undefined> {
+  const inInstance = instanceIn(customer, "w");
   const [existing] = await rows<WebhookRow>(
     db,
     `select ${webhookColumns("w")} from webhooks w
-      where w.process = :process::int and w.target_url = :targetUrl and w.deleted is null`,
-    { process, targetUrl },
+      where w.process = :process::int and w.target_url = :targetUrl and w.deleted is null and ${inInstance.sql}`,
+    { process, targetUrl, ...inInstance.bindings },
   );
   return existing;
 }
@@ -238,14 +243,29 @@ export function assertTakesWebhooks(processes: readonly number[]): void {
   );
 }
 
-/** @throws DomainError FAILED_PRECONDITION if there are too many webhooks to add some */
-export async function assertRoom(trx: Db, maxWebhooks: number, added: number): Promise<void> {
+/**
+ * @param customer whose webhooks are added. Defaults to null: the operator's
+ * @throws DomainError FAILED_PRECONDITION if there are too many webhooks, of all instances, to add some
+ */
+export async function assertRoom(
+  trx: Db,
+  maxWebhooks: number,
+  added: number,
+  customer: string | null = null,
+): Promise<void> {
   const [{ live } = { live: 0 }] = await rows<{ live: number }>(
     trx,
-    "select count(*)::int as live from (select 1 from webhooks where deleted is null limit :max::int) live",
-    { max: maxWebhooks },
+    "select coalesce(sum(live + customers_live), 0)::int as live from processes",
   );
   if (live + added <= maxWebhooks) return;
+  if (customer !== null) {
+    // How many others have does not concern a customer.
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      "the service takes no more webhooks; delete unused ones, or ask the operator to raise MAX_WEBHOOKS",
+      { reason: "TOO_MANY_WEBHOOKS" },
+    );
+  }
   const full =
     live >= maxWebhooks
       ? `${maxWebhooks} webhooks are registered, the maximum`
@@ -263,13 +283,25 @@ export async function nextWebhookId(trx: Db): Promise<bigint> {
   return (next as { id: bigint }).id;
 }
 
-/** A part of a statement that inserts a webhook of `:process`: counts it, and raises the revision of its event type. */
-export const insertedType = `
-  type as (
-    insert into processes (process, revision, live) values (:process::int, 1, 1)
-    on conflict (process) do update set revision = processes.revision + 1, live = processes.live + 1
+/**
+ * A part of a statement that inserts a webhook of `:process` for the customer of `owner`: counts it, and raises the revision of its event
+ * type in its instance, which is that of `type`. The row of all instances is locked before that of a customer.
+ */
+export const insertedType = (owner: string) => `
+  counted as (
+    insert into processes as p (process, revision, live, customers_live)
+    select :process::int, (customer is null)::int, (customer is null)::int, (customer is not null)::int from ${owner}
+    on conflict (process) do update set revision = p.revision + excluded.revision, live = p.live + excluded.live,
+      customers_live = p.customers_live + excluded.customers_live
     returning revision
-  )`;
+  ),
+  counted_customer as (
+    insert into customer_processes as c (customer, process, revision, live)
+    select customer, :process::int, 1, 1 from ${owner} cross join counted where customer is not null
+    on conflict (customer, process) do update set revision = c.revision + 1, live = c.live + 1, changed = pg_current_xact_id()
+    returning revision
+  ),
+  type as (select coalesce((select revision from counted_customer), (select revision from counted)) as revision)`;
 
 /**
  * Inserts a webhook with a new signing secret and the installed app of its key. Requires the lock of registrations.
@@ -279,7 +311,7 @@ export const insertedType = `
 export async function insertWebhook(
   trx: Db,
   secrets: SecretBox,
-  { name = null, endpointId = null, secret, ...webhook }: NewWebhook,
+  { name = null, endpointId = null, secret, customer: _, ...webhook }: NewWebhook,
 ): Promise<WebhookRow> {
   const id = await nextWebhookId(trx);
   // The lock blocks revocation of the key, so that no webhook remains under a revoked key.
@@ -288,7 +320,7 @@ export async function insertWebhook(
     `with owner as (
         select id, customer, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
       ),
-      ${insertedType}
+      ${insertedType("owner")}
       insert into webhooks as w
         (id, process, name, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, secret, created_revision)
       overriding system value
@@ -303,32 +335,48 @@ export async function insertWebhook(
 }
 
 /**
- * Marks live webhooks as deleted and increments the revision of their types in the same transaction, so that events
- * published afterwards do not count them. Their open deliveries stay: see `deleteWebhooks`. Requires a transaction.
+ * Marks live webhooks as deleted and increments the revision of their types, each in its instance, in the same transaction, so that
+ * events published afterwards do not count them. Their open deliveries stay: see `deleteWebhooks`. Requires a transaction.
  */
 export async function markDeleted(trx: Db, condition: string, bindings: Bindings): Promise<WebhookRow[]> {
   // Locked first, so that only one of two concurrent deletions counts.
-  const locked = await rows<{ id: bigint; process: number }>(
+  const locked = await rows<{ id: bigint } & InstanceType>(
     trx,
-    `select w.id, w.process from webhooks w where ${condition} and w.deleted is null order by w.id for update`,
+    `select w.id, w.customer, w.process from webhooks w where ${condition} and w.deleted is null order by w.id for update`,
     bindings,
   );
   if (locked.length === 0) return [];
   const ids = idsOf(locked);
   const deleted = await rows<WebhookRow>(
     trx,
-    `with type as (
+    `with gone as (
+        select customer, process, count(*)::int as n from unnest(:customers::text[], :processes::int[]) d(customer, process)
+        group by customer, process
+      ),
+      counted as (
         insert into processes as p (process, revision, live)
-        select process, 1, 0 from unnest(:processes::int[]) d(process) group by process order by process
-        on conflict (process) do update set revision = p.revision + 1, live = greatest(0, p.live - (
-          select count(*)::int from unnest(:processes::int[]) d(process) where d.process = p.process))
-        returning process, revision
-      )
+        select process, count(*) filter (where customer is null), 0 from gone group by process order by process
+        on conflict (process) do update set revision = p.revision + excluded.revision,
+          live = greatest(0, p.live - (select coalesce(sum(n), 0) from gone g where g.process = p.process and customer is null)),
+          customers_live = greatest(0, p.customers_live - (
+            select coalesce(sum(n), 0) from gone g where g.process = p.process and customer is not null))
+        returning null::text as customer, process, revision
+      ),
+      counted_customer as (
+        insert into customer_processes as c (customer, process, revision, live)
+        select customer, process, 1, 0 from gone
+        where customer is not null and (select count(*) from counted) > 0 order by customer collate "C", process
+        on conflict (customer, process) do update set revision = c.revision + 1, live = greatest(0, c.live - (
+            select n from gone g where g.customer = c.customer and g.process = c.process)),
+          changed = pg_current_xact_id()
+        returning customer, process, revision
+      ),
+      type as (select * from counted union all select * from counted_customer)
       update webhooks w set deleted = now(), modified = now(), revision = w.revision + 1,
         deleted_revision = type.revision
-      from type where w.id = any(:ids::bigint[]) and type.process = w.process
+      from type where w.id = any(:ids::bigint[]) and type.process = w.process and type.customer is not distinct from w.customer
       returning ${webhookColumns("w")}`,
-    { ids, processes: locked.map(({ process }) => process) },
+    { ids, ...arraysOf(locked) },
   );
   await removeBreakers(trx, ids);
   return deleted;

@@ -57,13 +57,19 @@ const WEBHOOKS = `
   comment on column webhooks.customer_paused is 'Whether paused was set because its customer was paused.';
   -- In each instance of the contract a webhook is unique: in the operator's, and in each customer's.
   drop index webhooks_live;
-  create unique index webhooks_live on webhooks (process, target_url, customer) nulls not distinct where deleted is null;
-  -- Recipients and lists of the operator's webhooks, and of each customer's, without reading those of others.
+  -- Finds the recipients of an event in each, too: older releases read webhooks_process.
+  create unique index webhooks_live on webhooks (customer, process, target_url) nulls not distinct where deleted is null;
+  -- Steps of the fan-out and lists of the operator's webhooks, and of each customer's, without reading those of others.
   create index webhooks_operator on webhooks (process, id) where customer is null;
   create index webhooks_operator_live on webhooks (id) where customer is null and deleted is null;
   create index webhooks_customer on webhooks (customer, process, id) where customer is not null;
 
+  -- A plan is made before the customer is known: none is taken for a large part of the table.
+  alter table webhooks alter column customer set (n_distinct = 100000);
+
   comment on table processes is 'Per event type: a revision that every create, pause, resume and delete of a webhook of the operator raises, and its live webhooks.';
+  alter table processes add column customers_live int not null default 0;
+  comment on column processes.customers_live is 'The live webhooks of all customers.';
   create table customer_processes (
     customer text not null,
     process int not null,
@@ -75,7 +81,6 @@ const WEBHOOKS = `
   comment on table customer_processes is 'As processes, for the webhooks of each customer.';
   comment on column customer_processes.changed is 'The transaction that raised the revision last: workers read only what has changed.';
   create index customer_processes_changed on customer_processes (changed);
-  create index customer_processes_type on customer_processes (process) where live > 0;
 
   alter table fan_out add column customer text, add column customer_revision bigint;
   comment on column fan_out.customer is 'The customer whose webhooks are recipients, too; null if it has none of the event type.';

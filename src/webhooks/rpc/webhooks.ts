@@ -15,11 +15,13 @@ import {
   BY_ID,
   callerOf,
   callerScope,
+  instanceIn,
   noWebhook,
   reachesWebhook,
   readPage,
   type Scope,
   slices,
+  webhookIn,
 } from "../../calls/index.ts";
 import { eventTypes } from "../../contract/catalogue.ts";
 import { present, timestampOf } from "../../contract/present.ts";
@@ -109,11 +111,13 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     ...filterMethods(context),
 
     async listWebhooks(request, handler) {
-      const scope = callerScope(handler);
-      const { health } = request;
-      const wanted = health.length === 0 ? undefined : { scope, health: healthNames(health) };
+      const { customer, health } = request;
+      const scope = callerScope(handler, customer);
+      // The contract (4.1) lists all of the instance. Their health is known in the scope only.
+      const isWhole = scope === "everything" ? !request.allCustomers : customer === undefined && health.length === 0;
+      const which = isWhole ? instanceIn(callerOf(handler).customer, "w") : webhookIn(scope, "w");
       const { rows, nextPageToken } = await readPage(request, BY_ID, (page) =>
-        listWebhooks(db, page, wanted),
+        listWebhooks(db, page, which, healthNames(health)),
       );
       return { webhooks: rows.map((webhook) => webhookMessage(webhook, scope)), nextPageToken };
     },
@@ -136,7 +140,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       assertMaySubscribe(caller, process);
       const address = checkedAddress(targets, url);
       const ofHost = warningsOf(address.targetUrl);
-      const registration = { process, ...address, apiKeyId: caller.id, secret };
+      const registration = { process, ...address, apiKeyId: caller.id, customer: caller.customer, secret };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
         if (result.created)
@@ -156,13 +160,15 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     },
 
     async deleteWebhook(request, handler) {
+      const scope = callerScope(handler);
+      const which = scope === "everything" ? undefined : instanceIn(scope.customer, "w");
       const deleted = await auditedCall(db, handler, async (trx, record) => {
-        const webhook = await deleteWebhook(trx, request.webhookId, onDeleted);
+        const webhook = await deleteWebhook(trx, request.webhookId, onDeleted, which);
         if (!webhook) throw noWebhook(request.webhookId);
         await record(...webhookEntries("webhook_deleted", [webhook]));
         return webhook;
       });
-      return { webhook: webhookMessage(deleted, callerScope(handler)) };
+      return { webhook: webhookMessage(deleted, scope) };
     },
 
     async listProcesses({ brief, processes: wanted }, handler) {
