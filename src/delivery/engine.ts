@@ -223,7 +223,7 @@ export function createDeliveryEngine(options: {
       settle: (groups) => settleGroups(db, groups),
     }),
     lease,
-    /** The revision of all webhooks at the last read. A user's change of any webhook raises it. */
+    /** A number that a user's change of any webhook raises. */
     revision: () => watch.revision,
     async close() {
       resolver.close();

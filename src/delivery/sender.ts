@@ -462,9 +462,10 @@ function sendingOf(delivery: ClaimedDelivery, kind: Kind, owner: ClaimOwner): Se
 /** The webhooks of deliveries, once per version: a webhook that changed between two claims has two entries. */
 function heldWebhooks(deliveries: readonly ClaimedDelivery[]): HeldWebhook[] {
   const byWebhook = Map.groupBy(deliveries, ({ webhook }) => webhook);
-  return [...byWebhook].map(([{ id, revision }, [first, second]]) => ({
+  return [...byWebhook].map(([{ id, revision, customer }, [first, second]]) => ({
     id,
     revision,
+    customer,
     ...(first && !second ? { onlyId: first.id } : {}),
   }));
 }

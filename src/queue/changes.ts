@@ -41,29 +41,75 @@ export async function openChangeFeed(
     await client.end().catch(() => {});
     throw error;
   }
+  /** What the last look has read. */
+  let last: { xmin: string; revision: string; customers: Map<string, string> } | undefined;
   return {
     /**
-     * Reads a number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets another
-     * filter, other secrets, key pairs or request settings. Rejects once the connection has ended or can only read: the server may
-     * then be outdated, and results of requests could not be recorded.
+     * Reads whose webhooks were created, moved to another URL, paused, resumed or deleted, or got another filter, other secrets, key pairs
+     * or request settings since the last look. Rejects once the connection has ended or can only read: the server may then be outdated,
+     * and results of requests could not be recorded.
+     *
+     * @returns the customers, null for the operator; "all" from the first look, because any may have changed before it
      */
-    async revision() {
-      const { rows: found } = await client.query<{ revision: string; isReadOnly: boolean }>({
-        name: "webhook_revision",
-        text: `select coalesce(sum(revision), 0)::text as revision,
-            current_setting('transaction_read_only') = 'on' as "isReadOnly" from processes`,
+    async look(): Promise<Changed> {
+      const { rows: found } = await client.query<LookRow>({
+        name: "webhook_changes",
+        text: LOOK,
+        values: [last?.xmin ?? NO_TRANSACTION],
       });
-      if (found[0]?.isReadOnly) throw new UnfitSessionError("the session is read-only");
-      return BigInt(found[0]?.revision ?? 0);
+      const [{ isReadOnly, xmin, revision, customers }] = found as [LookRow];
+      if (isReadOnly) throw new UnfitSessionError("the session is read-only");
+      const before = last;
+      last = { xmin, revision, customers: new Map(customers) };
+      if (!before) return "all";
+      // Transactions that had not ended at the last look are read again, with those that ended before it.
+      const changed = customers.filter(([customer, revisions]) => before.customers.get(customer) !== revisions);
+      return new Set([
+        ...(revision === before.revision ? [] : [null]),
+        ...changed.map(([customer]) => customer),
+      ]);
     },
     close: () => client.end().catch(() => {}),
   };
 }
 
+/** Whose webhooks have changed: customers by their user_id, and null for the operator. */
+export type Changed = ReadonlySet<string | null> | "all";
+
+interface LookRow {
+  isReadOnly: boolean;
+  /** The oldest transaction that had not ended: all before it are seen. */
+  xmin: string;
+  /** The sum of the revisions of the operator's webhooks. */
+  revision: string;
+  /** Each with its revisions by event type. */
+  customers: [customer: string, revisions: string][];
+}
+
+/** Later than each transaction: the first look reads no customer. */
+const NO_TRANSACTION = String(2n ** 63n);
+
+/**
+ * Reads what transactions have changed that ended after a look, from the oldest one that had not ended by then. Only the index has the
+ * order of the customers, and there is no limit in fact: the planner must use it, whatever its statistics.
+ */
+const LOOK = `
+  select current_setting('transaction_read_only') = 'on' as "isReadOnly",
+    pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
+    (select coalesce(sum(revision), 0)::text from processes) as revision,
+    (select coalesce(json_agg(json_build_array(customer, revisions)), '[]') from (
+      select customer, string_agg(process || ' ' || revision, ',' order by process) as revisions from (
+        select customer, process, revision from customer_processes
+        where changed >= $1::xid8 order by changed limit (select 1000000000)
+      ) c group by customer
+    ) c) as customers`;
+
 /** A webhook of which a process has claimed deliveries, with its revision at the claim. */
 export interface HeldWebhook {
   id: bigint;
   revision: bigint;
+  /** The user_id of its customer. Defaults to null: a webhook of the operator. */
+  customer?: string | null | undefined;
   /** The id of the claimed delivery, if there is only one. */
   onlyId?: string;
 }

@@ -16,10 +16,10 @@ export const OWNER = new ClaimOwner(1);
 export function claimsOf(
   id: number,
   deliveries: number,
-  { revision = 1n, workerId = 1 } = {},
+  { revision = 1n, workerId = 1, customer = null as string | null } = {},
 ): ClaimedDelivery[] {
   const host: Host = { number: id, behaviour: "healthy", answer: () => answerOf(200, 1) };
-  const webhook = { ...webhookAt(host, id - 1).webhook, revision };
+  const webhook = { ...webhookAt(host, id - 1).webhook, revision, customer };
   const token = { workerId, attempts: 0, table: "queue" as const };
   return Array.from({ length: deliveries }, (_, n) => ({
     id: String(n),

@@ -7,6 +7,7 @@ import { announceQueued, type HeldWebhook, loadStopped, openChangeFeed } from ".
 import { deleteKeyPairs, rotateKeyPair } from "../../src/webhooks/key-pairs.ts";
 import { NO_REQUEST_SETTINGS, writeRequestSettings } from "../../src/webhooks/request-settings.ts";
 import { createSecretBox } from "../../src/webhooks/secret-box.ts";
+import { raiseRevisions } from "../../src/webhooks/revisions.ts";
 import { rotateWebhookSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
 import { aWebhook } from "../support/builders.ts";
@@ -40,17 +41,21 @@ describe("a listener for changes", () => {
   test("does not trust a session that can only read", async () => {
     const feed = await openChangeFeed(`${url}?options=-c%20default_transaction_read_only%3Don`, () => {});
     onTestFinished(() => feed.close());
-    await expect(feed.revision()).rejects.toMatchObject({ code: "25006" });
+    await expect(feed.look()).rejects.toMatchObject({ code: "25006" });
   });
 
   // When webhooks are made, paused, moved and deleted is in the model of the storage.
-  test("sees another revision whenever a webhook gets other secrets, key pairs or settings, and at no other time", async () => {
+  test.each([
+    null,
+    "a",
+  ])("sees that webhooks of their owner have changed whenever one gets other secrets, key pairs or settings, and at no other time (%s)", async (customer) => {
     const { feed } = await listen();
-    await db("processes").insert({ process: 1, revision: 1n, live: 1 });
-    const id = await aWebhook().in(db);
+    await db.raw("insert into processes (process, revision, live) values (1, 1, 1)");
+    await db.raw("insert into customer_processes (customer, process, revision, live) values ('a', 1, 1, 1)");
+    const id = await aWebhook().with({ customer }).in(db);
+    expect(await feed.look()).toBe("all");
     await updateWebhook(db, "everything", id, { paused: true });
-    let last = await feed.revision();
-    expect(last).toBeGreaterThan(0n);
+    expect(await feed.look()).toEqual(new Set([customer]));
     for (const change of [
       (trx: Db) => rotateWebhookSecret(trx, box, [id]),
       (trx: Db) => rotateKeyPair(trx, box, [id], false),
@@ -58,22 +63,91 @@ describe("a listener for changes", () => {
       (trx: Db) => writeRequestSettings(trx, box, [id], NO_REQUEST_SETTINGS),
     ]) {
       await db.transaction<unknown>(change);
-      const revision = await feed.revision();
-      expect(revision, String(change)).toBeGreaterThan(last);
-      last = revision;
+      expect(await feed.look(), String(change)).toEqual(new Set([customer]));
     }
     await queue(db, 1);
     await updateWebhook(db, "everything", id, { paused: true });
     // None is left to delete.
     await deleteKeyPairs(db, [id]);
-    expect(await feed.revision()).toBe(last);
+    expect(await feed.look()).toEqual(new Set());
+  });
+
+  test("misses no change of customers' webhooks while transactions overlap, and tells of each once", async () => {
+    const customers = ["a", "b", "c"];
+    for (const customer of customers)
+      await db.raw("insert into customer_processes (customer, process, revision, live) values (?, 1, 1, 1)", [
+        customer,
+      ]);
+    const raise = (on: Db, customer: string) => raiseRevisions(on, [{ customer, process: 1 }]);
+    const { feed } = await listen();
+    await feed.look();
+    const look = async () => [...(await feed.look())];
+    // Begins first and ends last.
+    const long = await db.transaction();
+    await raise(long, "a");
+    await raise(db, "b");
+    expect(await look()).toEqual(["b"]);
+    expect(await look()).toEqual([]);
+    // It writes a row that a later one has written.
+    const [, later] = [await raise(db, "c"), await db.transaction()];
+    await raise(later, "b");
+    expect(await look()).toEqual(["c"]);
+    await later.commit();
+    await raise(long, "b");
+    expect(await look()).toEqual(["b"]);
+    await long.commit();
+    expect((await look()).sort()).toEqual(["a", "b"]);
+    expect(await look()).toEqual([]);
+    for (let n = 0; n < 3; n += 1) {
+      await raise(db, "c");
+      expect(await look()).toEqual(["c"]);
+    }
+  });
+
+  test("sees each change in some look, whatever overlaps", async () => {
+    const customers = Array.from({ length: 5 }, (_, n) => `customer ${n}`);
+    for (const customer of customers)
+      await db.raw("insert into customer_processes (customer, process, revision, live) values (?, 1, 0, 1)", [
+        customer,
+      ]);
+    const { feed } = await listen();
+    await feed.look();
+    const told = new Map<string | null, number>();
+    const timesOf = (customer: string) => told.get(customer) ?? 0;
+    /** Changes that were committed, with how often their customer had been told of just before. */
+    let committed: { customer: string; before: number }[] = [];
+    let changing = true;
+    const looking = async () => {
+      for (let isLast = false; !isLast; ) {
+        isLast = !changing;
+        const visible = committed;
+        committed = [];
+        for (const customer of await feed.look()) told.set(customer, (told.get(customer) ?? 0) + 1);
+        for (const { customer, before } of visible) expect(timesOf(customer)).toBeGreaterThan(before);
+      }
+    };
+    const change = async (first: number) => {
+      for (let n = 0; n < 20; n += 1) {
+        const customer = customers[(first + n) % 5] as string;
+        let before = 0;
+        await db.transaction(async (trx) => {
+          await trx.raw("select pg_current_xact_id(), pg_sleep(?)", [((first * 7 + n) % 5) / 500]);
+          await raiseRevisions(trx, [{ customer, process: 1 }]);
+          before = timesOf(customer);
+        });
+        committed.push({ customer, before });
+      }
+    };
+    const changes = Promise.all([0, 1, 2].map(change)).finally(() => (changing = false));
+    await Promise.all([looking(), changes]);
+    expect(await feed.look()).toEqual(new Set());
   });
 
   test("learns that its connection has ended", async () => {
     const { feed } = await listen();
     await endConnections("webhook-service-changes");
     const hasEnded = () =>
-      feed.revision().then(
+      feed.look().then(
         () => false,
         () => true,
       );

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { isTransient, untilAnswered } from "../../lib/pg/index.ts";
 import { type Clock, currentMoment, LONG_AGO } from "../../lib/process/index.ts";
-import type { ChangeFeed, HeldWebhook } from "../../queue/index.ts";
+import type { Changed, ChangeFeed, HeldWebhook } from "../../queue/index.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
 const READ_INTERVAL_MS = 250;
@@ -9,6 +9,8 @@ const READ_INTERVAL_MS = 250;
 const MAX_AGE_MS = 1_000;
 /** The delay between connection attempts, in milliseconds. */
 const RECONNECT_DELAY_MS = 500;
+/** The maximum number of customers whose latest change is known. Changes of others count as those of the oldest. */
+const MAX_KNOWN = 10_000;
 
 /** Dependencies of a watch. */
 export interface WatchParts {
@@ -28,16 +30,18 @@ export interface WatchParts {
 
 /**
  * Detects paused, deleted and changed webhooks, so that no process sends to them, to an old URL, or with replaced secrets or
- * credentials, later than one second after the API call has returned. Reads a revision number four times a second over a dedicated
- * connection. While the reads fail, no request starts.
+ * credentials, later than one second after the API call has returned. Looks four times a second over a dedicated connection whose
+ * webhooks have changed: the operator's, or which customers'. Held webhooks of others are not read. While the looks fail, no request starts.
  */
 export class WebhookWatch {
   readonly #parts: WatchParts;
   readonly #end = new AbortController();
-  /** The revision of all webhooks at the last read; -1 before the first. A user's change of any webhook raises it. */
-  revision = -1n;
-  /** The latest revision whose changes have been applied. */
-  #applied = -1n;
+  /** The number of looks that have found changes. A user's change of any webhook raises it. */
+  revision = 0n;
+  /** For the operator (null) and customers, the revision since which their webhooks are unchanged; the latest last. */
+  readonly #changed = new Map<string | null, bigint>();
+  /** The same for all others. */
+  #othersChanged = 0n;
   /** The time just before the last successful read was sent. */
   #readAt = LONG_AGO;
   readonly #running: Promise<void>;
@@ -57,17 +61,44 @@ export class WebhookWatch {
     return now - this.#readAt.now < MAX_AGE_MS && wall - this.#readAt.wall < MAX_AGE_MS;
   }
 
-  /** Returns which of the held webhooks are paused, deleted or changed; none if the revision is still the given one. */
+  /** Returns which of the held webhooks are paused, deleted or changed, of those whose owners' webhooks have changed since a revision. */
   async stoppedSince(revision: bigint, held: () => HeldWebhook[]): Promise<ReadonlySet<bigint>> {
     const stopped = new Set<bigint>();
     for (let known = revision; known !== this.revision; ) {
+      const since = known;
       known = this.revision;
-      const found = await untilAnswered(() => this.#parts.loadStopped(held()), {
+      const found = await untilAnswered(async () => this.#stoppedOf(held(), since), {
         signal: this.#end.signal,
       });
       for (const id of found) stopped.add(id);
     }
     return stopped;
+  }
+
+  async #stoppedOf(held: readonly HeldWebhook[], since: bigint): Promise<bigint[]> {
+    const concerned = held.filter(
+      ({ customer = null }) => (this.#changed.get(customer) ?? this.#othersChanged) > since,
+    );
+    return concerned.length === 0 ? [] : this.#parts.loadStopped(concerned);
+  }
+
+  #note(changed: Changed): void {
+    this.revision += 1n;
+    if (changed === "all") {
+      this.#changed.clear();
+      this.#othersChanged = this.revision;
+      return;
+    }
+    for (const customer of changed) {
+      // Those of the oldest changes come first.
+      this.#changed.delete(customer);
+      this.#changed.set(customer, this.revision);
+    }
+    for (const [customer, revision] of this.#changed) {
+      if (this.#changed.size <= MAX_KNOWN) break;
+      this.#changed.delete(customer);
+      this.#othersChanged = revision;
+    }
   }
 
   async close(): Promise<void> {
@@ -96,14 +127,14 @@ export class WebhookWatch {
 
   async #read(feed: ChangeFeed): Promise<void> {
     const sent = currentMoment(this.#parts.clock);
-    const revision = await feed.revision();
-    // Set before the check of the deliveries held now: a delivery that is taken over during that check was claimed under the older
-    // revision, and `stoppedSince` must see that the revision has changed.
-    this.revision = revision;
-    if (revision !== this.#applied) {
-      const stopped = await this.#parts.loadStopped(this.#parts.held());
+    const changed = await feed.look();
+    if (changed === "all" || changed.size > 0) {
+      const before = this.revision;
+      // Noted before the check of the deliveries held now: a delivery that is taken over during that check was claimed under the older
+      // revision, and `stoppedSince` must see that the revision has changed. If the check fails, the next feed begins with a look at all.
+      this.#note(changed);
+      const stopped = await this.#stoppedOf(this.#parts.held(), before);
       if (stopped.length > 0) this.#parts.stopped(new Set(stopped));
-      this.#applied = revision;
     }
     this.#readAt = sent;
     if (this.#isAway) this.#parts.log.info("webhook changes readable again; deliveries resumed");

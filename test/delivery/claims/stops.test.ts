@@ -12,6 +12,8 @@ const PROMISED_MS = 1_000;
 const LEASE_MS = 4_000;
 const UNTIL_MS = 40_000;
 const WEBHOOKS = 4;
+/** The first and the third belong to the operator, the others to a customer each. */
+const customerOf = (webhook: number) => (webhook % 2 === 1 ? null : `customer ${webhook}`);
 
 const log = pino({ level: "silent" });
 
@@ -87,11 +89,25 @@ async function tell(told: Partial<Story>) {
     remove: async (id) => void leases.delete(id),
   });
   let [held, released] = [0, 0];
+  /** The webhooks whose changes are read. */
+  const read: { at: number; webhook: number }[] = [];
   const watch = new WebhookWatch({
     clock,
     log,
-    openFeed: async () => ({ revision: () => answer(() => BigInt(changes.length)), close: async () => {} }),
-    loadStopped: (some) => answer(() => some.filter(isStopped).map(({ id }) => id), false),
+    async openFeed() {
+      let seen: number | undefined;
+      const look = () =>
+        answer(() => {
+          const since = seen === undefined ? undefined : changes.slice(seen);
+          seen = changes.length;
+          return since ? new Set(since.map((each) => customerOf(each.webhook))) : "all";
+        });
+      return { look, close: async () => {} };
+    },
+    loadStopped(some) {
+      for (const { id } of some) read.push({ at: time.now, webhook: Number(id) });
+      return answer(() => some.filter(isStopped).map(({ id }) => id), false);
+    },
     queued: () => {},
     held: () => sender.held(),
     stopped: (ids) => sender.stop(ids),
@@ -135,7 +151,8 @@ async function tell(told: Partial<Story>) {
     const claim = (workerId: number) =>
       answer(() => {
         const isClaimable = of(webhook, "pause").length === 0 && leases.has(workerId);
-        const claimed = claimsOf(webhook, deliveries, { revision: revisionOf(webhook), workerId });
+        const customer = customerOf(webhook);
+        const claimed = claimsOf(webhook, deliveries, { revision: revisionOf(webhook), workerId, customer });
         return { deliveries: isClaimable ? claimed : [], touched: claimed.length };
       }, false);
     clock.after(at, async () => {
@@ -160,7 +177,7 @@ async function tell(told: Partial<Story>) {
   // What the database is being asked is answered before they have closed.
   await time.run(3 * UNTIL_MS);
   await closed;
-  return { starts, held, releasedBy };
+  return { starts, held, read, releasedBy };
 }
 
 /** Nothing happens, and all is fast. */
@@ -239,6 +256,14 @@ test("webhooks that are not paused receive their deliveries, and all deliveries 
   expect(of(starts, 2)).toHaveLength(200);
   expect(of(starts, 1).length).toBeLessThan(200);
   expect(held).toBe(0);
+});
+
+test("a change of one customer's webhook has no other's read", async () => {
+  const claims = Array.from({ length: 40 }, (_, n) => ({ at: 50 * n, webhook: 1 + (n % 4), deliveries: 20 }));
+  const changes = Array.from({ length: 20 }, (_, n) => ({ at: 105 + 100 * n, webhook: 2, kind: "replace" as const }));
+  const { read } = await tell({ claims, changes });
+  // The first look does not know what has changed before.
+  expect(new Set(read.filter(({ at }) => at > 100).map(({ webhook }) => webhook))).toEqual(new Set([2]));
 });
 
 test("nothing is sent from a second on while changes cannot be read, and all of it afterwards", async () => {
