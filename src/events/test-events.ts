@@ -3,7 +3,7 @@ import { type Scope, webhookIn } from "../calls/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { withPartitions } from "../schema/index.ts";
 
-/** The value of X-Service-UserId for test events, if the webhook gets that header. */
+/** The value of X-Service-UserId for test events, if the webhook gets that header and belongs to no customer. */
 const USER_ID = "test";
 
 /** A test event for one webhook. */
@@ -33,13 +33,13 @@ export async function queueTestEvent(
       db,
       // The lock blocks deletion of the webhook, so that deletion also cancels this delivery.
       `with target as (
-        select w.id from webhooks w
+        select w.id, w.customer from webhooks w
         where w.id = :webhookId::bigint and w.deleted is null and ${inScope.sql} for no key update
       ),
       event as (
         insert into events
           (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload, test)
-        select new_event_id(), :apiKeyId::uuid, :key::text, :process::int, :userId::text, now(), 1, :payload::text, true
+        select new_event_id(), :apiKeyId::uuid, :key::text, :process::int, coalesce(target.customer, :userId::text), now(), 1, :payload::text, true
         from target returning id
       ),
       queued as (

@@ -7,8 +7,8 @@ import type { RunningReplay, Taken } from "./running.ts";
 const MAX_SCANNED = 5_000;
 
 /**
- * Queues events of a webhook's type that it has no delivery of, oldest first. Test events are left out; events without a
- * payload are skipped.
+ * Queues events of a webhook's type that it has no delivery of, oldest first: those of its customer, if it has one. Test events are
+ * left out; events without a payload are skipped.
  *
  * An event that is still being fanned out to the webhook is left to the fan-out. The newest events wait: a publish that began
  * before the webhook was registered may not be visible yet.
@@ -45,25 +45,35 @@ export async function queueMissed(
 
 const HAS_DELIVERY = TABLES.map((table) => hasDelivery(table, "s.webhook_id", "s.id")).join(" or ");
 
+/** SQL for the next events of `webhook`, of any type. */
+const nextEvents = (condition: string) => `(
+  select e.* from webhook w cross join lateral (
+    select e.id, e.process, e.test from events e
+    where ${condition} and e.id > greatest(:after::uuid, :oldest::uuid) and e.id < :to::uuid
+    order by e.id limit ${MAX_SCANNED}
+  ) e
+)`;
+
 /** Returns in `last` where it stopped early. Deliveries are looked up event by event, until there are enough. */
 const QUEUE_MISSED = `
   with webhook as materialized (
-    select w.id, w.process, w.created_revision from webhooks w join api_keys k on k.id = w.api_key_id
+    select w.id, w.customer, w.process, w.created_revision from webhooks w join api_keys k on k.id = w.api_key_id
     where w.id = :webhookId::bigint and w.deleted is null and k.revoked is null
   ),
   scanned as materialized (
-    select e.id, e.process, e.test from events e
-    where e.id > greatest(:after::uuid, :oldest::uuid) and e.id < :to::uuid and exists (select from webhook)
-    order by e.id limit ${MAX_SCANNED}
+    ${nextEvents("w.customer is null")}
+    union all
+    -- By the user's index: others may have any number of events meanwhile.
+    ${nextEvents("e.user_id = w.customer")}
   ),
   missed as materialized (
     select s.id from (
-        select s.id, w.id as webhook_id, w.created_revision from scanned s cross join webhook w
+        select s.id, w.id as webhook_id, w.customer, w.created_revision from scanned s cross join webhook w
         where s.process = w.process and not s.test order by s.id
       ) s cross join lateral (
         select where not (${HAS_DELIVERY})
-          and not exists (select from fan_out f where f.event_id = s.id and s.created_revision <= f.revision
-            and s.webhook_id > f.after_webhook_id)
+          and not exists (select from fan_out f where f.event_id = s.id and s.webhook_id > f.after_webhook_id
+            and s.created_revision <= case when s.customer is null then f.revision else f.customer_revision end)
         offset 0
       ) none
     order by s.id limit :size::int

@@ -6,7 +6,7 @@ import { queueTestEvent } from "../../../src/events/test-events.ts";
 import { rows } from "../../../src/lib/pg/database.ts";
 import { firstIdOf } from "../../../src/schema/partitions.ts";
 import { anEvent } from "../../support/new-event.ts";
-import { type Effect, ends, type ModelEvent, NO_EFFECT, type StorageModel, USERS } from "./model.ts";
+import { type Effect, ends, isFor, type ModelEvent, NO_EFFECT, type StorageModel, USERS } from "./model.ts";
 import { always, type Chance, pick, steps } from "./step.ts";
 
 /** Few, so that histories reach every branch: events for more webhooks are fanned out, so many in a step. */
@@ -54,7 +54,7 @@ const publish = steps(
       if (!made || "firstEventId" in made) throw new Error("the idempotency key is another event's");
       expect(made.duplicate).toBe(done);
       const { eventId } = made;
-      const recipients = model.liveWebhooks.filter((webhook) => webhook.process === process);
+      const recipients = model.liveWebhooks.filter((webhook) => isFor({ process, userId }, webhook));
       if (heard || !done)
         expect(heard ? answer[index] : made).toMatchObject({ eventId, queued: recipients.length });
       model.addEvent({ id: eventId, process, userId, test: false }, recipients);
@@ -70,10 +70,10 @@ const publishTest = steps(
   ({ n }) => `send a test event to webhook ${n}`,
   (model, { n }) => pick(model.liveWebhooks, n),
   async (model, webhook) => {
-    const { id: webhookId, process } = webhook;
+    const { id: webhookId, process, customer } = webhook;
     const event = { apiKeyId: model.apiKeyId, webhookId, process, payload: "{}" };
     const eventId = (await queueTestEvent(model.db, "everything", event))?.eventId as string;
-    model.addEvent({ id: eventId, process, userId: "test", test: true }, [webhook]);
+    model.addEvent({ id: eventId, process, userId: customer ?? "test", test: true }, [webhook]);
     return { may: queues(model, new Set([eventId])), changes: 1, replacesProbes: true };
   },
 );

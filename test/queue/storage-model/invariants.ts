@@ -4,7 +4,7 @@ import { ATTEMPTS_PER_ROUND } from "../../../src/queue/results.ts";
 import { countsSince } from "../../../src/stats/rollups.ts";
 import { imbalance, readLedger } from "../../support/ledger.ts";
 import type { StorageModel } from "./model.ts";
-import type { Place, Snapshot, StoredWebhook } from "./snapshot.ts";
+import { type Place, type Snapshot, type StoredWebhook, typeName } from "./snapshot.ts";
 
 /** Why deliveries end in a state; null stands for an attempt. */
 const REASONS: Record<string, (string | null)[]> = {
@@ -47,20 +47,28 @@ function expectSound({ id, table, attempts, roundStart, outcome, reason }: Place
   if (outcome === "failed" && reason === null) is(made, ATTEMPTS_PER_ROUND, "attempts of a failed round");
 }
 
-function expectWebhooks(model: StorageModel, { webhooks, processes }: Snapshot): void {
-  const live = new Map<number, number>();
+function expectWebhooks(model: StorageModel, { webhooks, types }: Snapshot): void {
+  const live = new Map<string, number>();
   is(webhooks.size, model.webhooks.length, "webhooks");
-  for (const { id, process, url, live: isLive, paused, filter } of model.webhooks) {
+  for (const { id, customer, process, url, live: isLive, paused, filter } of model.webhooks) {
     const stored = webhooks.get(id) as StoredWebhook;
+    is(stored.customer, customer, `the customer of webhook ${id}`);
     is(stored.url, url, `the URL of webhook ${id}`);
     is(stored.deleted, !isLive, `webhook ${id} is deleted`);
     is(stored.filter, filter?.expression ?? null, `the filter of webhook ${id}`);
     if (!isLive) continue;
-    live.set(process, (live.get(process) ?? 0) + 1);
+    const type = typeName({ customer, process });
+    live.set(type, (live.get(type) ?? 0) + 1);
     is(stored.paused, paused || isHeldBack(stored), `webhook ${id} is paused`);
   }
-  for (const [process, stored] of processes)
-    is(stored.live, live.get(process) ?? 0, `live webhooks of type ${process}`);
+  for (const [type, stored] of types) {
+    is(stored.live, live.get(type) ?? 0, `live webhooks of type ${type}`);
+    if (stored.customer !== null) continue;
+    const ofCustomers = model.liveWebhooks.filter(
+      ({ customer, process }) => customer !== null && process === stored.process,
+    );
+    is(stored.customersLive, ofCustomers.length, `live webhooks of customers of type ${stored.process}`);
+  }
 }
 
 /** Every event is there, and has its recipients, each once, but for those that are still to be fanned out. */
@@ -81,15 +89,22 @@ function expectEvents(model: StorageModel, { events, places }: Snapshot): void {
   }
 }
 
-/** Workers learn from revisions that webhooks were paused, resumed, moved or deleted. */
+/** Workers learn from the revisions of their owner that webhooks were paused, resumed, moved or deleted; other owners' stay as they are. */
 function expectRevisions(before: Snapshot, after: Snapshot): void {
-  const changed = [...after.webhooks.values()].some(({ id, url, paused, deleted }) => {
-    const was = before.webhooks.get(id);
-    return was && (was.url !== url || was.paused !== paused || was.deleted !== deleted);
+  const changed = [...after.webhooks.values()].filter((webhook) => {
+    const was = before.webhooks.get(webhook.id);
+    return !was || was.revision !== webhook.revision || was.paused !== webhook.paused;
   });
-  const sum = ({ processes }: Snapshot) =>
-    [...processes.values()].reduce((total, { revision }) => total + revision, 0);
-  if (changed) expect(sum(after) > sum(before), "workers learn of a change").toBe(true);
+  const types = new Set(changed.map(typeName));
+  const revisionOf = ({ types: all }: Snapshot, type: string) => all.get(type)?.revision ?? 0;
+  for (const { id, url, paused, deleted, ...webhook } of changed) {
+    const was = before.webhooks.get(id);
+    const isTold = !was || was.url !== url || was.paused !== paused || was.deleted !== deleted;
+    const type = typeName(webhook);
+    if (isTold) is(revisionOf(after, type) > revisionOf(before, type), true, `workers learn of webhook ${id}`);
+  }
+  for (const type of after.types.keys())
+    if (!types.has(type)) is(revisionOf(after, type), revisionOf(before, type), `the revision of type ${type}`);
 }
 
 /** An open circuit breaker lets another probe through only when the one before has a result. */

@@ -8,7 +8,7 @@ import type { ReplayFilter } from "../../../src/replays/replays.ts";
 import { ClaimedWebhooks } from "../../../src/webhooks/claimed-webhooks.ts";
 import { createSecretBox } from "../../../src/webhooks/secret-box.ts";
 import { updateWebhook } from "../../../src/webhooks/webhook-update.ts";
-import { createWebhook } from "../../../src/webhooks/webhooks.ts";
+import { createWebhook, type NewWebhook } from "../../../src/webhooks/webhooks.ts";
 import { SETTINGS } from "../../breakers/breakers.ts";
 import { aKey } from "../../support/builders.ts";
 import { freshWorker } from "../queue.ts";
@@ -18,6 +18,9 @@ import { EMPTY, isSame, type Place, readSnapshot, type Snapshot } from "./snapsh
 
 /** Users that events belong to. */
 export const USERS = ["a", "b", "c"] as const;
+
+/** Who has webhooks: the operator, and two customers, who are users. */
+export const OWNERS = [null, USERS[0], USERS[1]] as const;
 
 /** A filter of a webhook, and what it matches. */
 export interface ModelFilter {
@@ -35,6 +38,8 @@ export const FILTERS: readonly ModelFilter[] = [
 /** A webhook as it should be. */
 export interface ModelWebhook {
   readonly id: bigint;
+  /** Null for the operator. */
+  readonly customer: string | null;
   readonly process: number;
   url: string;
   live: boolean;
@@ -54,6 +59,12 @@ export interface ModelEvent {
   /** Whether retention has left its payload, because a delivery was open. */
   kept?: boolean;
 }
+
+/** Whether an event is for a webhook: one of the operator, or of the event's customer. */
+export const isFor = (
+  { process, userId }: Pick<ModelEvent, "process" | "userId">,
+  webhook: ModelWebhook,
+): boolean => webhook.process === process && (webhook.customer ?? userId) === userId;
 
 /** A claimed delivery that a worker knows. */
 export interface Held {
@@ -140,7 +151,8 @@ export class StorageModel {
   steps = 0;
   /** How often something happened, such as a change from one state to another. */
   readonly counts = new Map<string, number>();
-  apiKeyId = "";
+  /** Of the operator, and of each customer. */
+  readonly keys = new Map<string | null, string>();
   runId = 0;
   #now: Snapshot = EMPTY;
   readonly #names = new Map<string, string>();
@@ -150,15 +162,14 @@ export class StorageModel {
   }
 
   async start(): Promise<void> {
-    this.apiKeyId = (await aKey().in(this.db)).id;
+    for (const customer of OWNERS) this.keys.set(customer, (await aKey({ customer }).in(this.db)).id);
     await this.openRun();
     for (let n = 0; n < 2; n += 1) await this.addWorker();
     // Enough that most steps find something to do.
-    for (let n = 0; n < 2; n += 1) {
+    for (const [n, customer] of [null, null, USERS[0]].entries()) {
       const url = `https://receiver.example/${n}`;
-      const registration = { process: 1, url, targetUrl: url, apiKeyId: this.apiKeyId };
-      const { webhook } = await createWebhook(this.db, this.secrets, registration, 1_000);
-      this.webhooks.push({ id: webhook.id, process: 1, url, live: true, paused: false, filter: null });
+      const { webhook } = await createWebhook(this.db, this.secrets, this.registration(customer, 1, url), 1_000);
+      this.addWebhook(webhook.id, customer, 1, url);
       if (n === 0) await updateWebhook(this.db, "everything", webhook.id, { breaker: BREAKER });
     }
     await this.check(NO_EFFECT);
@@ -175,6 +186,19 @@ export class StorageModel {
   async callUntilAnswered<T>(fault: Fault, work: (on: Db) => Promise<T>): Promise<T> {
     const { heard, answer } = await this.call(fault, work);
     return heard ? answer : work(this.db);
+  }
+
+  /** A webhook to register with the key of its owner. */
+  registration(customer: string | null, process: number, url: string): NewWebhook {
+    return { process, url, targetUrl: url, customer, apiKeyId: this.keys.get(customer) as string };
+  }
+
+  addWebhook(id: bigint, customer: string | null, process: number, url: string): void {
+    this.webhooks.push({ id, customer, process, url, live: true, paused: false, filter: null });
+  }
+
+  get apiKeyId(): string {
+    return this.keys.get(null) as string;
   }
 
   addEvent(event: Omit<ModelEvent, "recipients" | "erased">, recipients: readonly ModelWebhook[]): void {
@@ -256,6 +280,7 @@ export class StorageModel {
       expect(place).toMatchObject({ table: token.table, claimedBy: worker.id, attempts: token.attempts });
     }
     const { userId, test } = this.eventOf(held.delivery);
+    expect([null, userId], "a POST to another customer").toContain(this.webhook(webhook.id).customer);
     expect(held.erased, "a POST without a payload").toBe(false);
     const filter = FILTERS.find(({ expression }) => expression === webhook.filter);
     if (token.table === "queue" && filter && !test)

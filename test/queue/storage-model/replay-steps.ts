@@ -6,7 +6,7 @@ import { endReplay, keepReplay, type RunningReplay } from "../../../src/replays/
 import { findReady, listWebhooksOf, stepWebhook } from "../../../src/replays/steps.ts";
 import { canBeSentAgain, startsRound } from "./ending-steps.ts";
 import type { Fault } from "./faults.ts";
-import { type Effect, type ModelReplay, NO_EFFECT, type StorageModel } from "./model.ts";
+import { type Effect, isFor, type ModelReplay, NO_EFFECT, type StorageModel } from "./model.ts";
 import type { Place } from "./snapshot.ts";
 import { type Chance, pick, steps } from "./step.ts";
 
@@ -63,7 +63,7 @@ const startBackfill = steps(
 const isIn = ({ id }: Place, { fromId, toId }: RunningReplay) => id >= fromId && id < toId;
 
 /** Whether a replay is for an ended delivery. */
-const isFor = (place: Place, { filter }: ModelReplay) =>
+const concerns = (place: Place, { filter }: ModelReplay) =>
   filter.states.some((state) => state === place.outcome) &&
   (filter.webhookId === undefined || filter.webhookId === place.webhookId);
 
@@ -73,7 +73,7 @@ const resends =
   (before, after) =>
     before !== null &&
     before.webhookId === webhookId &&
-    isFor(before, replay) &&
+    concerns(before, replay) &&
     canBeSentAgain(model, before) &&
     !replay.queued.has(before.id) &&
     startsRound(before, after);
@@ -83,10 +83,14 @@ const backfills =
   (model: StorageModel, webhookId: bigint): Effect["may"] =>
   (before, after) => {
     if (before !== null || after?.table !== "queue" || after.webhookId !== webhookId) return false;
-    const { process, live } = model.webhook(webhookId);
+    const webhook = model.webhook(webhookId);
     const event = model.eventOf(after);
     return (
-      live && event.process === process && !event.test && !event.erased && !event.recipients.has(webhookId)
+      webhook.live &&
+      isFor(event, webhook) &&
+      !event.test &&
+      !event.erased &&
+      !event.recipients.has(webhookId)
     );
   };
 
@@ -142,7 +146,7 @@ function expectComplete(model: StorageModel, replay: ModelReplay, running: Runni
   if (replay.kind === "resend") {
     const left = model.places.filter(
       (place) =>
-        isFor(place, replay) &&
+        concerns(place, replay) &&
         isIn(place, running) &&
         canBeSentAgain(model, place) &&
         replay.places.has(place.id) &&
@@ -154,13 +158,13 @@ function expectComplete(model: StorageModel, replay: ModelReplay, running: Runni
   const webhook = model.webhook(replay.filter.webhookId as bigint);
   if (!webhook.live) return;
   const missed = [...model.events.values()].filter(
-    ({ id, process, test, erased, recipients }) =>
-      process === webhook.process &&
-      !test &&
-      !erased &&
-      id < running.toId &&
-      [...replay.places.values()].some(({ eventId }) => eventId === id) &&
-      !recipients.has(webhook.id),
+    (event) =>
+      isFor(event, webhook) &&
+      !event.test &&
+      !event.erased &&
+      event.id < running.toId &&
+      [...replay.places.values()].some(({ eventId }) => eventId === event.id) &&
+      !event.recipients.has(webhook.id),
   );
   expect(missed, "events left by a backfill").toEqual([]);
 }

@@ -29,6 +29,8 @@ export interface StoredEvent {
 /** A row of `webhooks`, with the state of its circuit breaker. */
 export interface StoredWebhook {
   id: bigint;
+  customer: string | null;
+  process: number;
   url: string;
   revision: bigint;
   filter: string | null;
@@ -49,15 +51,29 @@ export interface Snapshot {
   places: ReadonlyMap<string, Place>;
   events: ReadonlyMap<string, StoredEvent>;
   webhooks: ReadonlyMap<bigint, StoredWebhook>;
-  /** By event type: the revision, and the live webhooks. */
-  processes: ReadonlyMap<number, { revision: number; live: number }>;
+  /** By owner and event type, see `typeName`. */
+  types: ReadonlyMap<string, StoredType>;
 }
+
+/** The revision and the number of the live webhooks of an owner for an event type. */
+export interface StoredType {
+  customer: string | null;
+  process: number;
+  revision: number;
+  live: number;
+  /** Of the operator's: the live webhooks of all customers. */
+  customersLive: number;
+}
+
+/** Names an event type of an owner. */
+export const typeName = ({ customer, process }: Pick<StoredType, "customer" | "process">): string =>
+  `${process} of ${customer ?? "the operator"}`;
 
 export const EMPTY: Snapshot = {
   places: new Map(),
   events: new Map(),
   webhooks: new Map(),
-  processes: new Map(),
+  types: new Map(),
 };
 
 /** Whether both are the same in every column. */
@@ -82,14 +98,15 @@ const EVERYTHING = `select
       from events e left join fan_out f on f.event_id = e.id order by e.id
   ) e) as events,
   (select coalesce(json_agg(w), '[]') from (
-    select w.id, w.target_url as url, w.revision, w.filter, w.paused is not null as paused,
+    select w.id, w.customer, w.process, w.target_url as url, w.revision, w.filter, w.paused is not null as paused,
         coalesce(w.held_until > now(), false) as held, w.deleted is not null as deleted,
         w.test_delivery as "testDelivery", w.probe_attempts as "probeAttempts", b.state as breaker
       from webhooks w left join webhook_breakers b on b.webhook_id = w.id order by w.id
   ) w) as webhooks,
   (select coalesce(json_agg(p), '[]') from (
-    select process, revision, live from processes order by process
-  ) p) as processes`;
+    select null as customer, process, revision, live, customers_live as "customersLive" from processes
+    union all select customer, process, revision, live, 0 from customer_processes
+  ) p) as types`;
 
 /** Rows as JSON, in which 64-bit integers are numbers. */
 type Row<T> = { [Column in keyof T]: T[Column] extends bigint ? number : T[Column] };
@@ -101,7 +118,7 @@ export async function readSnapshot(db: Db): Promise<Snapshot> {
       places: Row<Place>[];
       events: StoredEvent[];
       webhooks: Row<StoredWebhook>[];
-      processes: { process: number; revision: number; live: number }[];
+      types: StoredType[];
     },
   ];
   const places = new Map(all.places.map((one) => [one.id, { ...one, webhookId: BigInt(one.webhookId) }]));
@@ -115,6 +132,6 @@ export async function readSnapshot(db: Db): Promise<Snapshot> {
         { ...one, id: BigInt(one.id), revision: BigInt(one.revision) },
       ]),
     ),
-    processes: new Map(all.processes.map((one) => [one.process, one])),
+    types: new Map(all.types.map((one) => [typeName(one), one])),
   };
 }

@@ -14,11 +14,12 @@ import {
   FILTERS,
   type ModelWebhook,
   NO_EFFECT,
+  OWNERS,
   type StorageModel,
 } from "./model.ts";
 import { always, type Chance, pick, steps } from "./step.ts";
 
-const MAX_LIVE = 8;
+const MAX_LIVE = 10;
 
 const liveOne = (model: StorageModel, { n }: Chance) => pick(model.liveWebhooks, n);
 
@@ -39,20 +40,27 @@ async function update(
 const openOf = (model: StorageModel, isOne: (webhook: ModelWebhook) => boolean) =>
   model.open.filter((place) => isOne(model.webhook(place.webhookId)) && !model.isHeld(place));
 
+const ownerOf = ({ m }: Chance) => pick(OWNERS, m) ?? null;
+
 const create = steps(
   2,
-  ({ n }) => `create a webhook of type ${1 + (n % 2)}`,
+  (chance) => `create a webhook of type ${1 + (chance.n % 2)} of ${ownerOf(chance) ?? "the operator"}`,
   (model) => (model.liveWebhooks.length < MAX_LIVE ? true : undefined),
-  async (model, _chosen, { n, fault }) => {
+  async (model, _chosen, chance) => {
+    const { n, fault } = chance;
     const process = 1 + (n % 2);
-    const url = `https://receiver.example/${randomUUID()}`;
-    const registration = { process, url, targetUrl: url, apiKeyId: model.apiKeyId };
+    const customer = ownerOf(chance);
+    // Sometimes the URL of another owner's webhook.
+    const taken = model.liveWebhooks.filter((webhook) => webhook.process === process);
+    const other = pick(taken, n);
+    const isFree = other && taken.every(({ url, customer: owner }) => url !== other.url || owner !== customer);
+    const url = isFree ? other.url : `https://receiver.example/${randomUUID()}`;
+    const registration = model.registration(customer, process, url);
     const register = (db: Db) => createWebhook(db, model.secrets, registration, 1_000);
     const { done, answer } = await model.call(fault, register);
     // Who hears no answer registers it again, and gets the same one.
     const made = answer ?? (done ? await register(model.db) : undefined);
-    if (made)
-      model.webhooks.push({ id: made.webhook.id, process, url, live: true, paused: false, filter: null });
+    if (made) model.addWebhook(made.webhook.id, customer, process, url);
     return NO_EFFECT;
   },
 );
@@ -143,7 +151,10 @@ const move = steps(
     const other = m % 4 === 0 ? pick(others, m) : undefined;
     const url = other?.url ?? `https://moved.example/${randomUUID()}`;
     const changes = { address: { url, targetUrl: url } };
-    if (!others.some(({ live, url: taken }) => live && taken === url))
+    const isTaken = others.some(
+      ({ live, url: taken, customer }) => live && taken === url && customer === webhook.customer,
+    );
+    if (!isTaken)
       return update(model, webhook, fault, changes, { url });
     const moved = updateWebhook(model.db, "everything", webhook.id, changes);
     await expect(moved).rejects.toThrow("another webhook");
