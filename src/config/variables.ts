@@ -77,7 +77,7 @@ export const variables = {
   MAX_STREAMS_PER_CONNECTION: integer({ min: 1, max: 100_000 })({ default: 200 }),
   MAX_RESETS_PER_SECOND: integer({ min: 1, max: 100_000 })({ default: 100 }),
   REQUEST_IDLE_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 60_000 }),
-  MAX_WEBHOOKS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_WEBHOOKS: integer({ min: 1, max: 10_000_000 })({ default: 10_000 }),
   MAX_API_KEYS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   MAX_INSTALLED_APPS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   MAX_PENDING_PER_WEBHOOK: integer({ min: 0, max: 1_000_000_000 })({ default: 0 }),

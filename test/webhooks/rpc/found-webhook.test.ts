@@ -40,7 +40,7 @@ test("a key of an app that finds another app's webhook is warned that it gets no
 });
 
 test("§4.2.1: beyond MAX_WEBHOOKS a registration is refused with what to do, also of many over two servers; a registered webhook is returned", async () => {
-  await api.context.db.raw("truncate webhooks cascade");
+  await api.context.db.raw("truncate webhooks, processes cascade");
   const calls = Array.from({ length: 30 }, (_, n) => failure((n % 2 === 0 ? limited : other).register()));
   const refusals = (await Promise.all(calls)).flatMap((error) => error?.code ?? []);
   expect(refusals).toEqual(Array(25).fill(Code.FailedPrecondition));
