@@ -48,7 +48,10 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
     `update webhooks w set emptied = now()
       where w.deleted < now() - make_interval(secs => :latest::int) and w.emptied is null
         and ${hasRows("queue")} is not true and ${hasRows("retries")} is not true
-        and not exists (select from fan_out f where f.process = w.process and f.revision < w.deleted_revision)`,
+        and not exists (
+          select from fan_out f where f.process = w.process and case when w.customer is null then f.revision < w.deleted_revision
+            else f.customer = w.customer and f.customer_revision < w.deleted_revision end
+        )`,
     { latest: LATEST_PUBLISH_S },
   );
   return 0;

@@ -93,7 +93,8 @@ function expectEvents(model: StorageModel, { events, places }: Snapshot): void {
 function expectRevisions(before: Snapshot, after: Snapshot): void {
   const changed = [...after.webhooks.values()].filter((webhook) => {
     const was = before.webhooks.get(webhook.id);
-    return !was || was.revision !== webhook.revision || was.paused !== webhook.paused;
+    const ofBreaker = ({ paused, breaker, testDelivery }: StoredWebhook) => `${paused} ${breaker} ${testDelivery}`;
+    return !was || was.revision !== webhook.revision || ofBreaker(was) !== ofBreaker(webhook);
   });
   const types = new Set(changed.map(typeName));
   const revisionOf = ({ types: all }: Snapshot, type: string) => all.get(type)?.revision ?? 0;
