@@ -8,6 +8,7 @@ import {
 import { ErrorInfoSchema } from "../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../gen/webhook/v1/audit_pb.ts";
+import { CustomerService } from "../gen/webhook/v1/customer_pb.ts";
 import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
@@ -26,6 +27,7 @@ export {
 } from "../gen/google/rpc/error_details_pb.ts";
 export * from "../gen/webhook/v1/api_key_pb.ts";
 export * from "../gen/webhook/v1/audit_pb.ts";
+export * from "../gen/webhook/v1/customer_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/endpoint_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
@@ -50,6 +52,7 @@ export interface WebhookClients {
   replays: Client<typeof ReplayService>;
   endpoints: Client<typeof EndpointService>;
   eventTypes: Client<typeof EventTypeService>;
+  customers: Client<typeof CustomerService>;
 }
 
 /**
@@ -67,6 +70,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     replays: createClient(ReplayService, transport),
     endpoints: createClient(EndpointService, transport),
     eventTypes: createClient(EventTypeService, transport),
+    customers: createClient(CustomerService, transport),
   };
 }
 

@@ -5,6 +5,7 @@ import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflec
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
+import { CustomerService } from "../../gen/webhook/v1/customer_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
@@ -14,6 +15,7 @@ import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { auditService } from "../audit/rpc/index.ts";
+import { customerService } from "../customers/rpc/index.ts";
 import { refreshEventTypes } from "../event-types/index.ts";
 import { eventTypeService } from "../event-types/rpc/index.ts";
 import { queueTestEvent } from "../events/index.ts";
@@ -22,10 +24,11 @@ import type { Gate } from "../keys/gate/index.ts";
 import { apiKeyService, sessionService } from "../keys/rpc/index.ts";
 import { latestEvents } from "../log/index.ts";
 import { deliveryService } from "../log/rpc/index.ts";
-import { cancelFirst, readOverdueRetries } from "../queue/index.ts";
+import { cancelFirst, countOfCustomers, readOverdueRetries } from "../queue/index.ts";
 import { replayService } from "../replays/rpc/index.ts";
 import { revokeKey } from "../revocation/index.ts";
 import { statsService } from "../stats/rpc/index.ts";
+import { holdRegistrations, pauseWebhooksOf } from "../webhooks/index.ts";
 import { endpointService, webhookService } from "../webhooks/rpc/index.ts";
 import type { ApiContext } from "./context/context.ts";
 import type { Readiness } from "./context/readiness.ts";
@@ -45,6 +48,7 @@ export const SERVICES: readonly DescService[] = [
   ReplayService,
   EndpointService,
   EventTypeService,
+  CustomerService,
 ];
 
 /** All services: the contract's, the settings page's, and health and reflection for gRPC clients. */
@@ -77,6 +81,7 @@ export function createRoutes(
   const reflection = reflectionService(SERVED, stopping);
   const ofOthers = { onDeleted: cancelFirst, readOverdueRetries, queueTestEvent, latestEvents };
   const webhookParts = { ...context, ...ofOthers };
+  const customerParts = { ...context, countOfCustomers, holdRegistrations, pauseWebhooksOf };
   return (router) => {
     addService(router, WebhookService, webhookService(webhookParts));
     addService(router, EventService, events);
@@ -88,6 +93,7 @@ export function createRoutes(
     addService(router, ReplayService, replayService(context));
     addService(router, EndpointService, endpointService(webhookParts));
     addService(router, EventTypeService, eventTypeService(context));
+    addService(router, CustomerService, customerService(customerParts));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

@@ -1,6 +1,7 @@
 /** The audit log: who changed what. */
-export { auditedCall } from "./actor.ts";
+export { actorOf, auditedCall } from "./actor.ts";
 export {
+  type Actor,
   type AuditAction,
   type AuditRecord,
   type AuditTarget,

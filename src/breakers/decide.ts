@@ -327,8 +327,13 @@ class Step {
   async #hold(webhooks: readonly BreakerRow[], back: boolean): Promise<void> {
     await count(
       this.#trx,
-      `update webhooks set paused = case when :back::bool then coalesce(paused, now()) end, test_delivery = null,
-          probe_attempts = null where id = any(:ids::bigint[])`,
+      // What belongs to a paused customer waits for it.
+      `update webhooks w set paused = case when :back::bool or h.by_customer then coalesce(w.paused, now()) end,
+          customer_paused = h.by_customer and not :back::bool, test_delivery = null, probe_attempts = null
+        from (
+          select k.id, exists (select from customers c where c.id = k.customer and c.paused is not null) as by_customer
+          from webhooks k where k.id = any(:ids::bigint[])
+        ) h where w.id = h.id`,
       { ids: webhooks.map(({ id }) => String(id)), back },
     );
     this.#told.push(...webhooks);

@@ -19,4 +19,6 @@ export interface ApiKeyRow {
   webhookQuota: number | null;
   /** The maximum number of events published with it per second, in all processes; null for no quota. */
   eventsPerSecond: number | null;
+  /** The same over all keys of its customer. Read for callers only. */
+  customerEventsPerSecond?: number | null;
 }

@@ -30,6 +30,7 @@ export {
   webhookIn,
 } from "./scope.ts";
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
+export { assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
 export {
   assertFields,
   assertText,

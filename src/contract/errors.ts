@@ -103,6 +103,7 @@ export const ERROR_REASONS = {
   EVENT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such event" },
   APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such API key" },
+  CUSTOMER_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such customer" },
   NOT_FOUND: { status: "NOT_FOUND", meaning: "no such resource" },
   IDEMPOTENCY_KEY_REUSED: {
     status: "ALREADY_EXISTS",

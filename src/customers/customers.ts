@@ -1,5 +1,71 @@
-import { type Db, run } from "../lib/pg/index.ts";
-import { requireFeature } from "../schema/index.ts";
+import { isDeepStrictEqual } from "node:util";
+import type { Knex } from "knex";
+import type { Tables } from "knex/types/tables.js";
+import { DomainError } from "../contract/errors.ts";
+import { type Db, rows, run } from "../lib/pg/index.ts";
+import { aliased, requireFeature } from "../schema/index.ts";
+
+/** Limits of a customer over all its keys; null for none. */
+export interface CustomerLimits {
+  webhookQuota: number | null;
+  eventsPerSecond: number | null;
+  pendingQuota: number | null;
+}
+
+/** A customer. Without a row, it has neither limits nor a time of creation. */
+export interface CustomerRow extends CustomerLimits {
+  /** The user_id of its events. */
+  id: string;
+  displayName: string | null;
+  metadata: Readonly<Record<string, string>>;
+  /** Null if only events name it. */
+  created: Date | null;
+  paused: Date | null;
+  /** Null if it was never erased. */
+  erasureStarted: Date | null;
+  /** Null while an erasure goes on. */
+  erasureFinished: Date | null;
+  erasedWebhooks: bigint;
+  erasedKeys: bigint;
+  erasedPayloads: bigint;
+  erasedDeliveries: bigint;
+}
+
+/** The columns of a CustomerRow. */
+const CUSTOMER_SELECTION = aliased<CustomerRow>({
+  id: "id",
+  displayName: "display_name",
+  metadata: "metadata",
+  webhookQuota: "webhook_quota",
+  eventsPerSecond: "events_per_second",
+  pendingQuota: "pending_quota",
+  created: "created",
+  paused: "paused",
+  erasureStarted: "erasure_started",
+  erasureFinished: "erasure_finished",
+  erasedWebhooks: "erased_webhooks",
+  erasedKeys: "erased_keys",
+  erasedPayloads: "erased_payloads",
+  erasedDeliveries: "erased_deliveries",
+});
+
+/** A customer without a row. */
+const unknownCustomer = (id: string): CustomerRow => ({
+  id,
+  displayName: null,
+  metadata: {},
+  webhookQuota: null,
+  eventsPerSecond: null,
+  pendingQuota: null,
+  created: null,
+  paused: null,
+  erasureStarted: null,
+  erasureFinished: null,
+  erasedWebhooks: 0n,
+  erasedKeys: 0n,
+  erasedPayloads: 0n,
+  erasedDeliveries: 0n,
+});
 
 /**
  * Makes the customer of a new API key, if it does not exist. Requires the transaction that stores the key.
@@ -8,5 +74,118 @@ import { requireFeature } from "../schema/index.ts";
  */
 export async function makeCustomer(trx: Db, customer: string): Promise<void> {
   await requireFeature(trx, "customers");
+  await insertCustomer(trx, customer);
+}
+
+async function insertCustomer(trx: Db, customer: string): Promise<void> {
   await run(trx, trx("customers").insert({ id: customer }).onConflict("id").ignore());
+}
+
+/** Customers by their ids, in that order. */
+export async function readCustomers(db: Db, ids: readonly string[]): Promise<CustomerRow[]> {
+  const found = await run(
+    db,
+    db("customers")
+      .whereIn("id", [...ids])
+      .select<CustomerRow[]>(CUSTOMER_SELECTION),
+  );
+  const byId = new Map(found.map((row) => [row.id, row]));
+  return ids.map((id) => byId.get(id) ?? unknownCustomer(id));
+}
+
+/**
+ * A customer with a row or an event.
+ *
+ * @throws DomainError NOT_FOUND if there is neither
+ */
+export async function requiredCustomer(db: Db, id: string): Promise<CustomerRow> {
+  const [customer] = await readCustomers(db, [id]);
+  if (!customer) throw new Error("a customer was not answered");
+  if (customer.created || (await hasEvents(db, id))) return customer;
+  throw noSuchCustomer();
+}
+
+async function hasEvents(db: Db, userId: string): Promise<boolean> {
+  return (await rows(db, "select 1 from events where user_id = :userId limit 1", { userId })).length > 0;
+}
+
+/** The error never repeats the id, because it may be personal data. */
+function noSuchCustomer(): DomainError {
+  return new DomainError(
+    "NOT_FOUND",
+    "customer: neither an API key, a setting nor an event names this customer; list the customers to find their user_id",
+    { reason: "CUSTOMER_NOT_FOUND" },
+  );
+}
+
+/**
+ * A customer, locked until the end of the transaction: other changes of it wait. Callers lock it after registrations, and before all
+ * other rows.
+ *
+ * @param isNew whether it is made if nothing names it
+ * @throws DomainError NOT_FOUND if nothing names it
+ */
+export async function lockCustomer(trx: Db, id: string, isNew = false): Promise<CustomerRow> {
+  const locked = () =>
+    run(trx, trx("customers").where({ id }).forNoKeyUpdate().select<CustomerRow[]>(CUSTOMER_SELECTION));
+  const [customer] = await locked();
+  if (customer) return customer;
+  if (!isNew) await requiredCustomer(trx, id);
+  await insertCustomer(trx, id);
+  const [made] = await locked();
+  return made as CustomerRow;
+}
+
+/** Changes a locked customer. Columns that are left out stay. Returns it. */
+export async function changeCustomer(
+  trx: Db,
+  id: string,
+  changes: Knex.ResolveTableType<Tables["customers"], "update">,
+): Promise<CustomerRow> {
+  const changed = trx("customers").where({ id }).update(changes).returning<CustomerRow[]>(CUSTOMER_SELECTION);
+  const [customer] = await run(trx, changed);
+  return customer as CustomerRow;
+}
+
+/** What UpdateCustomer replaces. */
+export type CustomerSettings = CustomerLimits & Pick<CustomerRow, "displayName" | "metadata">;
+
+/** Replaces settings of a locked customer. Those that are left out stay. Returns it; the same object if nothing changes. */
+export async function changeSettings(
+  trx: Db,
+  before: CustomerRow,
+  settings: Partial<CustomerSettings>,
+): Promise<CustomerRow> {
+  const after = { ...before, ...settings };
+  if (isDeepStrictEqual(before, after)) return before;
+  return changeCustomer(trx, before.id, {
+    display_name: after.displayName,
+    metadata: after.metadata,
+    webhook_quota: after.webhookQuota,
+    events_per_second: after.eventsPerSecond,
+    pending_quota: after.pendingQuota,
+  });
+}
+
+/**
+ * Rejects webhooks of a customer beyond its quota. Requires the lock of registrations, with which the customer's webhooks are counted.
+ *
+ * @param added the number of webhooks that are not stored yet
+ * @throws DomainError FAILED_PRECONDITION
+ */
+export async function assertCustomerQuota(trx: Db, customer: string, added: number): Promise<void> {
+  const [found] = await rows<{ quota: number; used: number }>(
+    trx,
+    `select c.webhook_quota as quota,
+        (select coalesce(sum(p.live), 0)::int from customer_processes p where p.customer = c.id) as used
+      from customers c where c.id = :customer and c.webhook_quota is not null`,
+    { customer },
+  );
+  if (!found || found.used + added <= found.quota) return;
+  const { quota, used } = found;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `the customer may have ${quota} webhooks over all its API keys, and would have ${used + added}; delete unused ones and try again, or ask the operator to raise the quota with UpdateCustomer`,
+    { reason: "TOO_MANY_WEBHOOKS", metadata: { quota: "customer_webhooks", limit: String(quota) } },
+  );
 }

@@ -1,6 +1,6 @@
 /** Events and their payloads: fan-out, erasure, search. */
 export { type Announcer, createAnnouncer } from "./announce.ts";
-export { ERASURE_JOB, eraseOldPayloads } from "./erase.ts";
+export { ERASURE_JOB, eraseOldPayloads, erasePayloads } from "./erase.ts";
 export { fanOutStep } from "./fan-out.ts";
 export { type EventFacts, eventsContaining, getEvent } from "./find.ts";
 export { deleteIdempotencyKeys } from "./idempotency-keys.ts";

@@ -34,7 +34,7 @@ const PREFIX_LENGTH = 12;
 const CHOSEN_PREFIX_LENGTH = 4;
 const ADMIN_KEY_NAME = "Administrator";
 /** The columns of an ApiKeyRow. */
-export const API_KEY_SELECTION = aliased<ApiKeyRow>({
+export const API_KEY_SELECTION = aliased<Omit<ApiKeyRow, "customerEventsPerSecond">>({
   id: "id",
   name: "name",
   prefix: "prefix",
@@ -50,6 +50,8 @@ export const API_KEY_SELECTION = aliased<ApiKeyRow>({
 });
 /** The same for raw statements. */
 export const API_KEY_COLUMNS = API_KEY_SELECTION.map((each) => each.replace(/ as (.*)/, ' as "$1"')).join();
+/** The quota of events of the customer of a row of `api_keys`; null if it has none. */
+const CUSTOMER_RATE = `(select c.events_per_second from customers c where c.id = api_keys.customer) as "customerEventsPerSecond"`;
 
 /** All permissions, as an administrator's key has them. */
 export const ALL_PERMISSIONS: readonly number[] = PermissionSchema.values
@@ -88,7 +90,7 @@ export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(
   const all = [...hashes.values()];
   const keys = await keysByHash(
     db,
-    `select ${API_KEY_COLUMNS}, encode(secret_sha256, 'hex') as hash from api_keys
+    `select ${API_KEY_COLUMNS}, ${CUSTOMER_RATE}, encode(secret_sha256, 'hex') as hash from api_keys
       where secret_sha256 = any(:hashes::bytea[]) and revoked is null`,
     all,
   );
@@ -96,7 +98,7 @@ export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(
   if (unknown.length > 0) {
     const rotated = await keysByHash(
       db,
-      `select ${API_KEY_COLUMNS}, hash
+      `select ${API_KEY_COLUMNS}, ${CUSTOMER_RATE}, hash
         from (select api_key_id, encode(secret_sha256, 'hex') as hash from api_key_old_secrets
           where secret_sha256 = any(:hashes::bytea[]) and expires > now()) old
         join api_keys on id = api_key_id

@@ -1,6 +1,7 @@
 import { stateNotFit } from "../calls/errors/index.ts";
 import { type ApiKeyRow, reachesKey, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
+import { assertCustomerQuota } from "../customers/index.ts";
 import { type Db, gathering, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { API_KEY_SELECTION, lockApiKey, type Quotas } from "./api-keys.ts";
 
@@ -39,7 +40,7 @@ export function setQuotas(
  *
  * @param added the number of webhooks that are not stored yet
  * @param scope the error names the key only if the scope has it. Defaults to everything
- * @throws DomainError FAILED_PRECONDITION
+ * @throws DomainError FAILED_PRECONDITION for the key's quota, or that of its customer
  */
 export async function assertWebhookQuota(
   trx: Db,
@@ -55,7 +56,10 @@ export async function assertWebhookQuota(
       .where({ id: apiKeyId })
       .forShare(),
   );
-  if (!key || key.quota === null) return;
+  if (!key) return;
+  // What moves from key to key stays with the customer.
+  if (key.customer !== null && added > 0) await assertCustomerQuota(trx, key.customer, added);
+  if (key.quota === null) return;
   const [{ used } = { used: 0 }] = await rows<{ used: number }>(
     trx,
     "select count(*)::int as used from webhooks where api_key_id = :apiKeyId::uuid and deleted is null",
@@ -70,9 +74,10 @@ export async function assertWebhookQuota(
   );
 }
 
-/** A request of a key to publish one event. */
+/** A request to publish one event. */
 interface EventRequest {
-  apiKeyId: string;
+  /** The id of the key, or the customer. */
+  of: string;
   /** Events per second. */
   rate: number;
 }
@@ -83,36 +88,63 @@ type Grant = { retryAfterMs: number } | null;
 /** The maximum number of events per statement. */
 const MAX_GROUP = 5_000;
 
+/** The quotas of events: whose they are, where their tokens are, and the method that raises them. */
+const QUOTAS = {
+  key: {
+    ...{ table: "event_quotas", column: "api_key_id", type: "uuid", metadata: "events_per_second" },
+    ...{ owner: "the API key's", remedy: "ask an administrator to raise the quota with SetApiKeyQuotas" },
+  },
+  customer: {
+    ...{ table: "customer_event_quotas", column: "customer", type: "text" },
+    ...{ metadata: "customer_events_per_second", owner: "the customer's" },
+    remedy: "ask the operator to raise the quota with UpdateCustomer",
+  },
+};
+type QuotaKind = (typeof QUOTAS)[keyof typeof QUOTAS];
+
 /**
- * Asks whether a key with a quota of events per second may publish one event now. Concurrent calls share a statement,
- * which all processes take turns with: a quota holds for them together.
+ * Asks whether a key may publish one event now: by its quota of events per second, and by that of its customer. Concurrent calls share
+ * a statement, which all processes take turns with: a quota holds for them together.
  *
  * @returns undefined for a key without a quota
- * @throws DomainError RESOURCE_EXHAUSTED if the quota is used up
+ * @throws DomainError RESOURCE_EXHAUSTED if a quota is used up
  */
-export type EventQuota = (key: Pick<ApiKeyRow, "id" | "eventsPerSecond">) => Promise<void> | undefined;
+export type EventQuota = (
+  key: Pick<ApiKeyRow, "id" | "eventsPerSecond"> &
+    Partial<Pick<ApiKeyRow, "customer" | "customerEventsPerSecond">>,
+) => Promise<void> | undefined;
 
 /** Creates the check of quotas of events per second. Keys without one cost nothing. */
 export function createEventQuota(db: Db): EventQuota {
-  const ask = gathering((requests: readonly EventRequest[]) => grant(db, requests), {
+  const ofKey = createTake(db, QUOTAS.key);
+  const ofCustomer = createTake(db, QUOTAS.customer);
+  return ({ id, eventsPerSecond, customer, customerEventsPerSecond = null }) => {
+    const own = eventsPerSecond === null ? undefined : ofKey(id, eventsPerSecond);
+    if (!customer || customerEventsPerSecond === null) return own;
+    const rate = customerEventsPerSecond;
+    return own ? own.then(() => ofCustomer(customer, rate)) : ofCustomer(customer, rate);
+  };
+}
+
+/** Creates what takes a token of a quota. */
+function createTake(db: Db, kind: QuotaKind): (of: string, rate: number) => Promise<void> {
+  const ask = gathering((requests: readonly EventRequest[]) => grant(db, kind, requests), {
     most: MAX_GROUP,
     atOnce: 1,
   });
-  async function take(id: string, eventsPerSecond: number): Promise<void> {
-    const refused = await ask({ apiKeyId: id, rate: eventsPerSecond });
+  return async (of, rate) => {
+    const refused = await ask({ of, rate });
     if (!refused) return;
     throw new DomainError(
       "RESOURCE_EXHAUSTED",
-      `the API key's quota of ${eventsPerSecond} events per second is used up; publish the event again in ${refused.retryAfterMs} ms, or ask an administrator to raise the quota with SetApiKeyQuotas`,
+      `${kind.owner} quota of ${rate} events per second is used up; publish the event again in ${refused.retryAfterMs} ms, or ${kind.remedy}`,
       {
         reason: "QUOTA_EXCEEDED",
         retryAfterMs: refused.retryAfterMs,
-        metadata: { quota: "events_per_second", limit: String(eventsPerSecond) },
+        metadata: { quota: kind.metadata, limit: String(rate) },
       },
     );
-  }
-
-  return ({ id, eventsPerSecond }) => (eventsPerSecond === null ? undefined : take(id, eventsPerSecond));
+  };
 }
 
 /** The tokens of bucket `q` at the time of a request: what has been added since the last one, at most a second's. */
@@ -123,33 +155,35 @@ const REFILLED_AT = `case when q.at > excluded.at + interval '1 minute' then exc
   else greatest(q.at, excluded.at) end`;
 const GRANTED = `least(excluded.requested, floor(${REFILLED}))`;
 
-/** Takes the available tokens for the events of each key; the first events of a key get them. */
-async function grant(db: Db, requests: readonly EventRequest[]): Promise<Grant[]> {
-  const byKey = new Map<string, { rate: number; requested: number }>();
-  for (const { apiKeyId, rate } of requests) {
-    const known = byKey.get(apiKeyId);
-    byKey.set(apiKeyId, { rate, requested: (known?.requested ?? 0) + 1 });
-  }
-  const all = [...byKey];
+/** Takes the available tokens for the events of each key or customer; its first events get them. */
+async function grant(
+  db: Db,
+  { table, column, type }: QuotaKind,
+  requests: readonly EventRequest[],
+): Promise<Grant[]> {
+  const byOwner = new Map<string, { rate: number; requested: number }>();
+  for (const { of, rate } of requests)
+    byOwner.set(of, { rate, requested: (byOwner.get(of)?.requested ?? 0) + 1 });
+  const all = [...byOwner];
   // Sorted, so that concurrent statements cannot deadlock.
-  const granted = await rows<{ apiKeyId: string; granted: number; tokens: number }>(
+  const granted = await rows<{ of: string; granted: number; tokens: number }>(
     db,
-    `insert into event_quotas as q (api_key_id, tokens, at, rate, requested, granted)
+    `insert into ${table} as q (${column}, tokens, at, rate, requested, granted)
       select id, rate - least(requested, rate), clock_timestamp(), rate, requested, least(requested, rate)
-      from unnest(:ids::uuid[], :rates::int[], :requested::int[]) as g(id, rate, requested) order by id
-      on conflict (api_key_id) do update set tokens = ${REFILLED} - ${GRANTED}, at = ${REFILLED_AT},
+      from unnest(:ids::${type}[], :rates::int[], :requested::int[]) as g(id, rate, requested) order by id
+      on conflict (${column}) do update set tokens = ${REFILLED} - ${GRANTED}, at = ${REFILLED_AT},
         rate = excluded.rate, requested = excluded.requested, granted = ${GRANTED}
-      returning api_key_id as "apiKeyId", granted, tokens`,
+      returning ${column} as "of", granted, tokens`,
     {
       ids: all.map(([id]) => id),
       rates: all.map(([, { rate }]) => rate),
       requested: all.map(([, { requested }]) => requested),
     },
   );
-  const left = new Map(granted.map((row) => [row.apiKeyId, row]));
-  return requests.map(({ apiKeyId, rate }) => {
-    const bucket = left.get(apiKeyId);
-    if (!bucket) throw new Error("the database did not answer for a key's quota");
+  const left = new Map(granted.map((row) => [row.of, row]));
+  return requests.map(({ of, rate }) => {
+    const bucket = left.get(of);
+    if (!bucket) throw new Error("the database did not answer for a quota");
     bucket.granted -= 1;
     if (bucket.granted >= 0) return null;
     // One refused event after the other may be published as tokens are added.

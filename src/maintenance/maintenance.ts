@@ -4,6 +4,7 @@ import { HEALTH_JOB } from "../health/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import { type Job, startJobs } from "../lib/process/index.ts";
 import { type JobParts, QUEUE_JOBS } from "../queue/index.ts";
+import { CUSTOMER_ERASURE_JOB } from "./customer-erasure.ts";
 import { FOLD_JOB } from "./fold.ts";
 
 type Parts = JobParts & Parameters<typeof BREAKER_JOB.run>[0];
@@ -14,6 +15,7 @@ const JOBS: readonly Job<Parts>[] = [
   FOLD_JOB,
   BREAKER_JOB,
   HEALTH_JOB,
+  CUSTOMER_ERASURE_JOB,
   // Last: a response that cannot be erased must not hold up the rest.
   ERASURE_JOB,
 ];

@@ -129,3 +129,34 @@ export async function endBeyond(db: Db, max: number, limit: number): Promise<num
       ) t limit :limit::int`;
   return end(db, choose, "failed", "queue full", { max, limit }, ["queue"]);
 }
+
+/**
+ * As `endBeyond`, for customers with a quota: of the rows in `queue` of all webhooks of a customer, the oldest remain. Reads nothing but
+ * an empty index if no customer has a quota; otherwise, of each webhook with rows in `queue` and such a customer, as many index entries
+ * as the quota.
+ */
+export async function endBeyondQuotas(db: Db, limit: number): Promise<number> {
+  const where = "exists (select from customers where pending_quota is not null)";
+  const choose = () => `
+    with recursive ${distinctOf("waiting", "webhook_id", "queue", { where })},
+      limited as materialized (
+        select w.id, w.customer, w.test_delivery, c.pending_quota from waiting
+          join webhooks w on w.id = waiting.webhook_id join customers c on c.id = w.customer
+        where c.pending_quota is not null
+      ),
+      beyond as materialized (
+        select each.customer, (
+            select q.id from limited l cross join lateral (
+              select id from queue q where ${ofWebhook("q", "l.id")} order by q.webhook_id, q.id limit each.pending_quota + 1
+            ) q where l.customer = each.customer order by q.id offset each.pending_quota limit 1
+          ) as id
+        from (select distinct customer, pending_quota from limited) each
+      )
+    select t.ctid from beyond b join limited l on l.customer = b.customer
+      cross join lateral (
+        select ctid from queue q where ${ofWebhook("q", "l.id", "b.id")} and ${isFree("q")}
+          and q.id is distinct from l.test_delivery
+        order by q.webhook_id desc, q.id desc limit :limit::int for update skip locked
+      ) t where b.id is not null limit :limit::int`;
+  return end(db, choose, "failed", "queue full", { limit }, ["queue"]);
+}

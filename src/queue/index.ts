@@ -9,8 +9,9 @@ export {
   release,
 } from "./claims.ts";
 export { isFree, ofWebhook, WORKERS } from "./conditions.ts";
+export { type CustomerCounts, countOfCustomers } from "./customer-counts.ts";
 export { cancelFirst } from "./deleted-webhooks.ts";
-export { cancelOfErased, endExpired, endFiltered } from "./endings.ts";
+export { cancelOfErased, cancelOfWebhooks, endExpired, endFiltered } from "./endings.ts";
 export { type EventContent, loadContents } from "./event-contents.ts";
 export { heedWishes, type ReceiverWish, type WebhookWish } from "./holds.ts";
 export { type JobParts, QUEUE_JOBS } from "./jobs.ts";

@@ -5,7 +5,7 @@ import type { Job } from "../lib/process/index.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/index.ts";
 import { takeTurn } from "../schema/index.ts";
 import { cancelOfDeleted } from "./deleted-webhooks.ts";
-import { endBeyond } from "./endings.ts";
+import { endBeyond, endBeyondQuotas } from "./endings.ts";
 import { accountForOverdue } from "./overdue-retries.ts";
 import { findLongSnapshot } from "./snapshots.ts";
 import { vacuumQueue } from "./vacuum.ts";
@@ -64,17 +64,22 @@ async function failBeyondLimit(
   stop: AbortSignal,
 ): Promise<void> {
   const { maxPendingPerWebhook: maxPending } = delivery;
-  if (maxPending === 0) return;
   const most = MAX_FAILED_PER_STATEMENT;
-  let failed = 0;
-  for (let done = most; done >= most && !stop.aborted; failed += done)
-    done = await endBeyond(db, maxPending, most);
-  if (failed === 0) return;
-  countFailed(instruments.failed, failed, "queue_full");
-  log.warn(
-    { deliveries: failed, maxPending },
-    "pending deliveries above MAX_PENDING_PER_WEBHOOK failed; resend them once the endpoint keeps up",
-  );
+  async function fail(step: () => Promise<number>, facts: object, message: string): Promise<void> {
+    let failed = 0;
+    for (let done = most; done >= most && !stop.aborted; failed += done) done = await step();
+    if (failed === 0) return;
+    countFailed(instruments.failed, failed, "queue_full");
+    log.warn({ deliveries: failed, ...facts }, message);
+  }
+  if (maxPending > 0) {
+    const message =
+      "pending deliveries above MAX_PENDING_PER_WEBHOOK failed; resend them once the endpoint keeps up";
+    await fail(() => endBeyond(db, maxPending, most), { maxPending }, message);
+  }
+  const message =
+    "pending deliveries above the quotas of customers failed; resend them once their endpoints keep up";
+  await fail(() => endBeyondQuotas(db, most), {}, message);
 }
 
 /** A count reads all waiting retries, so that of all processes one makes it. */

@@ -107,6 +107,9 @@ interface CustomersTable {
   paused: Date | null;
   erasure_started: Date | null;
   erasure_finished: Date | null;
+  erasure_actor: unknown;
+  erasure_look: string | null;
+  erasure_looked: Date | null;
   erased_webhooks: bigint;
   erased_keys: bigint;
   erased_payloads: bigint;

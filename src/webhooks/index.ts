@@ -1,6 +1,7 @@
 /** Webhooks, with their secrets and settings. */
 export { type BreakerState, removeBreakers } from "./breakers.ts";
 export { type ClaimedWebhook, ClaimedWebhooks } from "./claimed-webhooks.ts";
+export { holdRegistrations, pauseWebhooksOf } from "./customer-pause.ts";
 export { privateKeyOf } from "./key-pairs.ts";
 export { headersOfSettings, openRequestSettings } from "./request-settings.ts";
 export { raiseRevisions } from "./revisions.ts";
@@ -13,7 +14,7 @@ export {
 } from "./secret-box.ts";
 export { type Resealing, resealSecrets } from "./secret-resealing.ts";
 export { noteSlowFilter, stopFilter } from "./slow-filters.ts";
-export { inLog, webhookTarget } from "./webhook-changes.ts";
+export { inLog, webhookEntries, webhookTarget } from "./webhook-changes.ts";
 export { deleteWebhooks } from "./webhook-deletion.ts";
 export { forgetExpiredSecrets, readSealedSecrets, type SealedSecret, type Sign } from "./webhook-secrets.ts";
 export { forgetOldUrls } from "./webhook-update.ts";

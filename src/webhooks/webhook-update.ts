@@ -13,6 +13,7 @@ import {
   removeBreakers,
   setBreaker,
 } from "./breakers.ts";
+import { customerIsPaused, isCustomerPaused } from "./customer-pause.ts";
 import { raiseRevisions } from "./revisions.ts";
 import { lockShared } from "./shared-webhooks.ts";
 import { findWebhook, lockWebhook, RECEIVER_COLUMNS, type WebhookRow, webhookColumns } from "./webhooks.ts";
@@ -108,12 +109,17 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
   const newFilter =
     after.filter !== before.filter || (changes.filter !== undefined && before.filterStopped !== null);
   const newBreaker = await changeBreaker(trx, before, changes, takesOver);
-  const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
+  const ofPaused = await isCustomerPaused(trx, before.customer);
+  if (ofPaused && changes.paused === false) throw customerIsPaused(id);
+  // Its user may pause it beside the customer. What its breaker no longer holds back waits for the customer.
+  const byCustomer = ofPaused && changes.paused === undefined && (takesOver || before.customerPaused);
+  const held =
+    byCustomer || (takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused);
   const [webhook] = await rows<WebhookRow>(
     trx,
     `update webhooks w set ${SETTING_NAMES.map((name) => `${SETTINGS[name].column} = ${given(name)}`).join(", ")}, url = :url::text, target_url = :targetUrl::text,
         paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
-        filter = :filter::text,
+        customer_paused = :byCustomer::bool, filter = :filter::text,
         filter_slow = case when not :newFilter::bool then w.filter_slow end,
         filter_stopped = case when not :newFilter::bool then w.filter_stopped end,
         test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
@@ -124,10 +130,10 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
         ${RECEIVER_COLUMNS.map((column) => `${column} = case when w.target_url = :targetUrl::text then w.${column} end`).join(", ")},
         modified = now(), revision = w.revision + 1
       where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool or :newFilter::bool
-        or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null)
-          is distinct from (${SETTING_NAMES.map(given).join(", ")}, :url::text, :filter::text, :held::bool))
+        or (${SETTING_NAMES.map((name) => `w.${SETTINGS[name].column}`).join(", ")}, w.url, w.filter, w.paused is not null, w.customer_paused)
+          is distinct from (${SETTING_NAMES.map(given).join(", ")}, :url::text, :filter::text, :held::bool, :byCustomer::bool))
       returning ${webhookColumns("w")}`,
-    { id, ...after, held, takesOver, newBreaker, newFilter, firstTokens: firstTokens(after) },
+    { id, ...after, held, byCustomer, takesOver, newBreaker, newFilter, firstTokens: firstTokens(after) },
   );
   if (!webhook) return { before, webhook: before, isTold: false };
   if (webhook.url !== before.url) {

@@ -39,6 +39,8 @@ export interface WebhookRow extends Settings {
   endpointId: string | null;
   /** The time since which a user has paused deliveries; null if none has. */
   paused: Date | null;
+  /** Whether it is paused because its customer is. */
+  customerPaused: boolean;
   /** An expression in CEL; null for none. */
   filter: string | null;
   /** The latest evaluation of the filter that took too long, accurate to a minute; null for none. */
@@ -92,7 +94,7 @@ export const webhookColumns = (
 ) => `${table}.id, ${table}.revision, ${settingColumns(table)}, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.customer, ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
-  ${table}.endpoint_id as "endpointId",
+  ${table}.endpoint_id as "endpointId", ${table}.customer_paused as "customerPaused",
   ${table}.filter, ${table}.filter_slow as "filterSlow",
   ${table}.filter_stopped as "filterStopped",
   case when ${table}.held_until > now() then ${table}.held_until end as "heldUntil",
@@ -322,11 +324,14 @@ export async function insertWebhook(
       ),
       ${insertedType("owner")}
       insert into webhooks as w
-        (id, process, name, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, secret, created_revision)
+        (id, process, name, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, paused, customer_paused,
+          secret, created_revision)
       overriding system value
       select :id::bigint, :process::int, :name::text, :url::text, :targetUrl::text, owner.id, customer, installed_app_id,
-        :endpointId::uuid, :secret::bytea, type.revision
-      from owner cross join type
+        :endpointId::uuid, case when held.by_customer then now() end, held.by_customer, :secret::bytea, type.revision
+      from owner cross join type cross join lateral (
+        select exists (select from customers c where c.id = owner.customer and c.paused is not null) as by_customer
+      ) held
       returning ${webhookColumns("w")}`,
     { ...webhook, name, endpointId, id, secret: newSealedSecret(secrets, id, secret) },
   );

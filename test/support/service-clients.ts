@@ -2,6 +2,7 @@ import type { DescService } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
+import { CustomerService } from "../../gen/webhook/v1/customer_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
@@ -20,6 +21,7 @@ const SERVICES = {
   replays: ReplayService,
   keys: ApiKeyService,
   eventTypes: EventTypeService,
+  customers: CustomerService,
 };
 
 /** A client of each service. */

@@ -105,7 +105,7 @@ export type CustomerQuotas = Message<"webhook.v1.CustomerQuotas"> & {
   eventsPerSecond: number;
 
   /**
-   * The maximum number of pending deliveries. An event beyond it is delivered to none of its webhooks: these deliveries are failed.
+   * The maximum number of pending first attempts. Once a second, the newest deliveries beyond it fail as `queue full`.
    * From 1 to 1,000,000,000; 0 means no quota.
    *
    * @generated from field: int32 pending_deliveries = 3;
@@ -121,13 +121,13 @@ export const CustomerQuotasSchema: GenMessage<CustomerQuotas> = /*@__PURE__*/
   messageDesc(file_webhook_v1_customer, 1);
 
 /**
- * What a customer has now.
+ * What a customer has now. For a key of an installed app or for some event types, only what it can access.
  *
  * @generated from message webhook.v1.CustomerCounts
  */
 export type CustomerCounts = Message<"webhook.v1.CustomerCounts"> & {
   /**
-   * Its webhooks, and how many of them are degraded and failing.
+   * Its webhooks, and how many of the first 1,000 are degraded and failing.
    *
    * @generated from field: int32 webhooks = 1;
    */
@@ -144,21 +144,21 @@ export type CustomerCounts = Message<"webhook.v1.CustomerCounts"> & {
   failingWebhooks: number;
 
   /**
-   * Its API keys that are not revoked.
+   * Its API keys that are not revoked. At most 1,000 are counted.
    *
    * @generated from field: int32 api_keys = 4;
    */
   apiKeys: number;
 
   /**
-   * Its deliveries before their first attempt, those being sent included. At most 10,000 are counted.
+   * The deliveries of its first 1,000 webhooks before their first attempt, those being sent included. At most 1,000 are counted.
    *
    * @generated from field: int32 pending_deliveries = 5;
    */
   pendingDeliveries: number;
 
   /**
-   * Its deliveries that wait for another attempt. At most 10,000 are counted.
+   * The deliveries of its first 1,000 webhooks that wait for another attempt. At most 1,000 are counted.
    *
    * @generated from field: int32 retrying_deliveries = 6;
    */
@@ -184,7 +184,7 @@ export type CustomerErasure = Message<"webhook.v1.CustomerErasure"> & {
   started?: Timestamp | undefined;
 
   /**
-   * Unset while it goes on.
+   * Events whose publishing began before this time have no payload any more. Unset while the erasure goes on.
    *
    * @generated from field: google.protobuf.Timestamp finished = 2;
    */
@@ -208,7 +208,7 @@ export type CustomerErasure = Message<"webhook.v1.CustomerErasure"> & {
   payloads: bigint;
 
   /**
-   * The open deliveries that it has cancelled so far.
+   * The open deliveries that it has cancelled so far. Maintenance cancels some of deleted webhooks, which are not counted.
    *
    * @generated from field: int64 deliveries = 6;
    */
@@ -227,7 +227,7 @@ export const CustomerErasureSchema: GenMessage<CustomerErasure> = /*@__PURE__*/
  */
 export type ListCustomersRequest = Message<"webhook.v1.ListCustomersRequest"> & {
   /**
-   * From 1 to 1,000. 0 means 100.
+   * From 1 to 200. 0 means 50.
    *
    * @generated from field: int32 page_size = 1;
    */
@@ -265,7 +265,7 @@ export type ListCustomersResponse = Message<"webhook.v1.ListCustomersResponse"> 
   customers: Customer[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page of a search may have fewer customers than page_size, or none, before the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -284,7 +284,7 @@ export const ListCustomersResponseSchema: GenMessage<ListCustomersResponse> = /*
  */
 export type GetCustomerRequest = Message<"webhook.v1.GetCustomerRequest"> & {
   /**
-   * The user_id of the customer.
+   * The user_id of the customer: 1 to 128 visible ASCII characters.
    *
    * @generated from field: string customer = 1;
    */
@@ -396,7 +396,7 @@ export const UpdateCustomerResponseSchema: GenMessage<UpdateCustomerResponse> = 
  */
 export type PauseCustomerRequest = Message<"webhook.v1.PauseCustomerRequest"> & {
   /**
-   * The user_id of the customer.
+   * The user_id of the customer: 1 to 128 visible ASCII characters.
    *
    * @generated from field: string customer = 1;
    */
@@ -432,7 +432,7 @@ export const PauseCustomerResponseSchema: GenMessage<PauseCustomerResponse> = /*
  */
 export type ResumeCustomerRequest = Message<"webhook.v1.ResumeCustomerRequest"> & {
   /**
-   * The user_id of the customer.
+   * The user_id of the customer: 1 to 128 visible ASCII characters.
    *
    * @generated from field: string customer = 1;
    */
@@ -468,7 +468,7 @@ export const ResumeCustomerResponseSchema: GenMessage<ResumeCustomerResponse> = 
  */
 export type EraseCustomerRequest = Message<"webhook.v1.EraseCustomerRequest"> & {
   /**
-   * The user_id of the customer.
+   * The user_id of the customer: 1 to 128 visible ASCII characters.
    *
    * @generated from field: string customer = 1;
    */
@@ -538,7 +538,8 @@ export const CustomerService: GenService<{
     output: typeof UpdateCustomerResponseSchema;
   },
   /**
-   * Pauses all webhooks of a customer, future ones included: their deliveries wait. NOT_FOUND as in GetCustomer.
+   * Pauses all webhooks of a customer, future ones included: their deliveries wait. An open circuit breaker goes on with its probes.
+   * Meanwhile, ResumeWebhook is refused for its webhooks. NOT_FOUND as in GetCustomer.
    *
    * @generated from rpc webhook.v1.CustomerService.PauseCustomer
    */
@@ -559,7 +560,8 @@ export const CustomerService: GenService<{
   },
   /**
    * Deletes the webhooks of a customer, revokes its API keys, and erases the payloads of its events, those published until the erasure
-   * has finished included. Goes on after the response; GetCustomer returns its progress. Ids, states and counts of events and deliveries
+   * has finished included. Goes on after the response; GetCustomer returns its progress. While it goes on, another call changes nothing;
+   * afterwards, one starts a new erasure. Ids, states and counts of events and deliveries
    * are kept until their retention ends. NOT_FOUND as in GetCustomer.
    *
    * @generated from rpc webhook.v1.CustomerService.EraseCustomer

@@ -23,6 +23,9 @@ const CUSTOMERS = `
     paused timestamptz,
     erasure_started timestamptz,
     erasure_finished timestamptz,
+    erasure_actor jsonb,
+    erasure_look xid8,
+    erasure_looked timestamptz,
     erased_webhooks bigint not null default 0,
     erased_keys bigint not null default 0,
     erased_payloads bigint not null default 0,
@@ -32,9 +35,13 @@ const CUSTOMERS = `
   comment on column customers.id is 'The user_id of its events.';
   comment on column customers.metadata is 'Texts by name, for the operator only.';
   comment on column customers.erased_webhooks is 'What the latest erasure has removed so far.';
+  comment on column customers.erasure_actor is 'Who has started the latest erasure, as entries of the audit log name them.';
+  comment on column customers.erasure_look is 'The transaction at whose start, erasure_looked, an erasure first found nothing: those that were open then are waited for.';
   create index customers_erasing on customers (id) where erasure_started is not null and erasure_finished is null;
   -- Texts that begin with another, whatever the collation of the database.
   create index customers_prefix on customers (id collate "C");
+  create index customers_named on customers (id) where display_name is not null;
+  create index customers_pending_quota on customers (id) where pending_quota is not null;
 
   alter table api_keys add column customer text;
   comment on column api_keys.customer is 'The customer that it belongs to; null for keys of the operator.';

@@ -102,6 +102,15 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     request: async () => ({ webhookId: await webhookId(), eventId: randomUUID(), process: 1 }),
     unknown: { webhook_id: "accepted", event_id: "accepted", delivery_id: "accepted" },
   } as const;
+  const customer = async () => {
+    const userId = randomUUID();
+    await api.customers.updateCustomer({ customer: userId });
+    return userId;
+  };
+  const aboutCustomer = {
+    request: async () => ({ customer: await customer() }),
+    forApps: Code.PermissionDenied,
+  };
   let registered = 0;
   /** A set with one event type that is not registered. */
   const fileDescriptorSet = () => {
@@ -339,5 +348,24 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       entries: (_, { change }) => ({ EVENT_TYPE_DEPRECATED: [String(change.process)] }),
       forApps: Code.PermissionDenied,
     },
+    "CustomerService.ListCustomers": { ...nothing, forApps: Code.PermissionDenied },
+    "CustomerService.GetCustomer": aboutCustomer,
+    "CustomerService.UpdateCustomer": {
+      request: async () => ({
+        customer: await customer(),
+        displayName: "Shop",
+        metadata: { entries: { plan: "gold" } },
+        quotas: { webhooks: 7, eventsPerSecond: 8, pendingDeliveries: 9 },
+      }),
+      entries: "CUSTOMER_UPDATED",
+      forApps: Code.PermissionDenied,
+    },
+    "CustomerService.PauseCustomer": { ...aboutCustomer, entries: "CUSTOMER_PAUSED" },
+    "CustomerService.ResumeCustomer": {
+      ...aboutCustomer,
+      request: after(api.customers.pauseCustomer, aboutCustomer),
+      entries: "CUSTOMER_RESUMED",
+    },
+    "CustomerService.EraseCustomer": { ...aboutCustomer, entries: "CUSTOMER_ERASED" },
   };
 }

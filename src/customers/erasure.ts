@@ -1,0 +1,114 @@
+import { type Actor, type AuditRecord, recordChanges } from "../audit/index.ts";
+import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { type CustomerRow, changeCustomer } from "./customers.ts";
+
+/** What a step of an erasure has removed. */
+export interface Removed {
+  webhooks?: number;
+  keys?: number;
+  payloads?: number;
+  /** Open deliveries that were cancelled. */
+  deliveries?: number;
+  /** The entries about removed webhooks and keys. */
+  entries?: AuditRecord[];
+}
+
+/** Removes some rows of a customer in the transaction of a step. Removes nothing if none is left. */
+export type Removal = (trx: Db, customer: string) => Promise<Removed>;
+
+/** The state of an erasure after a step: more is left, older transactions are waited for, it has finished, or another process works on it. */
+export type ErasureState = "more" | "waiting" | "finished" | "busy";
+
+/**
+ * Starts the erasure of a locked customer, unless one goes on.
+ *
+ * @param actor who starts it: also the author of the entries about what it removes
+ * @returns null if one goes on
+ */
+export async function startErasure(
+  trx: Db,
+  { id, erasureStarted, erasureFinished }: CustomerRow,
+  actor: Actor,
+): Promise<CustomerRow | null> {
+  if (erasureStarted && !erasureFinished) return null;
+  return changeCustomer(trx, id, {
+    erasure_started: trx.fn.now(),
+    erasure_finished: null,
+    erasure_actor: JSON.stringify(actor),
+    erasure_look: null,
+    erasure_looked: null,
+    erased_webhooks: 0n,
+    erased_keys: 0n,
+    erased_payloads: 0n,
+    erased_deliveries: 0n,
+  });
+}
+
+/** The customers whose erasure goes on, at most 100. */
+export async function listErasing(db: Db): Promise<string[]> {
+  const erasing = await rows<{ id: string }>(
+    db,
+    "select id from customers where erasure_started is not null and erasure_finished is null order by id limit 100",
+  );
+  return erasing.map(({ id }) => id);
+}
+
+/**
+ * The time after which transactions that were open at the first look are not waited for if they have written nothing yet, in seconds.
+ * Statements that publish time out earlier; backups and reports take hours.
+ */
+const LATEST_PUBLISH_S = 300;
+
+/**
+ * Whether all transactions have ended that were open at the first look: those with an id, and those of this database that have none yet.
+ * The role of the service sees the start of its own transactions only, which are those that publish.
+ */
+const IS_SETTLED = `c.erasure_look is not null and pg_snapshot_xmin(pg_current_snapshot()) >= c.erasure_look
+  and (c.erasure_looked < clock_timestamp() - interval '${LATEST_PUBLISH_S} seconds' or not exists (
+    select from pg_stat_activity a where a.datname = current_database() and a.pid <> pg_backend_pid()
+      and a.backend_type = 'client backend' and a.xact_start <= c.erasure_looked))`;
+
+/**
+ * A step of an erasure, in one transaction: removes some rows, and counts them. The erasure has finished once a step finds nothing, and
+ * all transactions have ended that were open when an earlier step found nothing. The time of that earlier step is the end of the
+ * erasure: what was published before has been erased. Publishing does not take part.
+ *
+ * @param removals each removes rows; a step runs them in turn until one has removed some
+ */
+export function eraseStep(db: Db, customer: string, removals: readonly Removal[]): Promise<ErasureState> {
+  return transactionWithRetry(db, async (trx) => {
+    const [erasure] = await rows<{ actor: Actor; found: boolean; settled: boolean }>(
+      trx,
+      `select c.erasure_actor as actor, c.erasure_look is not null as found, ${IS_SETTLED} as settled from customers c
+        where c.id = :customer and c.erasure_started is not null and c.erasure_finished is null
+        for no key update skip locked`,
+      { customer },
+    );
+    if (!erasure) return "busy";
+    for (const remove of removals) {
+      const {
+        webhooks = 0,
+        keys = 0,
+        payloads = 0,
+        deliveries = 0,
+        entries = [],
+      } = await remove(trx, customer);
+      if (webhooks + keys + payloads + deliveries === 0) continue;
+      await recordChanges(trx, erasure.actor, entries);
+      await changeCustomer(trx, customer, {
+        erased_webhooks: trx.raw("erased_webhooks + ?", [webhooks]),
+        erased_keys: trx.raw("erased_keys + ?", [keys]),
+        erased_payloads: trx.raw("erased_payloads + ?", [payloads]),
+        erased_deliveries: trx.raw("erased_deliveries + ?", [deliveries]),
+      });
+      return "more";
+    }
+    if (erasure.found && !erasure.settled) return "waiting";
+    // Transactions that begin later get larger ids.
+    const now = erasure.settled
+      ? { erasure_finished: trx.raw("erasure_looked"), erasure_actor: null }
+      : { erasure_look: trx.raw("pg_current_xact_id()"), erasure_looked: trx.fn.now() };
+    await run(trx, trx("customers").where({ id: customer }).update(now));
+    return erasure.settled ? "finished" : "waiting";
+  });
+}

@@ -1,0 +1,2 @@
+/** CustomerService. */
+export { customerService } from "./customers.ts";

@@ -1,0 +1,59 @@
+import { ownedIn, type Scope, webhookIn } from "../calls/index.ts";
+import { type Db, rows } from "../lib/pg/index.ts";
+import { ofWebhook } from "./conditions.ts";
+
+/** The maximum number of rows of a kind that are counted of a customer. */
+const MAX_COUNTED = 1_000;
+
+/** What a customer has now. Each number but the webhooks' is at most 1,000, and is of its first 1,000 webhooks. */
+export interface CustomerCounts {
+  webhooks: number;
+  degradedWebhooks: number;
+  failingWebhooks: number;
+  /** The keys that are not revoked. */
+  apiKeys: number;
+  /** The deliveries in `queue`. */
+  pendingDeliveries: number;
+  /** The deliveries in `retries`. */
+  retryingDeliveries: number;
+}
+
+/** What customers have that a scope can access, in their order. */
+export async function countOfCustomers(
+  db: Db,
+  scope: Scope,
+  customers: readonly string[],
+): Promise<CustomerCounts[]> {
+  const inScope = webhookIn(scope, "w");
+  const ownKey = ownedIn(scope, "k");
+  const counted = (table: "queue" | "retries") => `(
+    select count(*)::int from (
+      select from unnest(w.ids) own(id) cross join lateral (
+        select from ${table} t where ${ofWebhook("t", "own.id")} limit ${MAX_COUNTED}
+      ) each limit ${MAX_COUNTED}
+    ) counted)`;
+  const ofHealth = (health: string) =>
+    `(select count(*)::int from webhook_health h where h.webhook_id = any(w.ids) and h.health = '${health}')`;
+  // The counters are over all apps.
+  const webhooks =
+    scope === "everything" || (scope.installedAppId === null && scope.processes.length === 0)
+      ? "(select coalesce(sum(p.live), 0)::int from customer_processes p where p.customer = c.id)"
+      : "cardinality(w.ids)";
+  return rows<CustomerCounts>(
+    db,
+    `select ${webhooks} as webhooks, ${ofHealth("degraded")} as "degradedWebhooks", ${ofHealth("failing")} as "failingWebhooks",
+        (select count(*)::int from (
+          select from api_keys k where k.customer = c.id and k.revoked is null and ${ownKey.sql} limit ${MAX_COUNTED}
+        ) keys) as "apiKeys",
+        ${counted("queue")} as "pendingDeliveries", ${counted("retries")} as "retryingDeliveries"
+      from unnest(:customers::text[]) with ordinality c(id, place)
+        cross join lateral (
+          select array(
+            select w.id from webhooks w where w.customer = c.id and w.deleted is null and ${inScope.sql}
+            order by w.process, w.id limit ${MAX_COUNTED}
+          ) as ids
+        ) w
+      order by c.place`,
+    { ...inScope.bindings, ...ownKey.bindings, customers },
+  );
+}
