@@ -73,6 +73,7 @@ export async function serve(
       instruments: createApiInstruments(meter),
       tracer: tracing.tracer,
       limits: config.limits,
+      isolatesApps: config.isolatesApps,
       deliveryTimeoutMs: delivery.timeoutMs,
       retentionDays: config.dispatch.retentionDays,
       searchIndex: config.searchIndex,

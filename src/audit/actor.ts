@@ -9,6 +9,7 @@ export function actorOf(handler: HandlerContext): Actor {
   return {
     apiKeyId: key.id,
     apiKeyName: key.name,
+    customer: key.customer,
     installedAppId: key.installedAppId,
     sessionId,
     address: plainAddress(addressOf(handler)),

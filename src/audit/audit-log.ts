@@ -1,5 +1,5 @@
 import type { AuditAction as Actions } from "../../gen/webhook/v1/audit_pb.ts";
-import type { Scope } from "../calls/index.ts";
+import { ownedIn, type Scope } from "../calls/index.ts";
 import { type Bindings, count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { firstIdOf } from "../schema/index.ts";
 
@@ -10,6 +10,8 @@ export type AuditAction = Exclude<Lowercase<keyof typeof Actions>, "unspecified"
 export interface Actor {
   apiKeyId: string;
   apiKeyName: string;
+  /** The customer and the installed app of the key. */
+  customer: string | null;
   installedAppId: string | null;
   /** Identifies the session of the settings page; null for a call with a key. */
   sessionId: string | null;
@@ -27,11 +29,22 @@ export type Facts = Readonly<Record<string, string | number | boolean | null | r
 export interface AuditTarget {
   id: string | null;
   name: string | null;
+  /** The customer whose keys see the entry. */
+  customer: string | null;
   /** The installed app whose keys see the entry. */
   appId: string | null;
   /** The event type of a webhook; 0 for several, which only keys for every type see. */
   process: number | null;
 }
+
+/** A target that belongs to the whole service. */
+export const SERVICE_WIDE = {
+  id: null,
+  name: null,
+  customer: null,
+  appId: null,
+  process: null,
+} satisfies AuditTarget;
 
 /** A change to record. */
 export interface AuditRecord {
@@ -47,11 +60,13 @@ export interface AuditRow {
   action: AuditAction;
   apiKeyId: string | null;
   apiKeyName: string | null;
+  actorCustomer: string | null;
   actorAppId: string | null;
   sessionId: string | null;
   address: string | null;
   targetId: string | null;
   targetName: string | null;
+  customer: string | null;
   appId: string | null;
   process: number | null;
   before: Facts;
@@ -92,21 +107,23 @@ export async function recordChanges(
     action,
     target_id: target.id,
     target_name: target.name,
+    customer: target.customer,
     app_id: target.appId,
     process: target.process,
     ...differences(before, after),
   }));
   await count(
     trx,
-    `insert into audit_log (action, api_key_id, api_key_name, actor_app_id, session_id, address,
-        target_id, target_name, app_id, process, before, after)
-      select e.action, :apiKeyId::uuid, :apiKeyName::text, :installedAppId::uuid, :sessionId::text, :address::inet,
-        e.target_id, e.target_name, e.app_id, e.process, e.before, e.after
-      from jsonb_to_recordset(:entries::jsonb) e(action text, target_id text, target_name text, app_id uuid,
+    `insert into audit_log (action, api_key_id, api_key_name, actor_customer, actor_app_id, session_id, address,
+        target_id, target_name, customer, app_id, process, before, after)
+      select e.action, :apiKeyId::uuid, :apiKeyName::text, :customer::text, :installedAppId::uuid, :sessionId::text, :address::inet,
+        e.target_id, e.target_name, e.customer, e.app_id, e.process, e.before, e.after
+      from jsonb_to_recordset(:entries::jsonb) e(action text, target_id text, target_name text, customer text, app_id uuid,
         process int, before jsonb, after jsonb)`,
     {
       apiKeyId: actor?.apiKeyId ?? null,
       apiKeyName: actor?.apiKeyName ?? null,
+      customer: actor?.customer ?? null,
       installedAppId: actor?.installedAppId ?? null,
       sessionId: actor?.sessionId ?? null,
       address: actor?.address ?? null,
@@ -138,20 +155,19 @@ export function listAuditEntries(
     conditions.push(condition);
     Object.assign(bindings, values);
   };
-  if (scope !== "everything") {
-    restrict("a.app_id = :scopeApp::uuid", { scopeApp: scope.installedAppId });
-    if (scope.processes.length > 0) {
-      restrict("(a.process is null or a.process = any(:scopeProcesses::int[]))", {
-        scopeProcesses: scope.processes,
-      });
-    }
+  const owned = ownedIn(scope, "a", { customer: "customer", app: "app_id" });
+  restrict(owned.sql, owned.bindings);
+  if (scope !== "everything" && scope.processes.length > 0) {
+    restrict("(a.process is null or a.process = any(:scopeProcesses::int[]))", {
+      scopeProcesses: scope.processes,
+    });
   }
   const { actions = [], apiKeyId, targetId, from, to, before } = filter;
   if (actions.length > 0) restrict("a.action = any(:actions::text[])", { actions });
   if (apiKeyId !== undefined) {
     restrict("a.api_key_id = :apiKeyId::uuid", { apiKeyId });
-    // Of a key outside its app, a key of an app sees no changes.
-    if (scope !== "everything") restrict("a.actor_app_id = :scopeApp::uuid", {});
+    // A scope does not see who made a change with a key outside of it.
+    restrict(ownedIn(scope, "a", { customer: "actor_customer", app: "actor_app_id" }).sql, {});
   }
   if (targetId !== undefined) restrict("a.target_id = :targetId::text", { targetId });
   if (from) restrict("a.id >= :from::uuid", { from: firstIdOf(from) });
@@ -160,9 +176,9 @@ export function listAuditEntries(
   return rows<AuditRow>(
     db,
     `select a.id, a.action, a.api_key_id as "apiKeyId", a.api_key_name as "apiKeyName",
-        a.actor_app_id as "actorAppId", a.session_id as "sessionId", host(a.address) as address,
-        a.target_id as "targetId", a.target_name as "targetName", a.app_id as "appId", a.process, a.before, a.after
-      from audit_log a ${conditions.length > 0 ? `where ${conditions.join(" and ")}` : ""}
+        a.actor_customer as "actorCustomer", a.actor_app_id as "actorAppId", a.session_id as "sessionId", host(a.address) as address,
+        a.target_id as "targetId", a.target_name as "targetName", a.customer, a.app_id as "appId", a.process, a.before, a.after
+      from audit_log a where ${conditions.join(" and ")}
       order by a.id desc limit :limit::int`,
     bindings,
   );

@@ -11,4 +11,5 @@ export {
   OPERATOR,
   type Recorder,
   recordChanges,
+  SERVICE_WIDE,
 } from "./audit-log.ts";

@@ -1,17 +1,19 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { DomainError } from "../contract/errors.ts";
 import { callerOf } from "./caller.ts";
-import { customerScope, type Scope, scopeOf } from "./scope.ts";
+import { customerScope, ownerName, type Scope, scopeOf } from "./scope.ts";
+import { assertUserId } from "./user-id.ts";
 
 /**
  * The data that the caller of a method can access.
  *
  * @param customer only that of this customer. Undefined for no restriction
- * @throws DomainError PERMISSION_DENIED if the key cannot access the customer
+ * @throws DomainError INVALID_ARGUMENT if it is not a user_id; PERMISSION_DENIED if the key cannot access the customer
  */
 export function callerScope(context: HandlerContext, customer?: string): Scope {
   const scope = scopeOf(callerOf(context));
   if (customer === undefined) return scope;
+  assertUserId("customer", customer);
   if (scope === "everything") return customerScope(customer);
   if (scope.customer === customer) return scope;
   // The same for customers that exist and for others.
@@ -31,10 +33,8 @@ export function callerScope(context: HandlerContext, customer?: string): Scope {
 export function assertServiceWide(context: HandlerContext): void {
   const scope = callerScope(context);
   if (scope === "everything") return;
-  const [owner, remedy] =
-    scope.customer === null ? ["an installed app", "an app"] : ["a customer", "a customer"];
   throw new DomainError(
     "PERMISSION_DENIED",
-    `${context.method.name} concerns the whole service, but the API key belongs to ${owner}; use a key without ${remedy}`,
+    `${context.method.name} concerns the whole service, but the API key belongs to ${ownerName(scope)}; use a key without ${scope.customer === null ? "an app" : "a customer"}`,
   );
 }

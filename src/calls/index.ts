@@ -20,8 +20,10 @@ export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
 export {
   type Condition,
   instanceIn,
+  type LimitedScope,
   type Owned,
   ownedIn,
+  ownerName,
   reachesKey,
   reachesWebhook,
   type Scope,

@@ -39,6 +39,11 @@ export function customerScope(customer: string): LimitedScope {
   return { customer, installedAppId: null, processes: [], permissions: [] };
 }
 
+/** Whom the keys of a scope belong to, for errors. */
+export function ownerName({ customer }: LimitedScope): "a customer" | "an installed app" {
+  return customer === null ? "an installed app" : "a customer";
+}
+
 /** A name for the data in a scope: the same for two keys that can access the same webhooks. */
 export function scopeName(scope: Scope): string {
   if (scope === "everything") return scope;
@@ -76,25 +81,28 @@ export interface Condition {
   bindings: Bindings;
 }
 
+/** The names of a table's columns with the customer and the installed app. */
+const OWNER_COLUMNS = { customer: "customer", app: "installed_app_id" };
+
 /** Whether a row belongs to the instance of a customer; null for the operator's. @param row the table's name in the query */
-export function instanceIn(customer: string | null, row: string): Condition {
+export function instanceIn(customer: string | null, row: string, column = OWNER_COLUMNS.customer): Condition {
   return customer === null
-    ? { sql: `${row}.customer is null`, bindings: {} }
-    : { sql: `${row}.customer = :scopeCustomer`, bindings: { scopeCustomer: customer } };
+    ? { sql: `${row}.${column} is null`, bindings: {} }
+    : { sql: `${row}.${column} = :scopeCustomer`, bindings: { scopeCustomer: customer } };
 }
 
 /**
  * Whether a row belongs to the customer and the app of the scope, whatever its event type.
  *
  * @param row the table's name in the query
- * @param appColumn its column with the id of the app
+ * @param columns its columns with the customer and the id of the app
  */
-export function ownedIn(scope: Scope, row: string, appColumn = "installed_app_id"): Condition {
+export function ownedIn(scope: Scope, row: string, columns = OWNER_COLUMNS): Condition {
   if (scope === "everything") return { sql: "true", bindings: {} };
   const { customer, installedAppId: scopeApp } = scope;
-  const { sql, bindings } = instanceIn(customer, row);
+  const { sql, bindings } = instanceIn(customer, row, columns.customer);
   if (scopeApp === null) return { sql, bindings };
-  return { sql: `${sql} and ${row}.${appColumn} = :scopeApp::uuid`, bindings: { ...bindings, scopeApp } };
+  return { sql: `${sql} and ${row}.${columns.app} = :scopeApp::uuid`, bindings: { ...bindings, scopeApp } };
 }
 
 /** `reachesWebhook` in SQL. @param webhook the table's name in the query */

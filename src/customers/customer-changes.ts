@@ -4,7 +4,7 @@ import type { CustomerRow } from "./customers.ts";
 
 /** A customer as the target of a change. */
 function customerTarget({ id, displayName }: CustomerRow): AuditTarget {
-  return { id, name: displayName, appId: null, process: null };
+  return { id, name: displayName, customer: id, appId: null, process: null };
 }
 
 /** The values of a customer that entries contain. Its metadata is for the operator only, and its keys see entries. */

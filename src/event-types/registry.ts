@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Recorder } from "../audit/index.ts";
+import { type Recorder, SERVICE_WIDE } from "../audit/index.ts";
 import { FIRST_REGISTERED } from "../contract/catalogue.ts";
 import { DomainError, type FieldViolation } from "../contract/errors.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
@@ -143,7 +143,7 @@ export async function registerEventTypes(
           changes.filter(({ kind }) => kind === wanted).map(({ type }) => type.name);
         await record({
           action: "event_types_registered",
-          target: { id: String(revision), name: null, appId: null, process: null },
+          target: { ...SERVICE_WIDE, id: String(revision) },
           after: { added: named("added"), changed: named("changed") },
         });
         if (options.dryRun) throw DRY_RUN;
@@ -256,7 +256,7 @@ export function deprecateEventType(
     await storeChanges(trx, [change], was + 1n);
     await record({
       action: "event_type_deprecated",
-      target: { id: String(process), name, appId: null, process },
+      target: { ...SERVICE_WIDE, id: String(process), name, process },
       before: { deprecated: !isDeprecated },
       after: { deprecated: isDeprecated },
     });

@@ -1,4 +1,4 @@
-import { type Scope, webhookIn } from "../calls/index.ts";
+import { reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { isInRangeOf } from "../schema/index.ts";
@@ -49,7 +49,10 @@ export interface EventDetails {
   counts: { state: string; count: number }[];
 }
 
-/** The event with this id, which must be a UUID; null if it is not stored, or the scope has no delivery of it. */
+/**
+ * The event with this id, which must be a UUID; null if it is not stored, or the scope has no delivery of it and is not that of its
+ * customer, for its event type.
+ */
 export async function getEvent(db: Db, scope: Scope, id: string): Promise<EventDetails | null> {
   const inScope = webhookIn(scope, "w");
   const part = (table: string, state: string) => `
@@ -70,7 +73,9 @@ export async function getEvent(db: Db, scope: Scope, id: string): Promise<EventD
       from events e where e.id = :id::uuid`,
     { id, ...inScope.bindings },
   );
-  if (!found || (scope !== "everything" && found.counts === null)) return null;
+  if (!found) return null;
+  const owner = { customer: found.userId, installedAppId: null, process: found.process };
+  if (found.counts === null && !(reachesWebhook(scope, owner) && !found.test)) return null;
   const { payload, counts, ...event } = found;
   return { event, payload, counts: counts ?? [] };
 }

@@ -50,18 +50,24 @@ const PUBLISHERS = `
   )
   select id from publisher where id <> '${NIL_ID}'`;
 
+/** The event of a term, if it belongs to a customer. */
+const OF_CUSTOMER = `
+  select from events e where e.id = t.event_id and (e.user_id = :customer or e.test and exists (
+    select from api_keys k where k.id = e.api_key_id and k.customer = :customer)) offset 0`;
+
 /**
  * The events whose user id, idempotency key or searchable values equal a text, newest first; with `after`, the
  * oldest ones that are newer. Reads a limited number; continue from `searchedTo`.
  *
  * @param text trimmed; user ids and idempotency keys are compared as written
  * @param options.keys whether idempotency keys are compared. They belong to publishers, not to installed apps
+ * @param options.customer only events of this customer, and test events that its keys have made. Null for all
  */
 export async function findMatchingEvents(
   db: Db,
   text: string,
   bounds: EventBounds,
-  { keys }: { keys: boolean },
+  { keys, customer }: { keys: boolean; customer: string | null },
 ): Promise<MatchingEvents> {
   const order = bounds.after === undefined ? "desc" : "asc";
   const part = (select: string, id: string, condition: string) => {
@@ -69,8 +75,11 @@ export async function findMatchingEvents(
     return `(select ${id} as id from ${select} where ${all} order by ${id} ${order} limit :most::int)`;
   };
   const parts = [
-    part("search_terms t", "t.event_id", "t.term = :term::bigint"),
-    part("events e", "e.id", "e.user_id = :text"),
+    customer === null
+      ? part("search_terms t", "t.event_id", "t.term = :term::bigint")
+      : part(`search_terms t cross join lateral (${OF_CUSTOMER}) e`, "t.event_id", "t.term = :term::bigint"),
+    // Test events of all customers have one user id.
+    ...(customer === null || customer === text ? [part("events e", "e.id", "e.user_id = :text")] : []),
     // By key, because the index starts with it.
     ...(keys
       ? [
@@ -89,7 +98,7 @@ export async function findMatchingEvents(
     `select e.id, e.recipients from (${parts.join(" union ")}) found
       cross join lateral (select e.id, e.recipients from events e where e.id = found.id offset 0) e
       order by e.id ${order} limit :most::int`,
-    { text, term: String(termOf(text)), most: MAX_EVENTS + 1, ...bindingsOf(bounds) },
+    { text, customer, term: String(termOf(text)), most: MAX_EVENTS + 1, ...bindingsOf(bounds) },
   );
   return withinLimits(found, order);
 }

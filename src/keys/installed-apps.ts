@@ -45,12 +45,12 @@ export function listInstalledApps(
   scope: Scope,
   page: CreatedPage,
 ): Promise<(InstalledAppRow & { createdUs: bigint })[]> {
-  const own = scope === "everything" ? null : scope.installedAppId;
+  const [inScope, own] = scope === "everything" ? ["true", null] : ["id = :own::uuid", scope.installedAppId];
   const paged = pageByCreated(page);
   return rows(
     db,
     `select id, name, created, ${CREATED_US} from installed_apps
-      where (:own::uuid is null or id = :own::uuid) and ${paged.sql}`,
+      where ${inScope} and ${paged.sql}`,
     { own, ...paged.bindings },
   );
 }

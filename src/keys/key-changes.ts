@@ -1,5 +1,5 @@
 import type { AuditRecord, AuditTarget, Facts } from "../audit/index.ts";
-import type { ApiKeyRow } from "../calls/index.ts";
+import type { ApiKeyRow, Owned } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { permissionName } from "../contract/permissions.ts";
 import { present } from "../contract/present.ts";
@@ -7,13 +7,13 @@ import type { Quotas } from "./api-keys.ts";
 import type { InstalledAppRow } from "./installed-apps.ts";
 
 /** An API key as the target of a change. */
-export function keyTarget(key: { id: string; name: string; installedAppId: string | null }): AuditTarget {
-  return { id: key.id, name: key.name, appId: key.installedAppId, process: null };
+export function keyTarget(key: Owned & { id: string; name: string }): AuditTarget {
+  return { id: key.id, name: key.name, customer: key.customer, appId: key.installedAppId, process: null };
 }
 
 /** An installed app as the target of a change. */
 export function appTarget({ id, name }: InstalledAppRow): AuditTarget {
-  return { id, name, appId: id, process: null };
+  return { id, name, customer: null, appId: id, process: null };
 }
 
 /** The values of a key that entries contain. */
@@ -24,6 +24,7 @@ export function keyFacts(key: ApiKeyRow): Facts {
     permissions: key.permissions.map(permissionName),
     allowed_processes: key.allowedProcesses.map(processName),
     installed_application_id: key.installedAppId,
+    ...present({ customer: key.customer }),
     ...quotaFacts(key),
   };
 }

@@ -1,9 +1,9 @@
-import type { Scope } from "../calls/index.ts";
+import { type LimitedScope, ownerName, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { permissionName } from "../contract/permissions.ts";
 
 /**
- * Rejects a key of an installed app that would create, rotate, revoke or remove a key with more rights than its own:
+ * Rejects a key of an installed app or a customer that would create, rotate, revoke or remove a key with more rights than its own:
  * the new secret would grant them.
  *
  * @param what names the other key in the error
@@ -20,6 +20,7 @@ export function assertNoMoreRights(
     throw moreRights(
       `${what} has ${permissions.map(permissionName).join(", ")}, which your key lacks`,
       scope.permissions.map(permissionName).join(", "),
+      scope,
     );
   }
   if (scope.processes.length === 0) return;
@@ -28,12 +29,13 @@ export function assertNoMoreRights(
   throw moreRights(
     `${what} may subscribe to more event types than your key`,
     `allowed_processes of ${scope.processes.join(", ")}`,
+    scope,
   );
 }
 
-function moreRights(problem: string, allowed: string): DomainError {
+function moreRights(problem: string, allowed: string, scope: LimitedScope): DomainError {
   return new DomainError(
     "PERMISSION_DENIED",
-    `${problem}; a key of an installed app manages keys with at most its own rights (${allowed}): use a key without an app`,
+    `${problem}; a key of ${ownerName(scope)} manages keys with at most its own rights (${allowed}): use a key without ${scope.customer === null ? "an app" : "a customer"}`,
   );
 }

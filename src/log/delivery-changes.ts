@@ -1,15 +1,16 @@
 import type { AuditRecord, Facts } from "../audit/index.ts";
+import type { Owned } from "../calls/index.ts";
 import { present } from "../contract/present.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { webhookTarget } from "../webhooks/index.ts";
 import type { DeliveryRow } from "./deliveries.ts";
 import type { DeliveryFilter } from "./list.ts";
 
-/** The entry about a delivery that was sent again. @param appId the installed app of its webhook */
-export function sentAgain(delivery: DeliveryRow, appId: string | null): AuditRecord {
+/** The entry about a delivery that was sent again. @param owner that of its webhook */
+export function sentAgain(delivery: DeliveryRow, { customer, installedAppId: appId }: Owned): AuditRecord {
   return {
     action: "delivery_sent_again",
-    target: { id: delivery.id, name: delivery.url, appId, process: delivery.process },
+    target: { id: delivery.id, name: delivery.url, customer, appId, process: delivery.process },
     after: { webhook_id: String(delivery.webhookId) },
   };
 }
@@ -20,17 +21,11 @@ export async function sentManyAgain(
   filter: DeliveryFilter & { search: string | undefined },
   ids: readonly string[],
 ): Promise<AuditRecord[]> {
-  const webhooks = await rows<{
-    id: bigint;
-    url: string;
-    installedAppId: string | null;
-    process: number;
-    deliveries: number;
-    oldest: string;
-    newest: string;
-  }>(
+  const webhooks = await rows<
+    Owned & { id: bigint; url: string; process: number; deliveries: number; oldest: string; newest: string }
+  >(
     trx,
-    `select w.id, w.url, w.installed_app_id as "installedAppId", w.process, count(*)::int as deliveries,
+    `select w.id, w.url, w.customer, w.installed_app_id as "installedAppId", w.process, count(*)::int as deliveries,
         min(q.id::text) as oldest, max(q.id::text) as newest
       from queue q join webhooks w on w.id = q.webhook_id
       where q.id = any(:ids::uuid[]) group by w.id order by w.id`,

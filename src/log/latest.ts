@@ -15,11 +15,12 @@ const IS_DELIVERED = TABLES.map((table) => hasDelivery(table, ":deliveredTo::big
  * The latest events of a type with a payload, newest first, without test events. Fewer than `limit` if they are large.
  *
  * @param deliveredTo only events that this webhook has a delivery of; null for all
+ * @param userId only events of this user; null for all
  */
 export function latestEvents(
   db: Db,
   process: number,
-  deliveredTo: bigint | null,
+  { deliveredTo, userId }: { deliveredTo: bigint | null; userId: string | null },
   limit: number,
 ): Promise<LatestEvent[]> {
   return rows<LatestEvent>(
@@ -30,7 +31,8 @@ export function latestEvents(
         select e.*, sum(octet_length(e.payload)) over (order by e.id desc) as bytes
         from (
           select * from (
-            select id, user_id, process, test, payload from events order by id desc limit ${MAX_SCANNED}
+            select id, user_id, process, test, payload from events
+            ${userId === null ? "" : "where user_id = :userId"} order by id desc limit ${MAX_SCANNED}
           ) scanned
           where process = :process::int and not test and payload is not null
             ${deliveredTo === null ? "" : `and (${IS_DELIVERED})`}
@@ -38,6 +40,6 @@ export function latestEvents(
         ) e
       ) e
       where e.bytes <= ${MAX_BYTES} order by e.id desc`,
-    { process, limit, ...(deliveredTo === null ? {} : { deliveredTo }) },
+    { process, limit, deliveredTo, userId },
   );
 }

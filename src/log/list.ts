@@ -57,7 +57,10 @@ export interface DeliveryPage {
  * end its page early.
  */
 const MAX_SCANNED = 20_000;
-/** The maximum number of webhooks whose rows are read separately. A search over more webhooks reads all rows. */
+/**
+ * The maximum number of webhooks whose rows are read separately. A search over more webhooks reads all rows, except that of a customer:
+ * the rows of others must not end its pages early.
+ */
 const MAX_WEBHOOKS = 100;
 
 /**
@@ -131,13 +134,14 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matchin
   if (scope === "everything" && process === undefined && host === undefined)
     return webhookId === undefined ? null : [webhookId];
   const { sql, bindings } = webhookConditions(scope, filter);
+  const isOfCustomer = scope !== "everything" && scope.customer !== null;
   const found = await rows<{ id: bigint }>(
     db,
     `select w.id from webhooks w where ${sql} ${webhookId === undefined ? "" : "and w.id = :webhookId::bigint"}
       limit :most::int`,
-    { ...bindings, webhookId, most: MAX_WEBHOOKS + 1 },
+    { ...bindings, webhookId, most: isOfCustomer ? null : MAX_WEBHOOKS + 1 },
   );
-  return found.length > MAX_WEBHOOKS ? null : found.map(({ id }) => id);
+  return found.length > MAX_WEBHOOKS && !isOfCustomer ? null : found.map(({ id }) => id);
 }
 
 /** The host and port of a webhook, as in the index `webhooks_host`. */
@@ -262,7 +266,7 @@ function read({ table, indexed, state }: Part, reading: Reading): string {
   const { bounds, conditions, from, order, fits } = reading;
   // Each row of these webhooks matches, so a page needs no more rows of any of them.
   const complete = from === "several" && state === null && fits;
-  const most = from === "several" ? ":scanned::int / :webhookCount::int" : ":scanned::int";
+  const most = from === "several" ? "greatest(1, :scanned::int / :webhookCount::int)" : ":scanned::int";
   const numbered = `d.*, row_number() over (order by d.id ${order}) as place`;
   const rowsOf = (more: readonly string[], selected = numbered) => {
     const all = [...bounds, ...(indexed === null ? [] : [indexed]), ...more];

@@ -42,8 +42,11 @@ export async function searchDeliveries(
   if (uuid !== undefined && isSame(filter.eventId, uuid)) await read({ eventId: uuid });
   if (webhookId !== undefined && isSame(filter.webhookId, webhookId)) await read({ webhookId });
   if (host !== undefined) await read({ host, url });
-  // An installed app does not know the publishers' idempotency keys.
-  const matching = await findMatchingEvents(db, text, filter, { keys: scope === "everything" });
+  // Installed apps and customers do not know the publishers' idempotency keys.
+  const matching = await findMatchingEvents(db, text, filter, {
+    keys: scope === "everything",
+    customer: scope === "everything" ? null : scope.customer,
+  });
   if (matching.events.length > 0) {
     const { deliveries, searchedTo } = await read({ events: matching.events });
     if (searchedTo === null && deliveries.length < limit)

@@ -63,7 +63,9 @@ export async function openChangeFeed(
       last = { xmin, revision, customers: new Map(customers) };
       if (!before) return "all";
       // Transactions that had not ended at the last look are read again, with those that ended before it.
-      const changed = customers.filter(([customer, revisions]) => before.customers.get(customer) !== revisions);
+      const changed = customers.filter(
+        ([customer, revisions]) => before.customers.get(customer) !== revisions,
+      );
       return new Set([
         ...(revision === before.revision ? [] : [null]),
         ...changed.map(([customer]) => customer),

@@ -1,6 +1,13 @@
 /** Open deliveries: claims, results, retry groups, runs and leases. */
 export { readBacklog } from "./backlog.ts";
-export { announceQueued, type Changed, type ChangeFeed, type HeldWebhook, loadStopped, openChangeFeed } from "./changes.ts";
+export {
+  announceQueued,
+  type Changed,
+  type ChangeFeed,
+  type HeldWebhook,
+  loadStopped,
+  openChangeFeed,
+} from "./changes.ts";
 export {
   type ClaimedDelivery,
   type ClaimResult,

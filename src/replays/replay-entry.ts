@@ -1,10 +1,11 @@
 import type { AuditAction, AuditRecord } from "../audit/index.ts";
+import type { Owned } from "../calls/index.ts";
 import { type DeliveryFilter, filterFacts } from "../log/index.ts";
 
 /** The entry about a replay. @param filter `search` without secrets; `process` as for webhooks, 0 for several types */
 export function replayEntry(
   action: Extract<AuditAction, `replay_${string}`>,
-  replay: { id: string; kind: string; installedAppId: string | null },
+  replay: Owned & { id: string; kind: string },
   filter: Pick<DeliveryFilter, "webhookId" | "eventId" | "states" | "from" | "to"> & {
     process: number;
     search: string | undefined;
@@ -13,7 +14,7 @@ export function replayEntry(
   const { process, webhookId } = filter;
   return {
     action,
-    target: { id: replay.id, name: null, appId: replay.installedAppId, process },
+    target: { id: replay.id, name: null, customer: replay.customer, appId: replay.installedAppId, process },
     after: {
       kind: replay.kind,
       ...(webhookId === undefined ? {} : { webhook_id: String(webhookId) }),

@@ -276,15 +276,16 @@ export async function hasOpenBackfill(trx: Db, webhookId: bigint, id: string): P
 }
 
 /**
- * The numbers of open replays: of keys with the scope's customer and app, or without them; and of all keys. Requires a transaction, and lets no
- * other one count until it ends, so that of several replays started at once each counts the ones before it.
+ * The numbers of open replays: of keys with the scope's customer and app, or without them; and of all keys of the operator. Requires a
+ * transaction, and lets no other one count until it ends, so that of several replays started at once each counts the ones before it.
  */
 export async function countOpenReplays(trx: Db, scope: Scope): Promise<{ own: number; all: number }> {
   await takeLock(trx, "replays");
   const [found] = await rows<{ own: number; all: number }>(
     trx,
     `select count(*) filter (where customer is not distinct from :customer::text
-        and installed_app_id is not distinct from :app::uuid)::int as own, count(*)::int as all
+        and installed_app_id is not distinct from :app::uuid)::int as own,
+        count(*) filter (where customer is null)::int as all
       from replays where ended is null`,
     scope === "everything"
       ? { customer: null, app: null }

@@ -86,6 +86,13 @@ export async function isReplaying(db: Db): Promise<boolean> {
   return found?.replaying ?? false;
 }
 
+/** The maximum number of replays of customers that activities work on. The others wait their turn, oldest first. */
+const MAX_OF_CUSTOMERS = 60;
+
+/** SQL for whether no activity works on a replay that should run. */
+const IS_IDLE = `ended is null and paused is null
+  and (active is null or active < now() - make_interval(secs => :idleSeconds::float8))`;
+
 /** A replay that no activity works on. */
 export interface IdleReplay {
   id: string;
@@ -109,8 +116,11 @@ export async function claimIdleReplays(db: Db, idleMs: number): Promise<IdleRepl
   }>(
     db,
     `update replays r set active = now() where r.id = any(array(
-        select id from replays where ended is null and paused is null
-          and (active is null or active < now() - make_interval(secs => :idleSeconds::float8))
+        select id from replays where ${IS_IDLE} and (customer is null or id = any(array(
+          select id from replays where customer is not null and ${IS_IDLE} order by id
+          limit greatest(0, ${MAX_OF_CUSTOMERS} - (
+            select count(*) from replays where customer is not null and ended is null and paused is null and not (${IS_IDLE})))
+        )))
         limit 100 for update skip locked))
       returning r.id, r.kind, time_of_id(r.from_id) as "from", time_of_id(r.to_id) as "to",
         (select '#' || w.id || ' ' || split_part(w.target_url, '/', 3) from webhooks w

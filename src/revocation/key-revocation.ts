@@ -32,7 +32,7 @@ export interface Revocation {
  * Revokes a key, transfers or deletes its webhooks and cancels its replays, in one transaction.
  *
  * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope lacks either key, either is revoked, or the
- *   receiving key belongs to another app, may not subscribe to the event types or has no room in its quota;
+ *   receiving key belongs to another customer or app, may not subscribe to the event types or has no room in its quota;
  *   PERMISSION_DENIED if the key has
  *   more rights than the scope
  */
@@ -51,7 +51,9 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
         replaysCancelled,
       };
     }
-    await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
+    const to = usable(locked, fate.transferTo, "transfer_to_key_id");
+    assertSameCustomer(usable(locked, id, "api_key_id"), to);
+    await assertMayReceive(trx, id, to);
     const key = await markRevoked(trx, id);
     const transferred = await transferWebhooks(trx, id, fate.transferTo);
     if (transferred.length > 0) await assertWebhookQuota(trx, fate.transferTo, 0);
@@ -71,6 +73,14 @@ async function assertOwnWebhooks(trx: Db, scope: Scope, id: string): Promise<voi
   if (!(await ownsOutside(trx, scope, id))) return;
   throw stateNotFit(
     `api_key_id: the API key ${id} owns webhooks outside your key's scope; revoke it with a key without an app`,
+  );
+}
+
+/** Webhooks keep the customer of their first key. */
+function assertSameCustomer(from: ApiKeyRow, to: ApiKeyRow): void {
+  if (from.customer === to.customer) return;
+  throw stateNotFit(
+    `transfer_to_key_id: the API keys ${from.id} and ${to.id} do not belong to the same customer, and webhooks stay with their customer; choose a key of the same customer, or delete the webhooks`,
   );
 }
 

@@ -24,7 +24,7 @@ export interface OverviewRow {
   healthyWebhooks: bigint;
   degradedWebhooks: bigint;
   failingWebhooks: bigint;
-  /** What holds up deliveries of live workers. Empty for an app. A newer version beside this one may name others. */
+  /** What holds up deliveries of live workers. Empty for an app or a customer. A newer version beside this one may name others. */
   bottlenecks: string[];
 }
 
@@ -33,16 +33,17 @@ const sumsOf = (...columns: string[]) =>
   columns.map((column) => `coalesce(sum(${column}), 0)::bigint as ${column}`).join(", ");
 const OF_A_DAY = sumsOf("attempts", "delivered", "failed", "failed_attempts");
 
-/** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or the app's webhooks. */
+/** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or those of an app or a customer. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
   if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
   const { sql, bindings } = webhookIn(scope, "w");
   return { webhooks: `webhook_id in (select w.id from webhooks w where ${sql})`, bindings };
 }
 
-/** The event types know how many live webhooks there are in all; those of an app are found by its index. */
+/** The event types know how many live webhooks there are in all; those of an app or a customer are found by an index. */
 function liveWebhooks(scope: Scope): string {
-  if (scope === "everything") return "select coalesce(sum(live + customers_live), 0)::bigint as webhooks from processes";
+  if (scope === "everything")
+    return "select coalesce(sum(live + customers_live), 0)::bigint as webhooks from processes";
   return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
 }
 
@@ -52,7 +53,7 @@ function bottlenecks(scope: Scope): string {
   return `array(select distinct bottleneck from workers where bottleneck is not null and ${isIn})`;
 }
 
-/** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by app. */
+/** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by owner. */
 function toFanOut(scope: Scope): string {
   return scope === "everything"
     ? "select coalesce(sum(remaining), 0)::bigint as pending from fan_out"

@@ -31,15 +31,8 @@ export async function pauseWebhooksOf(trx: Db, customer: string, paused: boolean
       returning w.customer, w.process`,
     { customer, paused },
   );
-  await tellWorkers(trx, changed);
+  await raiseRevisions(trx, changed);
   return changed.length;
-}
-
-async function tellWorkers(trx: Db, webhooks: readonly { customer: string; process: number }[]) {
-  await raiseRevisions(
-    trx,
-    webhooks.map(({ process }) => process),
-  );
 }
 
 /** Whether the customer of a locked webhook is paused. */

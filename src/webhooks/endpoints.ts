@@ -167,11 +167,7 @@ export function deleteEndpoint(
 }
 
 /** Locks event types by number, as all transactions do: adding one and then removing another would lock them in any order. */
-async function lockProcesses(
-  trx: Db,
-  customer: string | null,
-  processes: readonly number[],
-): Promise<void> {
+async function lockProcesses(trx: Db, customer: string | null, processes: readonly number[]): Promise<void> {
   const lock = (query: Knex.QueryBuilder) =>
     run(trx, query.select("process").whereIn("process", processes).orderBy("process").forNoKeyUpdate());
   await lock(trx("processes"));

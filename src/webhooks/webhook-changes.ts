@@ -1,4 +1,5 @@
 import type { AuditRecord, AuditTarget, Facts } from "../audit/index.ts";
+import type { Owned } from "../calls/index.ts";
 import { processName } from "../contract/catalogue.ts";
 import { present } from "../contract/present.ts";
 import { SETTING_NAMES, SETTINGS } from "../contract/webhooks/settings.ts";
@@ -6,14 +7,9 @@ import type { Breaker } from "./breakers.ts";
 import type { WebhookRow } from "./webhooks.ts";
 
 /** A webhook as the target of a change. */
-export function webhookTarget(webhook: {
-  id: bigint;
-  url: string;
-  installedAppId: string | null;
-  process: number;
-}): AuditTarget {
-  const { id, url, installedAppId, process } = webhook;
-  return { id: String(id), name: url, appId: installedAppId, process };
+export function webhookTarget(webhook: Owned & { id: bigint; url: string; process: number }): AuditTarget {
+  const { id, url, customer, installedAppId, process } = webhook;
+  return { id: String(id), name: url, customer, appId: installedAppId, process };
 }
 
 /** A webhook in a log line. */

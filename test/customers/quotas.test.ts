@@ -150,7 +150,9 @@ describe("a customer's quota of pending deliveries", () => {
     const made = Array.from({ length: 6 }, (_, n) => ({ webhookId, id: idAt(at, n) }));
     await storeDeliveries(db, made);
     await claimPending(db, await freshClaimant(db), { ...ALL, limit: 3 });
-    await db("webhooks").where({ id: webhookId }).update({ test_delivery: made[5]?.id });
+    await db("webhooks")
+      .where({ id: webhookId })
+      .update({ test_delivery: made[5]?.id ?? null });
     await limit({ pendingDeliveries: 1 });
     expect(await endBeyondQuotas(db, 1)).toBe(1);
     expect(await endBeyondQuotas(db, 10)).toBe(1);

@@ -6,8 +6,8 @@ import type { Db } from "../../src/lib/pg/database.ts";
 import { announceQueued, type HeldWebhook, loadStopped, openChangeFeed } from "../../src/queue/changes.ts";
 import { deleteKeyPairs, rotateKeyPair } from "../../src/webhooks/key-pairs.ts";
 import { NO_REQUEST_SETTINGS, writeRequestSettings } from "../../src/webhooks/request-settings.ts";
-import { createSecretBox } from "../../src/webhooks/secret-box.ts";
 import { raiseRevisions } from "../../src/webhooks/revisions.ts";
+import { createSecretBox } from "../../src/webhooks/secret-box.ts";
 import { rotateWebhookSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
 import { aWebhook } from "../support/builders.ts";
@@ -45,32 +45,34 @@ describe("a listener for changes", () => {
   });
 
   // When webhooks are made, paused, moved and deleted is in the model of the storage.
-  test.each([
-    null,
-    "a",
-  ])("sees that webhooks of their owner have changed whenever one gets other secrets, key pairs or settings, and at no other time (%s)", async (customer) => {
-    const { feed } = await listen();
-    await db.raw("insert into processes (process, revision, live) values (1, 1, 1)");
-    await db.raw("insert into customer_processes (customer, process, revision, live) values ('a', 1, 1, 1)");
-    const id = await aWebhook().with({ customer }).in(db);
-    expect(await feed.look()).toBe("all");
-    await updateWebhook(db, "everything", id, { paused: true });
-    expect(await feed.look()).toEqual(new Set([customer]));
-    for (const change of [
-      (trx: Db) => rotateWebhookSecret(trx, box, [id]),
-      (trx: Db) => rotateKeyPair(trx, box, [id], false),
-      (trx: Db) => deleteKeyPairs(trx, [id]),
-      (trx: Db) => writeRequestSettings(trx, box, [id], NO_REQUEST_SETTINGS),
-    ]) {
-      await db.transaction<unknown>(change);
-      expect(await feed.look(), String(change)).toEqual(new Set([customer]));
-    }
-    await queue(db, 1);
-    await updateWebhook(db, "everything", id, { paused: true });
-    // None is left to delete.
-    await deleteKeyPairs(db, [id]);
-    expect(await feed.look()).toEqual(new Set());
-  });
+  test.each([null, "a"])(
+    "sees that webhooks of their owner have changed whenever one gets other secrets, key pairs or settings, and at no other time (%s)",
+    async (customer) => {
+      const { feed } = await listen();
+      await db.raw("insert into processes (process, revision, live) values (1, 1, 1)");
+      await db.raw(
+        "insert into customer_processes (customer, process, revision, live) values ('a', 1, 1, 1)",
+      );
+      const id = await aWebhook().with({ customer }).in(db);
+      expect(await feed.look()).toBe("all");
+      await updateWebhook(db, "everything", id, { paused: true });
+      expect(await feed.look()).toEqual(new Set([customer]));
+      for (const change of [
+        (trx: Db) => rotateWebhookSecret(trx, box, [id]),
+        (trx: Db) => rotateKeyPair(trx, box, [id], false),
+        (trx: Db) => deleteKeyPairs(trx, [id]),
+        (trx: Db) => writeRequestSettings(trx, box, [id], NO_REQUEST_SETTINGS),
+      ]) {
+        await db.transaction<unknown>(change);
+        expect(await feed.look(), String(change)).toEqual(new Set([customer]));
+      }
+      await queue(db, 1);
+      await updateWebhook(db, "everything", id, { paused: true });
+      // None is left to delete.
+      await deleteKeyPairs(db, [id]);
+      expect(await feed.look()).toEqual(new Set());
+    },
+  );
 
   test("misses no change of customers' webhooks while transactions overlap, and tells of each once", async () => {
     const customers = ["a", "b", "c"];

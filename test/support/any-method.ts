@@ -1,5 +1,5 @@
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
-import type { CallOptions, Client } from "@connectrpc/connect";
+import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
 import { SERVICES } from "../../src/api/routes.ts";
 import type { TestApi } from "./test-api.ts";
 
@@ -11,14 +11,21 @@ export const METHODS: [string, DescMethod][] = SERVICES.flatMap((service) =>
 /** Any service's methods, by their names. */
 type AnyClient = Record<string, (request: unknown, options?: CallOptions) => unknown>;
 
-/** Calls a method by its description. Streams the request as one message, and answers the first message of a stream. */
+/**
+ * Calls a method by its description. Streams the request as one message, and answers the first message of a stream.
+ *
+ * @param transport defaults to gRPC
+ */
 export async function callMethod(
   api: TestApi,
   method: DescMethod,
   secret: string,
   request: object,
+  transport?: Transport,
 ): Promise<Message> {
-  const client = api.client(method.parent, secret) as Client<DescService> as AnyClient;
+  const client = (transport
+    ? createClient(method.parent, transport)
+    : api.client(method.parent, secret)) as Client<DescService> as AnyClient;
   const send = client[method.localName] as AnyClient[string];
   if (method.methodKind === "client_streaming") {
     const requests = async function* () {

@@ -10,7 +10,15 @@ import {
 } from "../../../gen/webhook/v1/audit_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
-import { assertText, BY_UUID, callerScope, optionalUuid, readPage, type Scope } from "../../calls/index.ts";
+import {
+  assertText,
+  BY_UUID,
+  callerScope,
+  optionalUuid,
+  reachesKey,
+  readPage,
+  type Scope,
+} from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { present } from "../../contract/present.ts";
@@ -32,7 +40,7 @@ export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditServic
     async listAuditEntries(request, handler) {
       const { targetId } = request;
       if (targetId !== undefined) assertText("target_id", targetId, MAX_TARGET_CHARACTERS);
-      const scope = callerScope(handler);
+      const scope = callerScope(handler, request.customer);
       const filter = {
         actions: request.actions.map(actionName),
         apiKeyId: optionalUuid("api_key_id", request.apiKeyId),
@@ -64,7 +72,7 @@ function actionName(number: AuditAction): ActionName {
 
 /** An entry as a scope shows it: keys outside of the scope stay hidden. */
 function entryMessage(row: AuditRow, scope: Scope): MessageInitShape<typeof AuditEntrySchema> {
-  const visible = scope === "everything" || row.actorAppId === scope.installedAppId;
+  const visible = reachesKey(scope, { customer: row.actorCustomer, installedAppId: row.actorAppId });
   return present({
     id: row.id,
     time: timestampFromDate(timeOfId(row.id)),
@@ -74,6 +82,7 @@ function entryMessage(row: AuditRow, scope: Scope): MessageInitShape<typeof Audi
     targetId: row.targetId ?? "",
     targetName: row.targetName ?? "",
     installedApplicationId: row.appId,
+    customer: row.customer,
     webhookProcess: (row.process ?? 0) as WebhookProcess,
     webhookProcessName: row.process ? processName(row.process) : "",
     changes: changesOf(row),

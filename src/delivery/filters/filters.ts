@@ -6,9 +6,9 @@ import type { ClaimedWebhook } from "../../webhooks/index.ts";
 
 /**
  * Claims of first attempts skip a webhook whose waiting evaluations are estimated to take this long, in milliseconds, and all webhooks of
- * an app whose evaluations together do.
+ * an owner whose evaluations together do.
  */
-const FULL_MS = { webhook: 100, app: 1_000 };
+const FULL_MS = { webhook: 100, owner: 1_000 };
 /** If the waiting evaluations of a webhook would take this long, in milliseconds, those beyond FULL_MS.webhook are released. */
 const OVERFULL_MS = 1_000;
 /** The number of waiting deliveries from which no first attempt is claimed. Deliveries of skipped webhooks do not count. */
@@ -17,8 +17,13 @@ const MAX_WAITING = 2_048;
 const MAX_SLOW = 10;
 /** The maximum number of webhooks whose evaluations are remembered. */
 const MAX_KNOWN = 10_000;
-/** The owner of all filters of webhooks without an installed app. Owners share the time of the filter thread evenly. */
+/** The owner of all filters of webhooks without an installed app or a customer. */
 const OPERATOR = "operator";
+
+/** The owner of a webhook's filter: its customer and installed app. Owners share the time of the filter thread evenly. */
+function ownerOf({ customer = null, installedAppId }: ClaimedWebhook): string {
+  return customer === null ? (installedAppId ?? OPERATOR) : JSON.stringify([customer, installedAppId]);
+}
 
 /** A delivery that waits for the result of its filter. */
 interface Filtered {
@@ -35,7 +40,7 @@ interface Evaluations {
 
 /** The waiting deliveries of a webhook. */
 interface Waiting<T> {
-  readonly app: string;
+  readonly owner: string;
   readonly tasks: Set<T>;
   readonly evaluations: Evaluations;
 }
@@ -93,7 +98,7 @@ export class Filters<T extends Filtered> {
     tasks.add(task);
     const { process, filter } = webhook;
     this.#parts.runner.run({
-      owner: waiting.app,
+      owner: waiting.owner,
       webhook: String(webhook.id),
       filter: this.#texts.getOrInsertComputed(webhook, () => ({ process, expression: filter ?? "" })),
       event: this.#inputs.getOrInsertComputed(content, () => ({
@@ -112,12 +117,13 @@ export class Filters<T extends Filtered> {
     });
   }
 
-  #waitingOf({ id, installedAppId }: ClaimedWebhook): Waiting<T> {
+  #waitingOf(webhook: ClaimedWebhook): Waiting<T> {
+    const { id } = webhook;
     let waiting = this.#waiting.get(id);
     if (!waiting) {
       const evaluations = this.#evaluations.get(id) ?? { estimateMs: 0, slow: 0 };
       this.#evaluations.set(id, evaluations);
-      waiting = { app: installedAppId ?? OPERATOR, tasks: new Set(), evaluations };
+      waiting = { owner: ownerOf(webhook), tasks: new Set(), evaluations };
       this.#waiting.set(id, waiting);
     }
     return waiting;
@@ -134,13 +140,13 @@ export class Filters<T extends Filtered> {
    * @returns undefined if nothing may be claimed
    */
   excluded(): bigint[] | undefined {
-    const ofApps = new Map<string, number>();
+    const ofOwners = new Map<string, number>();
     for (const each of this.#waiting.values())
-      ofApps.set(each.app, (ofApps.get(each.app) ?? 0) + waitingMs(each));
+      ofOwners.set(each.owner, (ofOwners.get(each.owner) ?? 0) + waitingMs(each));
     const excluded: bigint[] = [];
     let others = 0;
     for (const [id, each] of this.#waiting) {
-      const isFull = waitingMs(each) >= FULL_MS.webhook || (ofApps.get(each.app) ?? 0) >= FULL_MS.app;
+      const isFull = waitingMs(each) >= FULL_MS.webhook || (ofOwners.get(each.owner) ?? 0) >= FULL_MS.owner;
       if (isFull) excluded.push(id);
       else others += each.tasks.size;
     }

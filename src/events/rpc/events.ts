@@ -2,16 +2,24 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { auditedCall } from "../../audit/index.ts";
+import { auditedCall, SERVICE_WIDE } from "../../audit/index.ts";
 import { invalidFields } from "../../calls/errors/index.ts";
-import { assertServiceWide, assertText, callerOf, traceparentOfCall } from "../../calls/index.ts";
+import {
+  assertServiceWide,
+  assertText,
+  callerOf,
+  callerScope,
+  type LimitedScope,
+  MAX_USER_ID_CHARACTERS,
+  traceparentOfCall,
+} from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Gate } from "../../keys/gate/index.ts";
 import { createEventQuota } from "../../keys/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import type { ApiInstruments } from "../../metrics/index.ts";
 import { erasePayloads } from "../erase.ts";
-import { MAX_USER_ID_CHARACTERS, newEvent } from "./new-event.ts";
+import { newEvent } from "./new-event.ts";
 import { publishedMessage } from "./published-message.ts";
 import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
@@ -77,7 +85,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       log: context.log,
       refusals: context.instruments.refusals,
       method: handler.method.name,
-      apiKeyId: caller.id,
+      caller,
       refreshEventTypes: context.refreshEventTypes,
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),
@@ -94,12 +102,12 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
     async publishEvent(request, handler) {
       const caller = callerOf(handler);
       if (isOfUnknownType(request)) await context.refreshEventTypes?.();
-      const event = newEvent(caller.id, request, context.searchIndex, traceparentOfCall(handler));
+      const event = newEvent(caller, request, context.searchIndex, traceparentOfCall(handler));
       await context.admit?.();
       await takeQuota(caller);
       const published = await publish(event);
       if (published instanceof DomainError) throw published;
-      return publishedMessage(published);
+      return publishedMessage(published, caller);
     },
 
     async publishEvents(messages, handler) {
@@ -118,24 +126,32 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
     },
 
     async erasePayloads(request, handler) {
-      assertServiceWide(handler);
+      const { customer } = callerOf(handler);
+      if (customer === null) assertServiceWide(handler);
+      else assertErases(callerScope(handler) as LimitedScope, request.userId);
       assertText("user_id", request.userId, MAX_USER_ID_CHARACTERS);
       const step = await auditedCall(context.db, handler, async (trx, record) => {
         const erased = await erasePayloads(trx, request.userId, MAX_ERASED_PER_CALL);
         if (erased.erased > 0) {
           await record({
             action: "payloads_erased",
-            target: { id: null, name: null, appId: null, process: null },
+            target: { ...SERVICE_WIDE, customer },
             after: {
               user_id: request.userId,
               payloads_erased: erased.erased,
-              deliveries_cancelled: erased.cancelled,
+              ...(customer === null ? { deliveries_cancelled: erased.cancelled } : {}),
             },
           });
         }
         return erased;
       });
-      return { ...step, more: step.erased === MAX_ERASED_PER_CALL };
+      // Of the cancelled deliveries, some may be those of the operator's webhooks.
+      const { erased, cancelled } = step;
+      return {
+        erased,
+        cancelled: customer === null ? cancelled : 0,
+        more: erased === MAX_ERASED_PER_CALL,
+      };
     },
 
     async publishEventBatch({ events }, handler) {
@@ -147,4 +163,13 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       return { results: await series.results() };
     },
   };
+}
+
+/** @throws DomainError PERMISSION_DENIED unless a key of a customer may erase the events of the user: all of its customer's, of every type */
+function assertErases({ customer, installedAppId, processes }: LimitedScope, userId: string): void {
+  if (userId === customer && installedAppId === null && processes.length === 0) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    "user_id: a key of a customer erases payloads of this customer only, and only if it belongs to no installed app and may subscribe to every event type",
+  );
 }

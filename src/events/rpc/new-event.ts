@@ -2,7 +2,8 @@ import { hash } from "node:crypto";
 import { toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { invalidFields } from "../../calls/errors/index.ts";
-import { assertFields, assertText } from "../../calls/index.ts";
+import { type ApiKeyRow, assertFields, assertText, assertUserId } from "../../calls/index.ts";
+import { DomainError } from "../../contract/errors.ts";
 import { sortableTime } from "../../contract/json/timestamp.ts";
 import { jsonWriter } from "../../contract/json/writer.ts";
 import { searchableValues } from "../../contract/searchable-values.ts";
@@ -12,28 +13,23 @@ import { type SentEvent, sentEvent } from "./sent-event.ts";
 
 /** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 255;
-/** The maximum length of a user id, in characters. */
-export const MAX_USER_ID_CHARACTERS = 128;
-/** A user id as it must be. */
-const ALLOWED_USER_ID = new RegExp(`^[\\x21-\\x7e]{1,${MAX_USER_ID_CHARACTERS}}$`);
-/** The characters allowed in a user id, for errors. */
-const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 
 /**
  * Converts a publish request for storage.
  *
  * @param searchIndex whether searchable values of the payload are stored for searches
- * @throws DomainError INVALID_ARGUMENT with the remedy
+ * @throws DomainError INVALID_ARGUMENT with the remedy; PERMISSION_DENIED if the key belongs to another customer
  */
 export function newEvent(
-  apiKeyId: string,
+  { id: apiKeyId, customer }: Pick<ApiKeyRow, "id" | "customer">,
   request: PublishEventRequest,
   searchIndex: boolean,
   traceparent: string | null = null,
 ): NewEvent {
   assertFields(PublishEventRequestSchema, request);
   assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
-  assertUserId(request.userId);
+  assertUserId("user_id", request.userId);
+  if (customer !== null && customer !== request.userId) throw notOwnUser();
   return {
     ...payloadOf(sentEvent(request), searchIndex),
     apiKeyId,
@@ -45,26 +41,12 @@ export function newEvent(
   };
 }
 
-/** Checks the user id. Errors never repeat it, because it may be personal data. */
-function assertUserId(userId: string): void {
-  if (ALLOWED_USER_ID.test(userId)) return;
-  const problems: string[] = [];
-  const { length } = [...userId];
-  if (length > MAX_USER_ID_CHARACTERS) problems.push(`has ${length} characters`);
-  const place = [...userId].findIndex((character) => !/^[\x21-\x7e]$/.test(character));
-  if (place >= 0) problems.push(`has ${kindOf([...userId][place] as string)} as character ${place + 1}`);
-  if (problems.length === 0) return;
-  throw invalidFields([
-    {
-      field: "user_id",
-      description: `${problems.join(" and ")}; allowed: 1 to ${MAX_USER_ID_CHARACTERS} ${USER_ID_ALLOWED}`,
-    },
-  ]);
-}
-
-function kindOf(character: string): string {
-  if (character === " ") return "a space";
-  return /^\p{Cc}$/u.test(character) ? "a control character" : "a character outside ASCII";
+/** The same for user ids of other customers and for those of nobody. */
+function notOwnUser(): DomainError {
+  return new DomainError(
+    "PERMISSION_DENIED",
+    "user_id: the API key belongs to a customer, and publishes events of this customer only; send its user_id",
+  );
 }
 
 /** The event's process, the body that its receivers get, and the values that it is found by. */

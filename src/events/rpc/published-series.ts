@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import type { PublishEventRequest, PublishResultSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { reasonOf, toConnectError } from "../../calls/errors/index.ts";
-import { slices } from "../../calls/index.ts";
+import { type ApiKeyRow, slices } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { NewEvent } from "../publish.ts";
 import { newEvent } from "./new-event.ts";
@@ -26,7 +26,8 @@ export interface SeriesOptions {
   refusals: Counter;
   /** The call, for the log. */
   method: string;
-  apiKeyId: string;
+  /** The key of the call. */
+  caller: Pick<ApiKeyRow, "id" | "customer">;
   /** Reads the catalogue again. */
   refreshEventTypes: (() => Promise<void>) | undefined;
   /** Whether searchable values of payloads are stored for searches. */
@@ -84,7 +85,7 @@ export class PublishedSeries {
    * @throws the error that ended the whole series: the key was revoked, the database is unavailable, or the client left
    */
   async addAll(requests: readonly PublishEventRequest[]): Promise<void> {
-    const slice = slices(this.#options.apiKeyId);
+    const slice = slices(this.#options.caller.id);
     if (requests.some(isOfUnknownType)) await this.#options.refreshEventTypes?.();
     for (const request of requests) {
       // The message of a call that has ended no longer counts as memory in use: its client could make as many such calls as it likes.
@@ -110,10 +111,11 @@ export class PublishedSeries {
     const index = this.#results.push({}) - 1;
     let event: NewEvent;
     try {
-      const { apiKeyId, searchIndex, traceparent } = this.#options;
-      event = newEvent(apiKeyId, request, searchIndex, traceparent);
+      const { caller, searchIndex, traceparent } = this.#options;
+      event = newEvent(caller, request, searchIndex, traceparent);
     } catch (error) {
-      this.#refuse(index, error);
+      // Even without the permission for this event, the caller may publish others.
+      this.#refuse(index, error, false);
       return undefined;
     }
     const bytes = EVENT_BYTES + event.payload.length;
@@ -144,7 +146,9 @@ export class PublishedSeries {
       await this.#options.admit();
       const published = await this.#options.publish(event);
       if (published instanceof DomainError) throw published;
-      this.#results[index] = { result: { case: "published", value: publishedMessage(published) } };
+      this.#results[index] = {
+        result: { case: "published", value: publishedMessage(published, this.#options.caller) },
+      };
     } catch (error) {
       // Nobody reads the results of a call that has ended.
       if (!this.#options.signal.aborted) this.#refuse(index, error);
@@ -156,12 +160,12 @@ export class PublishedSeries {
     if (this.#open === 0) this.#onSettled();
   }
 
-  #refuse(index: number, error: unknown): void {
+  #refuse(index: number, error: unknown, mayBeFatal = true): void {
     if (this.#fault) return;
     const told = toConnectError(error, this.#options.log, this.#options.method);
     const { code, rawMessage } = told;
     // The call counts as refused then.
-    if (FATAL.has(code)) this.#fault = { error };
+    if (mayBeFatal && FATAL.has(code)) this.#fault = { error };
     else this.#options.refusals.add(1, { reason: reasonOf(told) });
     const message = clipped(rawMessage);
     const retryAfter = told.findDetails(RetryInfoSchema)[0]?.retryDelay;

@@ -68,14 +68,27 @@ export function apiKeyService({
       }
       const installedAppId = request.installedApplicationId?.toLowerCase() ?? null;
       const scope = callerScope(handler);
+      // A key of an app or a customer is refused every other one.
+      if (request.customer !== undefined) callerScope(handler, request.customer);
+      const customer = scope === "everything" ? (request.customer ?? null) : scope.customer;
       assertOwnApp(scope, installedAppId);
-      if (installedAppId !== null && permissions.includes(Permission.MANAGE_EVENT_TYPES)) throw notForApps();
+      const forOperator = permissions.find((each) => FOR_OPERATOR.includes(each));
+      if (forOperator && customer !== null) throw notForOthers(forOperator, "customers", "customer");
+      if (forOperator && installedAppId !== null)
+        throw notForOthers(forOperator, "installed apps", "installed_application_id");
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
       if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
       const quotas = quotasOf(request.quotas);
       if (request.quotas) assertSetsQuotas(scope);
       const given = scope === "everything" ? quotas : callerOf(handler);
-      const key = { name: request.name, permissions, allowedProcesses, installedAppId, quotas: given };
+      const key = {
+        name: request.name,
+        permissions,
+        allowedProcesses,
+        customer,
+        installedAppId,
+        quotas: given,
+      };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createBoundedApiKey(trx, key, limits.maxApiKeys);
         if (result) await record(keyCreated(result.key));
@@ -86,7 +99,7 @@ export function apiKeyService({
     },
 
     async listApiKeys(request, handler) {
-      const scope = callerScope(handler);
+      const scope = callerScope(handler, request.customer);
       const { rows, nextPageToken } = await readPage(request, BY_CREATED, (page) =>
         listApiKeys(db, scope, page),
       );
@@ -190,32 +203,41 @@ function noSuchApp(): DomainError {
   );
 }
 
-/** The error for a permission that concerns all apps. */
-function notForApps(): DomainError {
-  const permission = permissionName(Permission.MANAGE_EVENT_TYPES);
+/** Permissions that only keys of the operator without an app can have, and why. */
+const REASONS: Partial<Record<Permission, string>> = {
+  [Permission.MANAGE_EVENT_TYPES]: "event types belong to all apps",
+  [Permission.MANAGE_CUSTOMERS]: "customers are the operator's",
+};
+const FOR_OPERATOR = Object.keys(REASONS).map(Number);
+
+/** The error for a permission of the operator. @param field makes the key that of an app or a customer */
+function notForOthers(permission: Permission, owners: string, field: string): DomainError {
   return invalidFields([
     {
       field: "permissions",
-      description: `names ${permission}, which keys of installed apps cannot have, because event types belong to all apps; leave it out, or leave out installed_application_id`,
+      description: `names ${permissionName(permission)}, which keys of ${owners} cannot have, because ${REASONS[permission]}; leave it out, or leave out ${field}`,
     },
   ]);
 }
 
-/** @throws DomainError PERMISSION_DENIED if a key of an app would create a key of another app or of none */
+/** @throws DomainError PERMISSION_DENIED if a key of an app or a customer would create a key of another app or of none */
 function assertOwnApp(scope: Scope, installedAppId: string | null): void {
   if (scope === "everything" || installedAppId === scope.installedAppId) return;
   throw new DomainError(
     "PERMISSION_DENIED",
-    `installed_application_id: your key belongs to the installed app ${scope.installedAppId} and creates keys of this app only: name it, or use a key without an app`,
+    scope.installedAppId === null
+      ? "installed_application_id: your key belongs to a customer and to no installed app, and creates such keys only: leave it out"
+      : `installed_application_id: your key belongs to the installed app ${scope.installedAppId} and creates keys of this app only: name it, or use a key without an app`,
   );
 }
 
-/** @throws DomainError PERMISSION_DENIED for a key of an app, which could lift its own quotas, or with another key */
+/** @throws DomainError PERMISSION_DENIED for a key of an app or a customer, which could lift its own quotas, or with another key */
 function assertSetsQuotas(scope: Scope): void {
   if (scope === "everything") return;
+  const [keys, others] = scope.customer === null ? ["installed apps", "an app"] : ["customers", "a customer"];
   throw new DomainError(
     "PERMISSION_DENIED",
-    "quotas: keys of installed apps cannot set quotas, and keys that they create get their quotas; leave quotas out, or use a key without an app",
+    `quotas: keys of ${keys} cannot set quotas, and keys that they create get their quotas; leave quotas out, or use a key without ${others}`,
   );
 }
 

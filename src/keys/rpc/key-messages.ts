@@ -19,6 +19,7 @@ export function apiKeyMessage(row: ApiKeyRow & Partial<ListedApiKey>): MessageIn
     allowedProcesses: row.allowedProcesses as WebhookProcess[],
     allowedProcessNames: row.allowedProcesses.map(processName),
     installedApplicationId: row.installedAppId,
+    customer: row.customer,
     created: timestampFromDate(row.created),
     revoked: timestampOf(row.revoked),
     lastUsed: timestampOf(row.lastUsed),

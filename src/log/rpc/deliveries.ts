@@ -106,10 +106,11 @@ export function deliveryService(
   return {
     async *exportDeliveries(request, handler) {
       const asked = exportOf(request);
+      const scope = callerScope(handler, request.customer);
       const keyId = callerOf(handler).id;
       const leave = openExports.enter(keyId, handler.signal);
       try {
-        for await (const response of exportDeliveries(reads, callerScope(handler), asked, keyId)) {
+        for await (const response of exportDeliveries(reads, scope, asked, keyId)) {
           yield response;
           if (handler.signal.aborted) return;
           if (stopping.aborted) throw stoppingError();
@@ -128,7 +129,7 @@ export function deliveryService(
       };
       // Reads one more to detect another page.
       const search = searchText(request.search);
-      const scope = callerScope(handler);
+      const scope = callerScope(handler, request.customer);
       const { result, lagMs } = await reads.read(async (from) => {
         const found = await searchDeliveries(from, scope, filter, limit + 1, search);
         return { found, subjects: await readSubjects(from, found.deliveries, callerOf(handler).id) };
@@ -142,7 +143,7 @@ export function deliveryService(
         const again = await sendAgain(trx, callerScope(handler), deliveryId(request), retentionDays);
         if (!again) throw noDelivery(request);
         const webhook = await getWebhook(trx, callerScope(handler), again.webhookId);
-        await record(sentAgain(again, webhook?.installedAppId ?? null));
+        await record(sentAgain(again, webhook ?? { customer: null, installedAppId: null }));
         return again;
       });
       onQueued();
@@ -224,7 +225,7 @@ export function deliveryService(
         );
       }
       const search = searchText(request.search);
-      const scope = callerScope(handler);
+      const scope = callerScope(handler, request.customer);
       const limit = MAX_FAILURES_EXAMINED + 1;
       const { result } = await reads.read((from) => searchDeliveries(from, scope, filter, limit, search));
       return failureReasonsMessage(result, MAX_FAILURES_EXAMINED);

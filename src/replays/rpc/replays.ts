@@ -37,7 +37,7 @@ const PAGE_SIZES = { most: 1_000, usual: 100 };
 /** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 200;
 /** The maximum numbers of replays that are running or paused. A running one takes an activity of a worker. */
-const MAX_OPEN = { withoutApp: 20, perApp: 5, all: 60 };
+const MAX_OPEN = { withoutApp: 20, perApp: 5, perCustomer: 5, all: 60 };
 
 /** Starts and controls replays. The workers run them. */
 export function replayService({
@@ -94,7 +94,7 @@ export function replayService({
     },
 
     async listReplays(request, handler) {
-      const scope = callerScope(handler);
+      const scope = callerScope(handler, request.customer);
       const { webhookId, open } = request;
       const { rows, nextPageToken } = await readPage(
         request,
@@ -162,17 +162,24 @@ async function assertRoom(trx: Db, scope: Scope, { kind, filter }: NewReplay, id
     );
   }
   const open = await countOpenReplays(trx, scope);
-  const most = scope === "everything" ? MAX_OPEN.withoutApp : MAX_OPEN.perApp;
+  const [most, whose] = limitOf(scope);
   if (open.own > most) {
-    const whose = scope === "everything" ? "keys without an app" : "your app";
     throw stateNotFit(
       `${most} replays of ${whose} are running or paused, the maximum; wait until one has ended, or cancel one with CancelReplay`,
     );
   }
-  if (open.all <= MAX_OPEN.all) return;
+  if (open.all <= MAX_OPEN.all || !isOfOperator(scope)) return;
   throw stateNotFit(
     `${MAX_OPEN.all} replays are running or paused, the maximum; try again when one has ended`,
   );
+}
+
+const isOfOperator = (scope: Scope) => scope === "everything" || scope.customer === null;
+
+/** The maximum number of open replays of keys with a scope, and whose they are. */
+function limitOf(scope: Scope): [most: number, whose: string] {
+  if (scope === "everything") return [MAX_OPEN.withoutApp, "keys without an app"];
+  return scope.customer === null ? [MAX_OPEN.perApp, "your app"] : [MAX_OPEN.perCustomer, "your API keys"];
 }
 
 function noReplay(id: string): DomainError {

@@ -10,7 +10,7 @@ import type {
   WebhookIntervalSchema,
   WebhookPeriodSchema,
 } from "../../../gen/webhook/v1/stats_pb.ts";
-import { auditedCall } from "../../audit/index.ts";
+import { auditedCall, SERVICE_WIDE } from "../../audit/index.ts";
 import { invalidField, stateNotFit, stoppingError } from "../../calls/errors/index.ts";
 import {
   assertServiceWide,
@@ -118,12 +118,12 @@ export function statsService(
   }
 
   return {
-    async getOverview(_request, handler) {
-      return { overview: await overview(callerScope(handler)) };
+    async getOverview({ customer }, handler) {
+      return { overview: await overview(callerScope(handler, customer)) };
     },
 
-    async *watchOverview(_request, handler) {
-      const scope = callerScope(handler);
+    async *watchOverview({ customer }, handler) {
+      const scope = callerScope(handler, customer);
       const end = AbortSignal.any([handler.signal, stopping]);
       let told: OverviewMessage | undefined;
       let toldAt = 0;
@@ -142,11 +142,14 @@ export function statsService(
       }
     },
 
-    async getHistory({ buckets }, handler) {
+    async getHistory({ buckets, customer }, handler) {
       if (buckets < 0 || buckets > MAX_BUCKETS) {
         throw invalidField("buckets", `must be from 1 to ${MAX_BUCKETS}`);
       }
-      const found = await history({ scope: callerScope(handler), buckets: buckets || DEFAULT_BUCKETS });
+      const found = await history({
+        scope: callerScope(handler, customer),
+        buckets: buckets || DEFAULT_BUCKETS,
+      });
       return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
     },
 
@@ -158,7 +161,7 @@ export function statsService(
           `has ${webhookIds.length} ids; at most ${MAX_WEBHOOKS} are allowed`,
         );
       }
-      const scope = callerScope(handler);
+      const scope = callerScope(handler, request.customer);
       const wanted = webhookIds.length === 0 ? null : webhookIds;
       const page = await readPage(request, BY_ID, (each) => listWebhookIds(db, scope, wanted, each));
       const { since, webhooks } = await webhookStats(
@@ -213,7 +216,7 @@ export function statsService(
       await auditedCall(db, handler, (_trx, record) =>
         record({
           action: "dispatch_requested",
-          target: { id: null, name: null, appId: null, process: null },
+          target: SERVICE_WIDE,
         }),
       );
       await dispatchNow();

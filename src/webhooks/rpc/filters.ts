@@ -40,8 +40,17 @@ export interface FilterParts {
   db: Db;
   /** Evaluates filters. */
   filters: FilterRunner;
-  /** The latest events of a type with a payload, newest first. @param deliveredTo only events that this webhook has a delivery of */
-  latestEvents(db: Db, process: number, deliveredTo: bigint | null, limit: number): Promise<LatestEvent[]>;
+  /**
+   * The latest events of a type with a payload, newest first.
+   *
+   * @param only `deliveredTo`: those that this webhook has a delivery of; `userId`: those of this user. Null for all
+   */
+  latestEvents(
+    db: Db,
+    process: number,
+    only: { deliveredTo: bigint | null; userId: string | null },
+    limit: number,
+  ): Promise<LatestEvent[]>;
 }
 
 /**
@@ -78,14 +87,14 @@ export function filterMethods({
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);
       const webhook = await requiredWebhook(db, scope, webhookId);
-      const { process } = webhook;
+      const { process, customer: userId } = webhook;
       const keyId = callerOf(handler).id;
       const filter = { process, expression };
       await assertValid(filters, keyId, filter);
-      // Apps learn of no event that their webhook did not get.
+      // Apps and customers learn of no event that their webhook did not get; customers, not even of its existence.
       const deliveredTo = scope === "everything" ? null : webhookId;
       return queue.run(keyId, handler.signal, async () => {
-        const events = await latestEvents(db, process, deliveredTo, MAX_TRIED);
+        const events = await latestEvents(db, process, { deliveredTo, userId }, MAX_TRIED);
         return trial(filters, keyId, filter, events, handler.signal);
       });
     },

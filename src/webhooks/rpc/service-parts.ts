@@ -15,6 +15,8 @@ export interface WebhookServiceParts extends FilterParts {
   /** Warns of hosts that cannot be reached. Defaults to no warnings. */
   warningsOf?: HostWarnings;
   limits: Pick<LimitsConfig, "maxWebhooks">;
+  /** Whether keys of installed apps list and delete webhooks of their app only. Defaults to false: those of their instance, as the contract says. */
+  isolatesApps?: boolean;
   /** The timeout of a delivery, in milliseconds, as documented for callers. */
   deliveryTimeoutMs: number;
   /** Called after each write that queued deliveries. Returns at once. */

@@ -13,10 +13,12 @@ import { type AuditAction, auditedCall } from "../../audit/index.ts";
 import { stateNotFit } from "../../calls/errors/index.ts";
 import {
   BY_ID,
+  type Condition,
   callerOf,
   callerScope,
   instanceIn,
   noWebhook,
+  ownedIn,
   reachesWebhook,
   readPage,
   type Scope,
@@ -67,6 +69,12 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
   const { warningsOf = async () => [] } = context;
   const { onDeleted, readOverdueRetries, queueTestEvent } = context;
 
+  /** The webhooks that a key lists and deletes: those of its instance, as the contract says, or with APP_ISOLATION of its app. */
+  function ownInstance(scope: Scope): Condition {
+    if (scope === "everything") return instanceIn(null, "w");
+    return context.isolatesApps ? ownedIn(scope, "w") : instanceIn(scope.customer, "w");
+  }
+
   /**
    * Changes a webhook of the caller's scope, and records what changed, if anything did.
    *
@@ -111,11 +119,10 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     ...filterMethods(context),
 
     async listWebhooks(request, handler) {
-      const { customer, health } = request;
+      const { customer, health, allCustomers } = request;
       const scope = callerScope(handler, customer);
-      // The contract (4.1) lists all of the instance. Their health is known in the scope only.
-      const isWhole = scope === "everything" ? !request.allCustomers : customer === undefined && health.length === 0;
-      const which = isWhole ? instanceIn(callerOf(handler).customer, "w") : webhookIn(scope, "w");
+      const isNarrowed = scope === "everything" ? allCustomers : customer !== undefined || health.length > 0;
+      const which = isNarrowed ? webhookIn(scope, "w") : ownInstance(scope);
       const { rows, nextPageToken } = await readPage(request, BY_ID, (page) =>
         listWebhooks(db, page, which, healthNames(health)),
       );
@@ -161,7 +168,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
 
     async deleteWebhook(request, handler) {
       const scope = callerScope(handler);
-      const which = scope === "everything" ? undefined : instanceIn(scope.customer, "w");
+      const which = scope === "everything" ? undefined : ownInstance(scope);
       const deleted = await auditedCall(db, handler, async (trx, record) => {
         const webhook = await deleteWebhook(trx, request.webhookId, onDeleted, which);
         if (!webhook) throw noWebhook(request.webhookId);

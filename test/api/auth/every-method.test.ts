@@ -1,20 +1,21 @@
 import { type DescMethod, type Message, toJson } from "@bufbuild/protobuf";
-import { ConnectError } from "@connectrpc/connect";
+import { ConnectError, type Transport } from "@connectrpc/connect";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
 import { callMethod, METHODS } from "../../support/any-method.ts";
 import { type ChangedRow, watchRows } from "../../support/changed-rows.ts";
+import { PROTOCOLS } from "../../support/clients.ts";
 import { startTestApi } from "../../support/test-api.ts";
 import { requestsOf } from "./isolated-requests.ts";
-import { buildWorld, hiddenFrom, type WorldKey } from "./isolated-world.ts";
+import { buildWorld, hiddenFrom, isInInstance, type WorldKey } from "./isolated-world.ts";
 
 /** How many requests are made of each method. */
 const RUNS = Number(process.env.ISOLATION_RUNS ?? 8);
 const SEED = process.env.FUZZ_SEED;
 
-/** What the contract (2.1) shows of every webhook to every key. */
+/** What the contract (2.1) shows of every webhook to every key of its instance. */
 const CONTRACT_FIELDS = ["id", "created", "modified", "webhookProcess", "url", "application"];
-/** Methods that show every webhook by these fields: those of the contract. */
+/** Methods that show every webhook of the instance by these fields: those of the contract. */
 const SHOWS_ALL = ["ListWebhooks", "CreateWebhook", "DeleteWebhook"];
 
 const api = await startTestApi();
@@ -40,16 +41,18 @@ async function undo(changed: readonly ChangedRow[]): Promise<void> {
     await db.raw(["set local session_replication_role = replica", ...statements].join(";"));
 }
 
+const PROTOCOL = fc.constantFrom(...PROTOCOLS.map(([name]) => name));
+const transports = new Map<string, Transport>();
+function transportOf(protocol: string, { secret }: WorldKey): Transport {
+  return transports.getOrInsertComputed(`${protocol} ${secret}`, () =>
+    (new Map(PROTOCOLS).get(protocol) as (typeof PROTOCOLS)[number][1])(api, secret),
+  );
+}
+
 /** What each caller must not learn. */
 const hiddenTexts = new Map(
   world.callers.map((caller) => {
-    const { webhooks, keys } = hiddenFrom(world, caller);
-    const texts = [
-      ...webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
-      ...keys.flatMap(({ markers }) => markers),
-      world.appB.id,
-      world.appB.name,
-    ];
+    const { texts } = hiddenFrom(world, caller);
     return [caller, new RegExp(texts.map((each) => each.replaceAll(/\W/g, "\\$&")).join("|"), "g")];
   }),
 );
@@ -61,9 +64,14 @@ function told(caller: WorldKey, text: string, request: object): string[] {
 }
 
 /** One call; its answer, or error, as text that holds everything the caller learns. */
-async function call(method: DescMethod, caller: WorldKey, request: object): Promise<string> {
+async function call(
+  method: DescMethod,
+  caller: WorldKey,
+  request: object,
+  transport?: Transport,
+): Promise<string> {
   try {
-    return answerText(method, await callMethod(api, method, caller.secret, request), caller);
+    return answerText(method, await callMethod(api, method, caller.secret, request, transport), caller);
   } catch (error) {
     if (!(error instanceof ConnectError)) throw error;
     const { code, rawMessage, details } = error;
@@ -74,7 +82,8 @@ async function call(method: DescMethod, caller: WorldKey, request: object): Prom
 /** Takes the webhooks that the contract shows out of an answer, once they are found to show nothing more. */
 function answerText({ name, output }: DescMethod, message: Message, caller: WorldKey): string {
   if (!SHOWS_ALL.includes(name)) return JSON.stringify(toJson(output, message));
-  const hidden = new Set(hiddenFrom(world, caller).webhooks.map(({ id }) => String(id)));
+  const ofOthers = hiddenFrom(world, caller).webhooks.filter((each) => isInInstance(caller, each));
+  const hidden = new Set(ofOthers.map(({ id }) => String(id)));
   const answer = toJson(output, message) as { webhooks?: { id: string }[]; webhook?: { id: string } };
   const shown = answer.webhooks ?? (answer.webhook ? [answer.webhook] : []);
   const others = shown.filter(({ id }) => hidden.has(id));
@@ -84,56 +93,74 @@ function answerText({ name, output }: DescMethod, message: Message, caller: Worl
   return others.reduce((text, { id }) => text.replaceAll(id, ""), JSON.stringify(rest));
 }
 
-test.each(METHODS)("%s: a key of an app learns and changes nothing of others'", async (_, method) => {
-  const requests = requestsOf(method.input, world);
-  await fc.assert(
-    fc.asyncProperty(fc.constantFrom(...world.callers), requests, async (caller, request) => {
-      await changes();
-      const answer = await call(method, caller, request);
-      const changed = await changes();
-      try {
-        expect(told(caller, answer, request), answer).toEqual([]);
-        for (const { before, after } of changed.filter((change) => !isForAll(method, request, change)))
-          expect(told(caller, `${before} ${after}`, request), after ?? "").toEqual([]);
-        for (const { before, after } of changed.filter(({ table }) => table === "api_keys"))
-          expectOwnRights(caller, JSON.parse(after ?? before ?? ""));
-      } finally {
-        await undo(changed);
-      }
-    }),
-    { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
-  );
-});
+test.each(METHODS)(
+  "%s: a key of an app or a customer learns and changes nothing of others'",
+  async (_, method) => {
+    const requests = requestsOf(method.input, world);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(...world.callers),
+        PROTOCOL,
+        requests,
+        async (caller, protocol, request) => {
+          await changes();
+          const answer = await call(method, caller, request, transportOf(protocol, caller));
+          const changed = await changes();
+          try {
+            expect(told(caller, answer, request), answer).toEqual([]);
+            for (const { before, after } of changed.filter(
+              (change) => !isForAll(method, request, change, caller),
+            ))
+              expect(told(caller, `${before} ${after}`, request), after ?? "").toEqual([]);
+            for (const { before, after } of changed.filter(({ table }) => table === "api_keys"))
+              expectOwnRights(caller, JSON.parse(after ?? before ?? ""));
+          } finally {
+            await undo(changed);
+          }
+        },
+      ),
+      { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
+    );
+  },
+);
 
-/** Whether keys of every app may make the change: a webhook that any key may delete, and deliveries of a published event. */
+/** Whether keys of every app may make the change: a webhook that any key of the instance may delete, and deliveries of an event. */
 function isForAll(
   { name, parent }: DescMethod,
   request: object,
   { table, before, after }: ChangedRow,
+  caller: WorldKey,
 ): boolean {
   if (parent.name === "EventService") return table === "queue";
   if (name !== "DeleteWebhook") return false;
   const { webhookId } = request as { webhookId: bigint };
   const deleted = world.webhooks.find(({ id }) => id === webhookId);
+  if (deleted && !isInInstance(caller, deleted)) return false;
   const ids = [String(webhookId), deleted?.endpointId ?? [], deleted?.deliveryIds ?? []].flat();
   return ids.some((id) => `${before} ${after}`.includes(id));
 }
 
-/** A key of an app makes, changes and removes keys of its app with at most its own rights. */
+/** A key of an app or a customer makes, changes and removes keys of its customer and app with at most its own rights. */
 function expectOwnRights(
   caller: WorldKey,
-  key: { installed_app_id: string; permissions: number[]; allowed_processes: number[] },
+  key: {
+    customer: string | null;
+    installed_app_id: string | null;
+    permissions: number[];
+    allowed_processes: number[];
+  },
 ): void {
-  expect(key.installed_app_id).toBe(world.appA.id);
+  expect(key.customer).toBe(caller.customer);
+  if (caller.appId !== null) expect(key.installed_app_id).toBe(caller.appId);
   expect(caller.permissions).toEqual(expect.arrayContaining(key.permissions));
   if (caller.processes.length === 0) return;
   expect(key.allowed_processes).not.toEqual([]);
   expect(caller.processes).toEqual(expect.arrayContaining(key.allowed_processes));
 }
 
-test("and the test would notice: a key without an app learns of others", async () => {
+test("and the test would notice: a key of the operator learns of others", async () => {
   const keyless = world.keys.find(
-    ({ appId, processes }) => appId === null && processes.length === 0,
+    ({ customer, appId, processes }) => customer === null && appId === null && processes.length === 0,
   ) as WorldKey;
   const method = METHODS.find(([name]) => name === "DeliveryService.ListDeliveries")?.[1] as DescMethod;
   const answer = await call(method, keyless, { pageSize: 1_000 });

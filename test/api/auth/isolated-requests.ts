@@ -14,7 +14,8 @@ const ofWebhooks =
 
 const webhookId = ofWebhooks(({ id }) => [id]);
 const deliveryId = ofWebhooks(({ deliveryIds }) => deliveryIds);
-const eventId = ofWebhooks(({ eventIds }) => eventIds);
+const eventId: Values = (world) =>
+  fc.constantFrom(...world.webhooks.flatMap(({ eventIds }) => eventIds), ...world.events.map(({ id }) => id));
 const keyId: Values = ({ keys }) => fc.constantFrom(...keys.map(({ id }) => id));
 const anyOf =
   (...all: Values[]): Values =>
@@ -37,7 +38,10 @@ const VALUES: Record<string, Values | fc.Arbitrary<unknown>> = {
   transfer_to_key_id: keyId,
   replay_id: ofWebhooks(({ replayIds }) => replayIds),
   endpoint_id: ofWebhooks(({ endpointId }) => [endpointId ?? randomUUID()]),
-  installed_application_id: ({ appA, appB }) => fc.constantFrom(appA.id, appB.id, randomUUID()),
+  installed_application_id: ({ appA, appB }) =>
+    fc.constantFrom(appA.id, appB.id, randomUUID(), undefined, undefined),
+  // Of a list, or of a new key.
+  customer: ({ customers }) => one(...customers, "nobody"),
   target_id: asText(webhookId, keyId, deliveryId),
   /** Texts that people search for, whoever's they are; now and then one of nobody. */
   search: asText(...[webhookId, deliveryId, eventId, ofWebhooks(({ searched }) => searched)], () =>
@@ -72,7 +76,7 @@ const VALUES: Record<string, Values | fc.Arbitrary<unknown>> = {
   payload: one('{"Test": 1}'),
   payload_text: one("", "Order"),
   format: one(1, 2),
-  user_id: one("u", "user-1"),
+  user_id: ({ customers }) => one("u", "user-1", ...customers),
   idempotency_key: fc.uuid(),
   order_dispatched: one({ orderId: 1n, orderNumber: "1", dispatchedAt: { seconds: 1n, nanos: 0 } }),
   from: one({ seconds: 1n, nanos: 0 }),

@@ -3,6 +3,7 @@ import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { audited } from "../../../src/audit/audit-log.ts";
 import { scopeOf } from "../../../src/calls/scope.ts";
+import { present } from "../../../src/contract/present.ts";
 import { termOf } from "../../../src/events/search.ts";
 import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
 import { startSession } from "../../../src/keys/sessions.ts";
@@ -20,6 +21,7 @@ const PROCESSES: WebhookProcess[] = [1, 2];
 export interface WorldKey {
   id: string;
   secret: string;
+  customer: string | null;
   appId: string | null;
   permissions: readonly number[];
   processes: readonly number[];
@@ -31,6 +33,7 @@ export interface WorldWebhook {
   id: bigint;
   process: number;
   url: string;
+  customer: string | null;
   appId: string | null;
   deliveryIds: string[];
   eventIds: string[];
@@ -46,14 +49,30 @@ export interface WorldWebhook {
   settings: string[];
 }
 
-/** Two installed apps and the rest, with keys, webhooks and deliveries of each. */
+/** Two installed apps, two customers, an app of a customer, and the rest, with keys, webhooks and deliveries of each. */
 export interface World {
   appA: { id: string; name: string };
   appB: { id: string; name: string };
+  customers: string[];
   keys: WorldKey[];
   webhooks: WorldWebhook[];
-  /** Keys of app A that call. */
+  /** Keys of app A, of customer A, and of both. */
   callers: WorldKey[];
+  /** Those of no webhook: of publishers. */
+  events: WorldEvent[];
+}
+
+/** An event without deliveries, which the operator has published. */
+export interface WorldEvent {
+  id: string;
+  userId: string;
+  markers: string[];
+}
+
+/** Whom keys and webhooks of the world belong to. */
+interface Owner {
+  customer: string | null;
+  appId: string | null;
 }
 
 const marker = (what: string) => `${what}-${randomBytes(9).toString("hex")}`;
@@ -64,26 +83,44 @@ export async function buildWorld(api: TestApi): Promise<World> {
   await db.raw("alter table webhooks alter column id restart with 4611686018427000000");
   const makeApp = async (name: string) => ({ id: await api.app(name), name });
   const [appA, appB] = [await makeApp(marker("app-a")), await makeApp(marker("app-b"))];
+  const [a, b] = [marker("customer"), marker("customer")];
+  const [ofAppA, ofAppB] = [appA, appB].map(({ id }) => ({ customer: null, appId: id })) as [Owner, Owner];
+  const ofCustomerA = { customer: a, appId: null };
+  const ofBoth = { customer: a, appId: appA.id };
+  const ofOperator = { customer: null, appId: null };
   const callers = [
-    await worldKey(api, appA.id, []),
-    await worldKey(api, appA.id, [1]),
-    await worldKey(api, appA.id, [1, 2], [1, 2, 4]),
+    await worldKey(api, ofAppA, []),
+    await worldKey(api, ofAppA, [1]),
+    await worldKey(api, ofAppA, [1, 2], [1, 2, 4]),
+    await worldKey(api, ofCustomerA, []),
+    await worldKey(api, ofCustomerA, [1]),
+    await worldKey(api, ofCustomerA, [1, 2], [1, 2, 4]),
+    await worldKey(api, ofBoth, []),
+    await worldKey(api, ofBoth, [2]),
   ];
   const others = [
-    await worldKey(api, appA.id, [2], [1]),
-    await worldKey(api, appB.id, []),
-    await worldKey(api, appB.id, [1]),
-    await worldKey(api, null, []),
-    await worldKey(api, null, [2]),
+    await worldKey(api, ofAppA, [2], [1]),
+    await worldKey(api, ofAppB, []),
+    await worldKey(api, ofAppB, [1]),
+    await worldKey(api, ofOperator, []),
+    await worldKey(api, ofOperator, [2]),
+    await worldKey(api, { customer: b, appId: null }, []),
+    await worldKey(api, { customer: b, appId: appA.id }, []),
+    await worldKey(api, { customer: a, appId: appB.id }, []),
   ];
-  const revoked = [await worldKey(api, appA.id, [1]), await worldKey(api, appB.id, [])];
+  const revoked = [
+    await worldKey(api, ofAppA, [1]),
+    await worldKey(api, ofAppB, []),
+    await worldKey(api, ofCustomerA, [1]),
+    await worldKey(api, { customer: b, appId: null }, []),
+  ];
   for (const { id } of revoked) await api.revoke(id);
   const webhooks: WorldWebhook[] = [];
   for (const key of [...callers, ...others]) {
     for (const process of PROCESSES) {
       const url = `https://receiver.example/${marker("url")}`;
       const owned = aWebhook().at(url).for(process).ownedBy(key.id);
-      const id = await owned.with({ installed_app_id: key.appId }).in(db);
+      const id = await owned.with({ installed_app_id: key.appId, customer: key.customer }).in(db);
       const secrets = await settingsOf(api, id);
       webhooks.push(await filled(api, key, { id, process, url, endpointId: null }, secrets));
     }
@@ -99,7 +136,8 @@ export async function buildWorld(api: TestApi): Promise<World> {
   }
   const keys = [...callers, ...others, ...revoked];
   await writeAuditLog(api, keys, webhooks);
-  return { appA, appB, keys, webhooks, callers };
+  const events = [await published(api, a), await published(api, b), await published(api, marker("user"))];
+  return { appA, appB, customers: [a, b], keys, webhooks, callers, events };
 }
 
 /** Entries about each key and webhook, made with each key: apps see entries about what is theirs, and no author of others. */
@@ -108,38 +146,60 @@ async function writeAuditLog(
   keys: readonly WorldKey[],
   webhooks: readonly WorldWebhook[],
 ) {
-  for (const { appId: installedAppId, markers } of keys) {
+  for (const { customer, appId: installedAppId, markers } of keys) {
     const [apiKeyId, apiKeyName] = markers as [string, string];
-    const actor = { apiKeyId, apiKeyName, installedAppId, sessionId: null, address: null };
+    const actor = { apiKeyId, apiKeyName, customer, installedAppId, sessionId: null, address: null };
     await audited(db, actor, (_trx, record) =>
       record(
-        ...keys.map(({ id, appId, markers: [, name = null] }) => ({
-          ...{ action: "api_key_rotated" as const, target: { id, name, appId, process: null } },
+        ...keys.map(({ id, customer, appId, markers: [, name = null] }) => ({
+          ...{ action: "api_key_rotated" as const, target: { id, name, customer, appId, process: null } },
         })),
-        ...webhooks.map(({ id, url, appId, process }) => ({
-          ...{ action: "webhook_paused" as const, target: { id: String(id), name: url, appId, process } },
+        ...webhooks.map(({ id, url, customer, appId, process }) => ({
+          action: "webhook_paused" as const,
+          target: { id: String(id), name: url, customer, appId, process },
         })),
       ),
     );
   }
 }
 
+/** An event that is no test, without a delivery. */
+async function published({ context: { db } }: TestApi, userId: string): Promise<WorldEvent> {
+  const [order, key] = [marker("order"), marker("idempotency")];
+  const row = { api_key_id: randomUUID(), idempotency_key: key, process: 1, user_id: userId };
+  const payload = JSON.stringify({ OrderNumber: order });
+  const [{ id }] = await db("events")
+    .insert({ id: db.raw("new_event_id()"), ...row, occurred: new Date(), recipients: 0, payload })
+    .returning("id");
+  await db("search_terms").insert({ term: String(termOf(order)), event_id: id });
+  return { id, userId, markers: [id, order, key] };
+}
+
 async function worldKey(
   api: TestApi,
-  appId: string | null,
+  { customer, appId }: Owner,
   allowedProcesses: WebhookProcess[],
   permissions: readonly Permission[] = ALL_PERMISSIONS as Permission[],
 ): Promise<WorldKey> {
   const name = marker("key");
-  const app = appId === null ? {} : { installedApplicationId: appId };
-  // No key of an app has the permission for event types.
-  const isAllowed = (each: Permission) => appId === null || each !== Permission.MANAGE_EVENT_TYPES;
-  const rights = { permissions: permissions.filter(isAllowed), allowedProcesses, ...app };
-  const { apiKey, secret } = await api.keys.createApiKey({ name, ...rights });
+  const owner = present({ installedApplicationId: appId, customer });
+  // No key of an app or a customer has the permissions of the operator.
+  const ofOperator: Permission[] = [Permission.MANAGE_EVENT_TYPES, Permission.MANAGE_CUSTOMERS];
+  const isAllowed = (each: Permission) => (appId === null && customer === null) || !ofOperator.includes(each);
+  const rights = { permissions: permissions.filter(isAllowed), allowedProcesses };
+  const { apiKey, secret } = await api.keys.createApiKey({ name, ...rights, ...owner });
   const id = apiKey?.id as string;
   await startSession(api.context.db, id, secret);
   const markers = [id, name, secret.slice(0, 12), secret];
-  return { id, secret, appId, permissions, processes: allowedProcesses, markers };
+  return {
+    id,
+    secret,
+    customer,
+    appId,
+    permissions: rights.permissions,
+    processes: allowedProcesses,
+    markers,
+  };
 }
 
 /** Gives a webhook secrets and settings, which the others of its endpoint share. */
@@ -168,6 +228,7 @@ async function filled(
   const { id: webhookId, process, url, endpointId } = webhook;
   const made: WorldWebhook = {
     ...webhook,
+    customer: key.customer,
     appId: key.appId,
     deliveryIds: [],
     eventIds: [],
@@ -180,7 +241,9 @@ async function filled(
   const [{ id: runId }] = await db("runs").insert(run).returning("id");
   made.markers.push(run.workflow_id, run.first_run_id);
   for (const state of STATES) {
-    const [user, idempotency, order] = [marker("user"), marker("idempotency"), marker("order")];
+    const [idempotency, order] = [marker("idempotency"), marker("order")];
+    // A customer's webhooks get its own events only.
+    const user = key.customer ?? marker("user");
     const [error, responseStart, reason] = [marker("error"), marker("response"), marker("reason")];
     const payload = JSON.stringify({ OrderNumber: order });
     const { eventId, deliveryId } = await api.webhooks.sendTestEvent({ webhookId, payload });
@@ -192,13 +255,14 @@ async function filled(
     made.deliveryIds.push(deliveryId);
     made.eventIds.push(eventId);
     made.searched.push(user, idempotency, order);
-    made.markers.push(eventId, deliveryId, user, idempotency, order, error, responseStart, reason);
+    made.markers.push(eventId, deliveryId, idempotency, order, error, responseStart, reason);
+    if (key.customer === null) made.markers.push(user);
   }
   if (key.processes.length === 0 || key.processes.includes(process)) {
     const text = marker("replayed");
     const filter = { webhookId, states: ["failed" as const], search: { text } };
     const scope = scopeOf({
-      customer: null,
+      customer: key.customer,
       installedAppId: key.appId,
       allowedProcesses: key.processes,
       permissions: [],
@@ -211,18 +275,49 @@ async function filled(
   return made;
 }
 
-/** The parts of the world that a key of an app may not reach, worked out apart from the service's own code. */
-export function hiddenFrom(world: World, caller: WorldKey): { webhooks: WorldWebhook[]; keys: WorldKey[] } {
-  const isHidden = ({ appId, process }: WorldWebhook) =>
-    appId !== caller.appId || (caller.processes.length > 0 && !caller.processes.includes(process));
-  const shown = new Set(world.webhooks.filter((each) => !isHidden(each)).map((each) => each.endpointId));
+/** Whether what belongs to an owner is hidden from a key, worked out apart from the service's own code. */
+function isHidden(caller: Owner, owner: Owner): boolean {
+  if (caller.customer !== owner.customer) return true;
+  return caller.appId !== null && caller.appId !== owner.appId;
+}
+
+/** The parts of the world that a key of an app or a customer may not reach. */
+export function hiddenFrom(
+  world: World,
+  caller: WorldKey,
+): { webhooks: WorldWebhook[]; keys: WorldKey[]; texts: string[] } {
+  const isHiddenWebhook = (webhook: WorldWebhook) =>
+    isHidden(caller, webhook) || (caller.processes.length > 0 && !caller.processes.includes(webhook.process));
+  const shown = new Set(
+    world.webhooks.filter((each) => !isHiddenWebhook(each)).map((each) => each.endpointId),
+  );
+  // Another webhook of the endpoint shows the settings.
+  const webhooks = world.webhooks
+    .filter(isHiddenWebhook)
+    .map((each) =>
+      each.endpointId !== null && shown.has(each.endpointId) ? { ...each, settings: [] } : each,
+    );
+  const keys = world.keys.filter((key) => isHidden(caller, key));
+  const isOwnEvent = ({ userId }: WorldEvent) => isInstance(caller, userId);
   return {
-    // Another webhook of the endpoint shows the settings.
-    webhooks: world.webhooks
-      .filter(isHidden)
-      .map((each) =>
-        each.endpointId !== null && shown.has(each.endpointId) ? { ...each, settings: [] } : each,
-      ),
-    keys: world.keys.filter(({ appId }) => appId !== caller.appId),
+    webhooks,
+    keys,
+    texts: [
+      ...webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
+      ...keys.flatMap(({ markers }) => markers),
+      ...world.events.filter((event) => !isOwnEvent(event)).flatMap(({ markers }) => markers),
+      ...world.customers.filter((customer) => customer !== caller.customer),
+      // A key of a customer without an app sees the apps of its customer's keys.
+      ...(caller.customer !== null && caller.appId === null ? [] : [world.appB.id, world.appB.name]),
+    ],
   };
 }
+
+/** Whether the key can access everything of the customer, for OrderDispatched. */
+function isInstance({ customer, appId, processes }: WorldKey, userId: string): boolean {
+  return customer === userId && appId === null && (processes.length === 0 || processes.includes(1));
+}
+
+/** Whether a webhook is in the key's instance: the contract shows six fields of it. */
+export const isInInstance = (caller: WorldKey, { customer }: WorldWebhook): boolean =>
+  caller.customer === customer;

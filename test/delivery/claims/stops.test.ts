@@ -260,7 +260,11 @@ test("webhooks that are not paused receive their deliveries, and all deliveries 
 
 test("a change of one customer's webhook has no other's read", async () => {
   const claims = Array.from({ length: 40 }, (_, n) => ({ at: 50 * n, webhook: 1 + (n % 4), deliveries: 20 }));
-  const changes = Array.from({ length: 20 }, (_, n) => ({ at: 105 + 100 * n, webhook: 2, kind: "replace" as const }));
+  const changes = Array.from({ length: 20 }, (_, n) => ({
+    at: 105 + 100 * n,
+    webhook: 2,
+    kind: "replace" as const,
+  }));
   const { read } = await tell({ claims, changes });
   // The first look does not know what has changed before.
   expect(new Set(read.filter(({ at }) => at > 100).map(({ webhook }) => webhook))).toEqual(new Set([2]));

@@ -28,7 +28,7 @@ afterAll(() => setRegisteredTypes([]));
 const IDS = { idempotencyKey: "1", userId: "tenant-1" };
 const stored = (data: PublishEventRequest["data"]) => {
   const { payload, requestSha256, searchable, process } = newEvent(
-    "key",
+    { id: "key", customer: null },
     create(PublishEventRequestSchema, { ...IDS, data }),
     true,
   );

@@ -118,7 +118,7 @@ test("once the client of a batch has left, no further event is published, and no
     refusals: api.context.instruments.refusals,
     method: "PublishEventBatch",
     refreshEventTypes: undefined,
-    apiKeyId: "key",
+    caller: { id: "key", customer: null },
     searchIndex: false,
     traceparent: null,
     signal: gone.signal,

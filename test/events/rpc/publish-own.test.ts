@@ -514,7 +514,7 @@ test.each<[string, () => Uint8Array, string]>([
 
 test("the hash of an event in the member of its type is that of earlier releases, which compare repeated requests beside this one", () => {
   const { requestSha256 } = newEvent(
-    "key",
+    { id: "key", customer: null },
     create(PublishEventRequestSchema, {
       idempotencyKey: "1",
       userId: "tenant-1",

@@ -93,7 +93,8 @@ function expectEvents(model: StorageModel, { events, places }: Snapshot): void {
 function expectRevisions(before: Snapshot, after: Snapshot): void {
   const changed = [...after.webhooks.values()].filter((webhook) => {
     const was = before.webhooks.get(webhook.id);
-    const ofBreaker = ({ paused, breaker, testDelivery }: StoredWebhook) => `${paused} ${breaker} ${testDelivery}`;
+    const ofBreaker = ({ paused, breaker, testDelivery }: StoredWebhook) =>
+      `${paused} ${breaker} ${testDelivery}`;
     return !was || was.revision !== webhook.revision || ofBreaker(was) !== ofBreaker(webhook);
   });
   const types = new Set(changed.map(typeName));
@@ -102,10 +103,12 @@ function expectRevisions(before: Snapshot, after: Snapshot): void {
     const was = before.webhooks.get(id);
     const isTold = !was || was.url !== url || was.paused !== paused || was.deleted !== deleted;
     const type = typeName(webhook);
-    if (isTold) is(revisionOf(after, type) > revisionOf(before, type), true, `workers learn of webhook ${id}`);
+    if (isTold)
+      is(revisionOf(after, type) > revisionOf(before, type), true, `workers learn of webhook ${id}`);
   }
   for (const type of after.types.keys())
-    if (!types.has(type)) is(revisionOf(after, type), revisionOf(before, type), `the revision of type ${type}`);
+    if (!types.has(type))
+      is(revisionOf(after, type), revisionOf(before, type), `the revision of type ${type}`);
 }
 
 /** An open circuit breaker lets another probe through only when the one before has a result. */

@@ -168,7 +168,12 @@ export class StorageModel {
     // Enough that most steps find something to do.
     for (const [n, customer] of [null, null, USERS[0]].entries()) {
       const url = `https://receiver.example/${n}`;
-      const { webhook } = await createWebhook(this.db, this.secrets, this.registration(customer, 1, url), 1_000);
+      const { webhook } = await createWebhook(
+        this.db,
+        this.secrets,
+        this.registration(customer, 1, url),
+        1_000,
+      );
       this.addWebhook(webhook.id, customer, 1, url);
       if (n === 0) await updateWebhook(this.db, "everything", webhook.id, { breaker: BREAKER });
     }

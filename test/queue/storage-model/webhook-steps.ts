@@ -53,7 +53,8 @@ const create = steps(
     // Sometimes the URL of another owner's webhook.
     const taken = model.liveWebhooks.filter((webhook) => webhook.process === process);
     const other = pick(taken, n);
-    const isFree = other && taken.every(({ url, customer: owner }) => url !== other.url || owner !== customer);
+    const isFree =
+      other && taken.every(({ url, customer: owner }) => url !== other.url || owner !== customer);
     const url = isFree ? other.url : `https://receiver.example/${randomUUID()}`;
     const registration = model.registration(customer, process, url);
     const register = (db: Db) => createWebhook(db, model.secrets, registration, 1_000);
@@ -154,8 +155,7 @@ const move = steps(
     const isTaken = others.some(
       ({ live, url: taken, customer }) => live && taken === url && customer === webhook.customer,
     );
-    if (!isTaken)
-      return update(model, webhook, fault, changes, { url });
+    if (!isTaken) return update(model, webhook, fault, changes, { url });
     const moved = updateWebhook(model.db, "everything", webhook.id, changes);
     await expect(moved).rejects.toThrow("another webhook");
     return NO_EFFECT;
