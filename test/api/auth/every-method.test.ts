@@ -8,6 +8,7 @@ import { PROTOCOLS } from "../../support/clients.ts";
 import { startTestApi } from "../../support/test-api.ts";
 import { requestsOf } from "./isolated-requests.ts";
 import { buildWorld, hiddenFrom, isInInstance, type WorldKey } from "./isolated-world.ts";
+import { keepRows } from "./kept-rows.ts";
 
 /** How many requests are made of each method. */
 const RUNS = Number(process.env.ISOLATION_RUNS ?? 8);
@@ -23,23 +24,7 @@ afterAll(() => api.stop());
 const world = await buildWorld(api);
 const { db } = api.context;
 const changes = await watchRows(db);
-const tables: string[] = await db("pg_class")
-  .whereRaw("relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition")
-  .pluck("relname");
-for (const table of tables) await db.raw(`create table kept.${table} as table public.${table}`);
-
-/** Undoes changes: puts back the rows of their tables, without triggers, which would note it. */
-async function undo(changed: readonly ChangedRow[]): Promise<void> {
-  const statements = [...new Set(changed.map(({ table }) => table))].map((table) =>
-    table === "audit_log"
-      ? `alter table audit_log disable trigger audit_log_kept;
-        delete from audit_log where id not in (select id from kept.audit_log);
-        alter table audit_log enable always trigger audit_log_kept`
-      : `delete from ${table}; insert into ${table} overriding system value select * from kept.${table}`,
-  );
-  if (statements.length > 0)
-    await db.raw(["set local session_replication_role = replica", ...statements].join(";"));
-}
+const all = await keepRows(db, "kept");
 
 const PROTOCOL = fc.constantFrom(...PROTOCOLS.map(([name]) => name));
 const transports = new Map<string, Transport>();
@@ -115,7 +100,7 @@ test.each(METHODS)(
             for (const { before, after } of changed.filter(({ table }) => table === "api_keys"))
               expectOwnRights(caller, JSON.parse(after ?? before ?? ""));
           } finally {
-            await undo(changed);
+            await all.undo(changed);
           }
         },
       ),

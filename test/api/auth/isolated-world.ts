@@ -136,6 +136,12 @@ export async function buildWorld(api: TestApi): Promise<World> {
   }
   const keys = [...callers, ...others, ...revoked];
   await writeAuditLog(api, keys, webhooks);
+  await db.raw(
+    `insert into webhook_health (webhook_id, health, first_failure, last_failure)
+      select id, (array['degraded', 'failing'])[1 + id % 2], now(), now() from webhooks where id % 3 > 0;
+    insert into rollup_minutes select id, date_trunc('minute', now()) - interval '1 minute', 1, 1, 0, 0, 5, 5, '{1}' from webhooks;
+    insert into rollup_hours select id, date_trunc('hour', now()) - interval '1 hour', 1, 1, 0, 0, 5, 5, '{1}' from webhooks`,
+  );
   const events = [await published(api, a), await published(api, b), await published(api, marker("user"))];
   return { appA, appB, customers: [a, b], keys, webhooks, callers, events };
 }
