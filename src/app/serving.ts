@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { startApi } from "../api/index.ts";
 import type { Config } from "../config/index.ts";
 import {
+  createGuards,
   createHostWarnings,
   createRequestTrial,
   createSigner,
@@ -11,7 +12,6 @@ import {
 import { createDispatchTrigger } from "../dispatch/index.ts";
 import { createAnnouncer } from "../events/index.ts";
 import { FilterThreads } from "../filters/index.ts";
-import { createAddressGuard } from "../lib/egress/index.ts";
 import { watchFiles } from "../lib/process/index.ts";
 import { createApiInstruments, observeCertificate, type Tracing } from "../metrics/index.ts";
 import { type TemporalNames, type TemporalTarget, workflowLinks } from "../temporal/index.ts";
@@ -52,9 +52,8 @@ export async function serve(
   const announcer =
     config.dispatch.onPublish && !isWorker ? createAnnouncer(parts.databaseUrl, log) : undefined;
   if (announcer) started.defer(announcer.close);
-  const { allowedNetworks, allowedHosts, allowedPorts } = delivery;
-  const guard = createAddressGuard(allowedNetworks, { allowedHosts, allowedPorts });
-  const trial = createRequestTrial({ db, secrets, guard, delivery, log });
+  const guards = createGuards(delivery);
+  const trial = createRequestTrial({ db, secrets, guards, delivery, log });
   started.defer(trial.close);
   const hostWarnings = createHostWarnings(delivery);
   started.defer(async () => hostWarnings.close());
@@ -81,7 +80,7 @@ export async function serve(
       ...(announcer ? { onQueued: announcer.announce } : {}),
       workflowUrl: workflowLinks(parts.temporalUiUrl, target.namespace),
       filters,
-      targets: createTargetRules(guard),
+      targets: createTargetRules(guards),
       warningsOf: hostWarnings.of,
       tryRequest: trial.send,
       readiness,

@@ -3,16 +3,19 @@ export interface TargetRules {
   /**
    * The address as it will be requested: normalised as the WHATWG URL standard says, final dot of the host stripped.
    *
+   * @param customer the customer whose webhook requests it; null for the operator's
    * @throws InvalidTargetError
    */
-  normalise(url: string): string;
+  normalise(url: string, customer: string | null): string;
 }
 
 /**
  * Warnings about the host of a normalised address, such as that its name does not resolve, in sentences without a final period. Takes
  * about a second at most, and never rejects. The API asks; delivery/request/host-warnings.ts answers.
+ *
+ * @param customer the customer of the webhook; null for the operator's
  */
-export type HostWarnings = (targetUrl: string) => Promise<string[]>;
+export type HostWarnings = (targetUrl: string, customer: string | null) => Promise<string[]>;
 
 /** An address that no webhook can have; the message tells what to change. */
 export class InvalidTargetError extends Error {

@@ -42,7 +42,8 @@ export interface Prepared {
  */
 export function prepare(parts: AttemptParts, delivery: ClaimedDelivery, then: Prepared): void {
   const { log, sign, additions, contents } = parts;
-  const { id, requestSettings } = delivery.webhook;
+  const { webhook } = delivery;
+  const { requestSettings } = webhook;
   const started = new Date();
   const build = (added: Additions) => buildRequest(delivery, contents.of(delivery), sign, added);
   const failed = (error: unknown) => {
@@ -53,7 +54,7 @@ export function prepare(parts: AttemptParts, delivery: ClaimedDelivery, then: Pr
   };
   let request: SignedRequest | Promise<SignedRequest>;
   try {
-    const added = requestSettings ? additions(id, requestSettings) : NO_ADDITIONS;
+    const added = requestSettings ? additions(webhook, requestSettings) : NO_ADDITIONS;
     request = added instanceof Promise ? added.then(build) : build(added);
   } catch (error) {
     // For example, a secret cannot be decrypted.

@@ -4,7 +4,6 @@ import type { DeliveryConfig, DispatchConfig } from "../config/index.ts";
 import { fanOutStep } from "../events/index.ts";
 import { FilterThreads } from "../filters/index.ts";
 import {
-  createAddressGuard,
   createHttpClient,
   HANDSHAKES,
   NameResolver,
@@ -50,6 +49,7 @@ import { fetchToken } from "./oauth2/token-request.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
+import { createGuards } from "./request/guards.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";
@@ -101,7 +101,7 @@ export function createDeliveryEngine(options: {
   admit?: () => Promise<void> | undefined;
 }) {
   const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
-  const { allowedNetworks, allowedHosts, allowedPorts, timeoutMs } = delivery;
+  const { timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
   const bottlenecks = new Bottlenecks({ now: options.now ?? clock.now }, log, instruments.bottleneck);
@@ -110,14 +110,20 @@ export function createDeliveryEngine(options: {
   const resolvesNames = delivery.proxyDns === "remote";
   const outbound =
     delivery.proxy && new OutboundProxy(delivery.proxy, resolver, { timeoutMs, resolvesNames, log });
+  const guards = createGuards(delivery, resolver);
   const client = createHttpClient(
-    createAddressGuard(allowedNetworks, { allowedHosts, allowedPorts, resolver }),
+    guards.operator,
     limits.maxInFlight + IDLE_CONNECTIONS,
     outbound,
     handshakes,
   );
-  const filters = new FilterThreads(delivery.filterTimeoutMs, log);
+  const customersClient = client.guardedBy(guards.customers);
+  // Not shared: a token endpoint that only the operator's webhooks may reach would give customers its tokens.
   const tokens = new AccessTokens((oauth2, worked) => fetchToken(client, oauth2, { worked }));
+  const customersTokens = new AccessTokens((oauth2, worked) =>
+    fetchToken(customersClient, oauth2, { worked }),
+  );
+  const filters = new FilterThreads(delivery.filterTimeoutMs, log);
   const lease = new WorkerLease({
     clock,
     log,
@@ -158,10 +164,10 @@ export function createDeliveryEngine(options: {
           if (known.status === GONE && webhook.disableOnGone) isGone(webhook);
           outcome(known);
         };
-        post(client, request, timeoutMs, measured, gate);
+        post(webhook.customer == null ? client : customersClient, request, timeoutMs, measured, gate);
       },
       sign: createSigner(options.secrets),
-      additions: createAdditions(options.secrets, tokens),
+      additions: createAdditions(options.secrets, { tokens, customersTokens }),
       recorder: new Recorder({
         db,
         spacing: dispatch,

@@ -10,12 +10,12 @@ import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "../../src/api/context/context.ts";
 import { type ApiOptions, startApi } from "../../src/api/server.ts";
 import { readConfig } from "../../src/config/config.ts";
+import { createGuards } from "../../src/delivery/request/guards.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
 import { createTargetRules } from "../../src/delivery/request/target-url.ts";
 import { FilterThreads } from "../../src/filters/filter-threads.ts";
 import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/keys/api-keys.ts";
 import { createInstalledApp } from "../../src/keys/installed-apps.ts";
-import { createAddressGuard } from "../../src/lib/egress/address-guard.ts";
 import { openDatabase } from "../../src/lib/pg/database.ts";
 import type { StaleReads } from "../../src/lib/pg/read-replica.ts";
 import { createApiInstruments } from "../../src/metrics/instruments.ts";
@@ -67,6 +67,8 @@ export async function startTestApi(
     > & {
       databaseUrl?: string;
       limits?: Partial<ApiContext["limits"]>;
+      /** Which addresses webhooks may have. Defaults to public ones. */
+      environment?: NodeJS.ProcessEnv;
       /** Makes what lists are read with. */
       reads?: (log: ApiContext["log"]) => StaleReads;
     } = {},
@@ -85,7 +87,7 @@ export async function startTestApi(
     secrets,
     sign: createSigner(secrets),
     filters,
-    targets: createTargetRules(createAddressGuard([])),
+    targets: createTargetRules(createGuards(readConfig(options.environment ?? {}).delivery)),
     instruments: createApiInstruments(createNoopMeter()),
     log,
     // Tests send wrong keys by the dozen, all from one address.

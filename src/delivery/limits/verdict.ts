@@ -9,6 +9,7 @@ const OF_FAILURE: Partial<Record<FailureOf, Verdict>> = {
   webhook: { webhook: "failure", host: "partial failure" },
   "webhook timeout": { webhook: "timeout", host: "none" },
   tls: { webhook: "failure", host: "none" },
+  refused: { webhook: "failure", host: "none" },
   host: { webhook: "none", host: "failure" },
   "host timeout": { webhook: "none", host: "timeout" },
 };

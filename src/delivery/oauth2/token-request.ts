@@ -2,8 +2,8 @@ import { type Dispatcher, errors, request } from "undici";
 import { USER_AGENT } from "../../contract/delivery-headers.ts";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import {
-  type Connections,
   contentCoding,
+  type Dispatching,
   decompressed,
   describeFault,
   MAX_RESPONSE_BYTES,
@@ -61,7 +61,7 @@ class ClientRefusedError extends TokenError {}
  * @throws TokenError, ProxyUnavailableError
  */
 export async function fetchToken(
-  connections: Pick<Connections, "dispatch">,
+  connections: Dispatching,
   client: OAuth2Client,
   {
     worked,
@@ -83,7 +83,7 @@ export async function fetchToken(
 }
 
 async function ask(
-  connections: Pick<Connections, "dispatch">,
+  connections: Dispatching,
   client: OAuth2Client,
   way: ClientAuthentication,
   timeoutMs: number,

@@ -1,6 +1,7 @@
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import { type TlsIdentity, tlsIdentity } from "../../lib/egress/index.ts";
 import {
+  type ClaimedWebhook,
   headersOfSettings,
   openRequestSettings,
   type SecretBox,
@@ -29,18 +30,28 @@ export const NO_ADDITIONS: Additions = { headers: [] };
  * @throws NotBuiltError if this process cannot decrypt them
  * @throws TokenError by rejecting
  */
-export type ReadAdditions = (webhookId: bigint, sealed: Buffer) => Additions | Promise<Additions>;
+export type ReadAdditions = (
+  webhook: Pick<ClaimedWebhook, "id" | "customer">,
+  sealed: Buffer,
+) => Additions | Promise<Additions>;
 
 /**
  * Creates the reader of sealed settings. Deliveries share the buffer of a webhook until its row changes, so the settings are
  * decrypted once per change.
+ *
+ * @param options.tokens for webhooks of the operator
+ * @param options.customersTokens for those of customers
  */
-export function createAdditions(box: SecretBox, tokens: AccessTokens): ReadAdditions {
+export function createAdditions(
+  box: SecretBox,
+  options: { tokens: AccessTokens; customersTokens: AccessTokens },
+): ReadAdditions {
   const known = new WeakMap<Buffer, Opened>();
-  return (webhookId, sealed) => {
-    const opened = known.getOrInsertComputed(sealed, () => open(box, webhookId, sealed));
+  return ({ id, customer }, sealed) => {
+    const opened = known.getOrInsertComputed(sealed, () => open(box, id, sealed));
     const { additions, oauth2 } = opened;
     if (oauth2 === null) return additions;
+    const tokens = customer == null ? options.tokens : options.customersTokens;
     /** Returns the same object for all deliveries until the token changes. */
     const withToken = (token: string) => {
       if (opened.latest?.token !== token) {

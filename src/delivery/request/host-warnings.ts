@@ -1,7 +1,8 @@
 import { isIP } from "node:net";
 import type { DeliveryConfig } from "../../config/index.ts";
 import type { HostWarnings } from "../../contract/target-rules.ts";
-import { bareHost, createAddressGuard, describeFault, NameResolver } from "../../lib/egress/index.ts";
+import { bareHost, describeFault, NameResolver } from "../../lib/egress/index.ts";
+import { createGuards, type GuardSettings, guardOf } from "./guards.ts";
 
 /** The timeout of a lookup for a registration, in milliseconds. Shorter than that of deliveries, because a caller waits. */
 const LOOKUP_TIMEOUT_MS = 1_000;
@@ -12,12 +13,13 @@ const LOOKUP_TIMEOUT_MS = 1_000;
  * @param resolver closed with the check. Defaults to a resolver with LOOKUP_TIMEOUT_MS
  */
 export function createHostWarnings(
-  delivery: Pick<DeliveryConfig, "allowedNetworks" | "allowedHosts" | "proxyDns">,
+  delivery: GuardSettings & Pick<DeliveryConfig, "proxyDns">,
   resolver = new NameResolver({ timeoutMs: LOOKUP_TIMEOUT_MS }),
 ): { of: HostWarnings; close(): void } {
-  const { allowedNetworks, allowedHosts, proxyDns } = delivery;
-  const guard = createAddressGuard(allowedNetworks, { allowedHosts, resolver });
-  async function of(targetUrl: string): Promise<string[]> {
+  const { proxyDns } = delivery;
+  const guards = createGuards(delivery, resolver);
+  async function of(targetUrl: string, customer: string | null): Promise<string[]> {
+    const guard = guardOf(guards, customer);
     const host = bareHost(new URL(targetUrl).hostname);
     if (isIP(host) !== 0) return [];
     try {

@@ -1,4 +1,4 @@
-import { faultCode, isTlsFault, ProxyRefusedError } from "../../lib/egress/index.ts";
+import { AddressRefusedError, faultCode, isTlsFault, ProxyRefusedError } from "../../lib/egress/index.ts";
 import type { ReceiverWish } from "../../queue/index.ts";
 
 /** The maximum Retry-After that is respected, in milliseconds. Longer values are reduced to it. */
@@ -44,7 +44,8 @@ export const NO_RESPONSE = {
 /**
  * The part that failed without a response: the connection to the host or, once the request was sent, the webhook;
  * each by an error or by a timeout. `tls`: the handshake with the webhook's own certificate or authorities, which says
- * nothing about other webhooks of the host. `token endpoint`: no access token could be fetched, so that nothing was sent.
+ * nothing about other webhooks of the host. `refused`: the address guard of customers allows no connection to the host, which others may
+ * reach. `token endpoint`: no access token could be fetched, so that nothing was sent.
  * `proxy`: the outbound proxy opened no connection, which says nothing about the receiver. `ours`: a failure inside
  * this service, or an unavailable outbound proxy.
  */
@@ -54,6 +55,7 @@ export type FailureOf =
   | "webhook"
   | "webhook timeout"
   | "tls"
+  | "refused"
   | "token endpoint"
   | "proxy"
   | "ours";
@@ -112,6 +114,7 @@ export function parseRetryAfter(header: string | undefined, now: number): number
 export function failureOf(error: Error, sent: boolean, hasIdentity = false): FailureOf {
   if (sent) return "webhook";
   if (error instanceof ProxyRefusedError) return error.failure;
+  if (error instanceof AddressRefusedError && error.isOfSome) return "refused";
   const code = faultCode(error);
   if (code === "PROXY_UNAVAILABLE") return "ours";
   if (hasIdentity && isTlsFault(error)) return "tls";

@@ -1,4 +1,4 @@
-import { type Connections, describeFault, ProxyUnavailableError } from "../../lib/egress/index.ts";
+import { type Dispatching, describeFault, ProxyUnavailableError } from "../../lib/egress/index.ts";
 import {
   describeStatus,
   type FailureOf,
@@ -43,7 +43,7 @@ export interface Gate {
  * @param gate asked when the connection is established, right before the request is sent
  */
 export function post(
-  client: Pick<Connections, "dispatch">,
+  client: Dispatching,
   request: Pick<
     SignedRequest,
     "origin" | "path" | "headers" | "body" | "signed" | "hidden" | "tls" | "timeoutMs"

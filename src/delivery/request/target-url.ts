@@ -2,18 +2,19 @@ import { isIP } from "node:net";
 import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { InvalidTargetError, type TargetRules } from "../../contract/target-rules.ts";
 import { type AddressGuard, AddressRefusedError, bareHost, HTTPS_PORT } from "../../lib/egress/index.ts";
+import { type Guards, guardOf } from "./guards.ts";
 
 /** The maximum length of a URL, as given and as normalized, in characters. An entry of PostgreSQL's index of URLs has 2,704 bytes. */
 export const MAX_URL_LENGTH = 2_048;
 
 /**
  * The rules for a webhook's URL: https, at most 2,048 characters, no surrounding white space, no invisible characters, no user or
- * password, no fragment, and no port or literal address that the guard refuses. Host names are resolved and checked with each connection
+ * password, no fragment, and no port or literal address that the guard of its customer, or of the operator, refuses. Host names are resolved and checked with each connection
  * instead. Removes one dot from the end of a host name.
  */
-export function createTargetRules(guard: AddressGuard): TargetRules {
+export function createTargetRules(guards: Guards): TargetRules {
   return {
-    normalise(given) {
+    normalise(given, customer) {
       const most = `at most ${MAX_URL_LENGTH} are allowed`;
       if (given.length > MAX_URL_LENGTH) refuse(`has ${given.length} characters; ${most}`);
       // The URL is stored and shown as given.
@@ -35,7 +36,7 @@ export function createTargetRules(guard: AddressGuard): TargetRules {
       url.hostname = url.hostname.replace(/\.$/, "");
       const hasHost = url.hostname !== "" && !url.hostname.endsWith(".");
       if (!hasHost) refuse("has no valid host name; send a URL such as https://example.com/hooks");
-      checkDestination(url, guard);
+      checkDestination(url, guardOf(guards, customer));
       const { length } = url.href;
       if (length > MAX_URL_LENGTH) refuse(`has ${length} characters after percent-encoding; ${most}`);
       return url.href;

@@ -3,7 +3,6 @@ import type { Logger } from "pino";
 import type { DeliveryConfig } from "../../config/index.ts";
 import { MAX_TRIALS, type RequestTrial, type TrialRequest } from "../../contract/target-rules.ts";
 import {
-  type AddressGuard,
   createHttpClient,
   NameResolver,
   OutboundProxy,
@@ -14,6 +13,7 @@ import type { Db } from "../../lib/pg/index.ts";
 import { type ClaimedWebhook, ClaimedWebhooks, type SecretBox } from "../../webhooks/index.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { bearer, secretsIn } from "./additions.ts";
+import type { Guards } from "./guards.ts";
 import { notBuilt } from "./not-built.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -27,15 +27,16 @@ const USER_ID = "test";
 export function createRequestTrial(options: {
   db: Db;
   secrets: SecretBox;
-  guard: AddressGuard;
+  guards: Guards;
   delivery: Pick<DeliveryConfig, "timeoutMs" | "proxy" | "proxyDns">;
   log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
-  const { db, secrets, guard, log } = options;
+  const { db, secrets, guards, log } = options;
   const { timeoutMs, proxy, proxyDns } = options.delivery;
   const resolvesNames = proxyDns === "remote";
   const outbound = proxy && new OutboundProxy(proxy, new NameResolver(), { timeoutMs, resolvesNames, log });
-  const client = createHttpClient(guard, MAX_TRIALS, outbound);
+  const client = createHttpClient(guards.operator, MAX_TRIALS, outbound);
+  const customersClient = client.guardedBy(guards.customers);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
 
@@ -43,9 +44,10 @@ export function createRequestTrial(options: {
     const { payload, oauth2 } = given;
     const started = new Date();
     const headers = [...given.headers];
+    const via = webhook.customer == null ? client : customersClient;
     try {
       // Fetches a new token, because a cached one would not test the credentials.
-      if (oauth2) headers.push(...bearer((await fetchToken(client, oauth2)).value));
+      if (oauth2) headers.push(...bearer((await fetchToken(via, oauth2)).value));
     } catch (error) {
       if (error instanceof TokenError || error instanceof ProxyUnavailableError)
         return notBuilt(error, started);
@@ -55,7 +57,7 @@ export function createRequestTrial(options: {
     const content = { payload, userId: USER_ID, test: true };
     const additions = { headers, hidden: secretsIn(headers), ...(tls ? { tls } : {}) };
     const request = buildRequest({ id: randomUUID(), webhook }, content, sign, additions);
-    return new Promise((resolve) => post(client, request, timeoutMs, resolve));
+    return new Promise((resolve) => post(via, request, timeoutMs, resolve));
   }
 
   const send: RequestTrial = async (given) => {

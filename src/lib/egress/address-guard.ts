@@ -19,6 +19,13 @@ export function bareHost(hostname: string): string {
 export class AddressRefusedError extends Error {
   readonly code = "ADDRESS_REFUSED";
   override name = "AddressRefusedError";
+  /** Whether another guard may allow it, so that it says nothing about other requests to the host. */
+  readonly isOfSome: boolean;
+
+  constructor(message: string, isOfSome = false) {
+    super(message);
+    this.isOfSome = isOfSome;
+  }
 }
 
 /** Refuses connections to non-public networks (server-side request forgery) and to ports of other protocols. */
@@ -41,6 +48,7 @@ const LOCAL_NAT64: Network = [ipaddr.IPv6.parse("64:ff9b:1::"), 48];
  * @param options.allowedHosts names whose addresses may be of LOCAL_KINDS: in lower case, or `*.example.com` for all names below
  *   example.com. Defaults to none
  * @param options.resolver resolves host names. Defaults to the hosts file and DNS
+ * @param options.customers whether it is the guard of customers, whose errors name CUSTOMER_ALLOWED_NETWORKS. Defaults to false
  */
 export function createAddressGuard(
   allowedNetworks: readonly Network[],
@@ -48,9 +56,16 @@ export function createAddressGuard(
     allowedPorts?: readonly number[];
     allowedHosts?: readonly string[];
     resolver?: Resolver;
+    customers?: boolean;
   } = {},
 ) {
-  const { allowedPorts = [], allowedHosts = [], resolver = new NameResolver() } = options;
+  const { allowedPorts = [], allowedHosts = [], resolver = new NameResolver(), customers = false } = options;
+  const remedy = customers ? CUSTOMERS_REMEDY : REMEDY;
+  const notPublic = (name: string) =>
+    new AddressRefusedError(
+      `${name} does not resolve to a public address; ${PUBLIC_ONLY} (${customers ? CUSTOMERS_REMEDY : NAME_REMEDY})`,
+      customers,
+    );
   const kindOf = (literal: string) => refusal(ipaddr.parse(literal), allowedNetworks);
   const isAllowedHost = (name: string) =>
     allowedHosts.some((host) => (host.startsWith("*.") ? name.endsWith(host.slice(1)) : name === host));
@@ -59,7 +74,11 @@ export function createAddressGuard(
     /** Throws AddressRefusedError if connecting to the literal address is not allowed. */
     check(literal: string): void {
       const kind = kindOf(literal);
-      if (kind) throw new AddressRefusedError(`${literal} is ${withArticle(kind)} address; ${REMEDY}`);
+      if (kind)
+        throw new AddressRefusedError(
+          `${literal} is ${withArticle(kind)} address; ${PUBLIC_ONLY} (${remedy})`,
+          customers,
+        );
     },
 
     /** Throws AddressRefusedError if connecting to the port is not allowed. */
@@ -106,13 +125,10 @@ export function createAddressGuard(
 const LOCAL_KINDS = new Set(["private", "unique-local", "loopback", "carrier-grade-nat"]);
 
 const PUBLIC_ONLY = "deliveries go to public addresses only";
-const REMEDY = `${PUBLIC_ONLY} (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS)`;
-
-function notPublic(name: string): AddressRefusedError {
-  return new AddressRefusedError(
-    `${name} does not resolve to a public address; ${PUBLIC_ONLY} (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS, or the name with DELIVERY_ALLOWED_HOSTS)`,
-  );
-}
+const REMEDY = "an operator can allow its network with DELIVERY_ALLOWED_NETWORKS";
+const NAME_REMEDY = `${REMEDY}, or the name with DELIVERY_ALLOWED_HOSTS`;
+const CUSTOMERS_REMEDY =
+  "an operator can allow its network to webhooks of customers with CUSTOMER_ALLOWED_NETWORKS";
 
 const withArticle = (kind: string) => `${/^[aeiou]/.test(kind) ? "an" : "a"} ${kind}`;
 

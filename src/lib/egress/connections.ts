@@ -1,4 +1,5 @@
 import type { Client, Dispatcher } from "undici";
+import type { AddressGuard } from "./address-guard.ts";
 import { ResponseHead } from "./response-head.ts";
 import type { TlsIdentity } from "./tls-identity.ts";
 
@@ -13,8 +14,8 @@ const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"
 /** A connection, established or not yet, and its undici client. */
 interface Kept {
   /**
-   * The origin, followed by a space and the id of the TLS identity if there is one. The connection takes only requests of the same
-   * pool. An origin contains no space, so pools do not collide.
+   * The origin, followed by a space and the id of the TLS identity if there is one, and by ` guarded` if a guard of the request's own
+   * checked the address. The connection takes only requests of the same pool. Origins and ids contain no space, so pools do not collide.
    */
   readonly pool: string;
   readonly client: Client;
@@ -35,6 +36,8 @@ type RequestOptions = Dispatcher.DispatchOptions & { origin: string };
 export interface ConnectionOptions {
   /** The client certificate and trusted authorities. Undefined for no client certificate and the public authorities. */
   tls?: TlsIdentity | undefined;
+  /** Checks the address instead of the client's own guard. The same one for all requests that have one. */
+  guard?: AddressGuard;
   /**
    * Called before a new connection is opened for the request; again if the request is resent over another one. Not called if an idle
    * connection is reused.
@@ -51,7 +54,11 @@ export type NewClient = (
   tls: TlsIdentity | undefined,
   signal: AbortSignal,
   head: ResponseHead,
+  guard: AddressGuard | undefined,
 ) => Client;
+
+/** Sends requests, each over a connection of a pool. */
+export type Dispatching = Pick<Connections, "dispatch">;
 
 /**
  * The connection pool of a process. A request uses the most recently used idle connection to its origin with its TLS
@@ -100,7 +107,8 @@ export class Connections {
     handler: Dispatcher.DispatchHandler,
     connection: ConnectionOptions = {},
   ): () => void {
-    const pool = connection.tls ? `${options.origin} ${connection.tls.id}` : options.origin;
+    const identity = connection.tls ? `${options.origin} ${connection.tls.id}` : options.origin;
+    const pool = connection.guard ? `${identity} guarded` : identity;
     const open = () => this.#open(pool, options.origin, connection);
     let kept = this.#takeIdle(pool) ?? open();
     let begun = false;
@@ -150,15 +158,22 @@ export class Connections {
     };
   }
 
+  /** The same client for requests whose addresses another guard checks. They share no connections and no TLS sessions with others. */
+  guardedBy(guard: AddressGuard): Dispatching {
+    return {
+      dispatch: (options, handler, connection) => this.dispatch(options, handler, { ...connection, guard }),
+    };
+  }
+
   async destroy(): Promise<void> {
     await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
   }
 
-  #open(pool: string, origin: string, { tls, onOpen }: ConnectionOptions): Kept {
+  #open(pool: string, origin: string, { tls, guard, onOpen }: ConnectionOptions): Kept {
     onOpen?.();
     const connecting = new AbortController();
     const head = new ResponseHead();
-    const client = this.#newClient(origin, tls, connecting.signal, head);
+    const client = this.#newClient(origin, tls, connecting.signal, head, guard);
     const state = { since: undefined, isReused: false, isIdle: false };
     const kept: Kept = { pool, client, connecting, head, ...state };
     this.#all.add(kept);

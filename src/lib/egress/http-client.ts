@@ -33,7 +33,7 @@ const MAX_CACHED_PEM = 8 * 1_024 * 1_024;
 
 /**
  * Creates the HTTP client of a process, with keep-alive. HTTP/1.1 only, because HTTP/2 sends header names in lower case. The
- * guard checks every address and port. Environment variables such as HTTPS_PROXY are ignored.
+ * guard checks every address and port, unless a request has its own (`guardedBy`). Environment variables such as HTTPS_PROXY are ignored.
  *
  * @param maxConnections the number of connections, idle and in use, above which idle ones are closed. Does not limit the
  *   connections in use
@@ -41,23 +41,19 @@ const MAX_CACHED_PEM = 8 * 1_024 * 1_024;
  * @param handshakes paces new connections. Defaults to HANDSHAKES
  */
 export function createHttpClient(
-  guard: AddressGuard,
+  ownGuard: AddressGuard,
   maxConnections: number,
   proxy?: OutboundProxy,
   handshakes = new Pacer(HANDSHAKES, systemClock),
 ): Connections {
-  const sessions = createTlsSessions();
-  const contexts = new LRUCache<string, TlsContext, TlsIdentity | undefined>({
-    max: MAX_CACHED_IDENTITIES,
-    maxSize: MAX_CACHED_PEM,
-    sizeCalculation: ({ size }) => size,
-    memoMethod: (_id, _stale, { context: tls }) => new TlsContext(tls, sessions),
-  });
+  const own = createTlsContexts();
+  const guarded = createTlsContexts();
 
   async function connect(
     { hostname, port: given }: buildConnector.Options,
     tls: TlsIdentity | undefined,
     signal: AbortSignal,
+    guard = ownGuard,
   ): Promise<Socket> {
     const host = bareHost(hostname);
     const port = Number(given || HTTPS_PORT);
@@ -65,7 +61,7 @@ export function createHttpClient(
     guard.checkPort(port);
     if (family !== 0) guard.check(host);
     else if (proxy?.resolvesNames) guard.checkUnresolved(host);
-    const context = contexts.memo(tls?.id ?? "", { context: tls });
+    const context = (guard === ownGuard ? own : guarded).memo(tls?.id ?? "", { context: tls });
     const { promise: started, resolve: start } = Promise.withResolvers<void>();
     // The slot is requested before the DNS lookup, so that `backlogMs` of the pacer counts this connection at once.
     const free = handshakes.take(start);
@@ -101,7 +97,7 @@ export function createHttpClient(
 
   return new Connections(
     maxConnections,
-    (origin, tls, signal, head) =>
+    (origin, tls, signal, head, guard) =>
       new Client(origin, {
         pipelining: 1,
         allowH2: false,
@@ -114,7 +110,7 @@ export function createHttpClient(
         maxHeaderSize: MAX_HEAD_BYTES,
         maxResponseSize: MAX_RESPONSE_BYTES,
         connect: (options, callback) =>
-          void connect(options, tls, signal).then(
+          void connect(options, tls, signal, guard).then(
             (socket) => {
               head.attach(socket);
               callback(null, socket);
@@ -123,4 +119,15 @@ export function createHttpClient(
           ),
       }),
   );
+}
+
+/** Creates a cache of the contexts of TLS identities, which share a cache of sessions. */
+function createTlsContexts() {
+  const sessions = createTlsSessions();
+  return new LRUCache<string, TlsContext, TlsIdentity | undefined>({
+    max: MAX_CACHED_IDENTITIES,
+    maxSize: MAX_CACHED_PEM,
+    sizeCalculation: ({ size }) => size,
+    memoMethod: (_id, _stale, { context: tls }) => new TlsContext(tls, sessions),
+  });
 }

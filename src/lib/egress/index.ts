@@ -7,7 +7,7 @@ export {
   HTTPS_PORT,
   type Network,
 } from "./address-guard.ts";
-export type { Connections } from "./connections.ts";
+export type { Connections, Dispatching } from "./connections.ts";
 export { contentCoding, decompressed } from "./content-coding.ts";
 export { describeFault, faultCode, isTlsFault } from "./faults.ts";
 export { createHttpClient, HANDSHAKES, MAX_RESPONSE_BYTES } from "./http-client.ts";

@@ -49,9 +49,9 @@ export function endpointService({
       const scope = callerScope(handler);
       const processes = await checkedProcesses("processes", request.processes);
       const name = checkedName(request.name);
-      const address = checkedAddress(targets, request.url);
+      const address = checkedAddress(targets, request.url, caller.customer);
       for (const process of processes) assertMaySubscribe(caller, process);
-      const warnings = warningsOf(address.targetUrl);
+      const warnings = warningsOf(address.targetUrl, caller.customer);
       const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
       const wanted = { processes, name, apiKeyId: caller.id, customer: caller.customer, ...address, secret };
       const endpoint = await auditedCall(db, handler, async (trx, record) => {

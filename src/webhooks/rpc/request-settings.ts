@@ -216,7 +216,7 @@ export async function replaceSettings(
 /**
  * The settings of a request, with stored values where it leaves them out, and notes about them.
  *
- * @param signing the webhook, whose second signature adds headers
+ * @param webhook its second signature adds headers, and its customer decides on the token URL
  * @param fieldName the name of the request's field
  * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
  */
@@ -224,7 +224,7 @@ function merged(
   { headers, authentication, tls }: SettingsMessage,
   stored: RequestSettings,
   targets: TargetRules,
-  signing: SecondSignature,
+  webhook: SecondSignature & { customer: string | null },
   fieldName = "settings",
 ): { settings: RequestSettings; warnings: string[] } {
   const wrong: FieldViolation[] = [];
@@ -255,18 +255,26 @@ function merged(
   }
   const result = {
     headers: made,
-    authentication: authenticationOf(authentication, stored, targets, check),
+    authentication: authenticationOf(
+      authentication,
+      stored,
+      (url) => targets.normalise(url, webhook.customer),
+      check,
+    ),
     tls: checkedTls(tls, stored.tls, { check, warn }),
   };
-  check("headers", signatureClash(signing, result));
+  check("headers", signatureClash(webhook, result));
   if (wrong.length > 0) throw invalidFields(wrong);
   return { settings: result, warnings };
 }
 
+/** The normalised URL of a token endpoint. @throws InvalidTargetError */
+type TargetUrl = (url: string) => string;
+
 function authenticationOf(
   asked: SettingsMessage["authentication"],
   { authentication: stored }: RequestSettings,
-  targets: TargetRules,
+  normalise: TargetUrl,
   check: Check,
 ): Authentication | null {
   if (asked.case === "basic") {
@@ -286,7 +294,7 @@ function authenticationOf(
   }
   if (asked.case === "oauth2") {
     const was = stored?.kind === "oauth2" ? stored.client : null;
-    return { kind: "oauth2", client: oauth2Client(asked.value, was, targets, check) };
+    return { kind: "oauth2", client: oauth2Client(asked.value, was, normalise, check) };
   }
   return null;
 }
@@ -294,12 +302,12 @@ function authenticationOf(
 function oauth2Client(
   { tokenUrl: url, clientId, clientSecret, scope, audience, secretInBody }: OAuth2Authentication,
   stored: OAuth2Client | null,
-  targets: TargetRules,
+  normalise: TargetUrl,
   check: Check,
 ): OAuth2Client {
   let tokenUrl = url;
   try {
-    tokenUrl = targets.normalise(url);
+    tokenUrl = normalise(url);
   } catch (error) {
     if (!(error instanceof InvalidTargetError)) throw error;
     check("oauth2.token_url", error.message.replace(/^url:? /, ""));

@@ -28,13 +28,20 @@ const OWN_SECRET_BYTES = { min: 24, max: 64 };
 /** The maximum size of a test event's payload, in bytes: as of other events. */
 const MAX_TEST_PAYLOAD_BYTES = 262_144;
 
-/** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
-export function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
+/**
+ * @param customer the customer of the webhook; null for the operator's
+ * @throws DomainError INVALID_ARGUMENT if no webhook of the customer can have the URL
+ */
+export function checkedAddress(
+  targets: TargetRules,
+  url: string,
+  customer: string | null,
+): { url: string; targetUrl: string } {
   // URL parsing drops some of these, but the URL is stored as given.
   if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
     throw invalidField("url", "must not hold control characters");
   }
-  return { url, targetUrl: targets.normalise(url) };
+  return { url, targetUrl: targets.normalise(url, customer) };
 }
 
 /** Null for a blank name. @throws DomainError INVALID_ARGUMENT */

@@ -78,17 +78,22 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
   /**
    * Changes a webhook of the caller's scope, and records what changed, if anything did.
    *
+   * @param customer the customer of the webhook, for warnings about its URL
    * @throws DomainError NOT_FOUND if there is none with this id
    */
   async function change(
     handler: HandlerContext,
     webhookId: bigint,
     changes: WebhookChanges,
-    { revision, settings }: { revision?: bigint; settings?: RequestSettings } = {},
+    {
+      revision,
+      settings,
+      customer = null,
+    }: { revision?: bigint; settings?: RequestSettings; customer?: string | null } = {},
   ) {
     const scope = callerScope(handler);
     // Looked up while the database works.
-    const ofHost = changes.address ? warningsOf(changes.address.targetUrl) : [];
+    const ofHost = changes.address ? warningsOf(changes.address.targetUrl, customer) : [];
     const options = { isShared: settings !== undefined, ...present({ revision }) };
     const { webhook: changed, warnings } = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
@@ -111,6 +116,13 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     // Its pending deliveries can be sent now.
     if (changes.paused === false || changes.breaker === null || changes.address) onQueued();
     return { webhook: webhookMessage(changed, scope), warnings: [...(await ofHost), ...warnings] };
+  }
+
+  /** The customer whose rules for URLs a webhook has. Null if there is no such webhook, which its change reports. */
+  async function customerOf(handler: HandlerContext, webhookId: bigint): Promise<string | null> {
+    const scope = callerScope(handler);
+    if (scope !== "everything") return scope.customer;
+    return (await getWebhook(db, scope, webhookId))?.customer ?? null;
   }
 
   return {
@@ -145,9 +157,10 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       await checkedProcesses("process", [process]);
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
-      const address = checkedAddress(targets, url);
-      const ofHost = warningsOf(address.targetUrl);
-      const registration = { process, ...address, apiKeyId: caller.id, customer: caller.customer, secret };
+      const { customer } = caller;
+      const address = checkedAddress(targets, url, customer);
+      const ofHost = warningsOf(address.targetUrl, customer);
+      const registration = { process, ...address, apiKeyId: caller.id, customer, secret };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
         if (result.created)
@@ -194,9 +207,10 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     async updateWebhook(request, handler) {
       const { webhookId, revision, url, paused, circuitBreaker, filter } = request;
       const { requestSettings: settings } = request;
+      const customer = url === undefined ? null : await customerOf(handler, webhookId);
       const changes: WebhookChanges = {
         ...checkedSettings(request, deliveryTimeoutMs),
-        ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
+        ...(url === undefined ? {} : { address: checkedAddress(targets, url, customer) }),
         ...(paused === undefined ? {} : { paused }),
         ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
@@ -204,7 +218,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         const { process } = await requiredWebhook(db, callerScope(handler), webhookId);
         changes.filter = await checkedFilter(filters, callerOf(handler).id, process, filter);
       }
-      return change(handler, webhookId, changes, present({ revision, settings }));
+      return change(handler, webhookId, changes, { ...present({ revision, settings }), customer });
     },
 
     setWebhookRateLimit: ({ webhookId, rateLimit: asked }, handler) => {

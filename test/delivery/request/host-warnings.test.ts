@@ -13,7 +13,11 @@ const REPLIES: Record<string, ReturnType<Behaviour>> = {
 };
 
 /** The warnings of a service with these settings, whose lookups take at most 0.2 s. */
-async function warnings(url: string, environment: NodeJS.ProcessEnv = {}): Promise<string[]> {
+async function warnings(
+  url: string,
+  environment: NodeJS.ProcessEnv = {},
+  customer: string | null = null,
+): Promise<string[]> {
   const server = await startNameServer(({ name }) =>
     name in REPLIES ? REPLIES[name] : { code: "NXDOMAIN" },
   );
@@ -22,7 +26,7 @@ async function warnings(url: string, environment: NodeJS.ProcessEnv = {}): Promi
   const resolver = new NameResolver({ servers: [server.address], timeoutMs: 200, ...files });
   const { of, close } = createHostWarnings(readConfig(environment).delivery, resolver);
   onTestFinished(close);
-  return of(url);
+  return of(url, customer);
 }
 
 const SAVED = "the URL was saved, but deliveries to it fail at present: ";
@@ -63,3 +67,18 @@ test.each<[string, string, NodeJS.ProcessEnv]>([
 ])("%s causes no warning", async (_what, host, environment) => {
   expect(await warnings(`https://${host}/`, environment)).toEqual([]);
 });
+
+test.each<[string, NodeJS.ProcessEnv]>([
+  ["an allowed network", { DELIVERY_ALLOWED_NETWORKS: "10.0.0.0/8" }],
+  ["an allowed name", { DELIVERY_ALLOWED_HOSTS: "private.example" }],
+])(
+  "%s of the operator causes a warning for a customer, whom another setting would allow it",
+  async (_what, environment) => {
+    const url = "https://private.example/";
+    expect(await warnings(url, environment, "acme")).toEqual([
+      expect.stringMatching(/does not resolve to a public address.*with CUSTOMER_ALLOWED_NETWORKS\)$/),
+    ]);
+    const allowed = { ...environment, CUSTOMER_ALLOWED_NETWORKS: "10.0.0.0/8" };
+    expect(await warnings(url, allowed, "acme")).toEqual([]);
+  },
+);

@@ -1,8 +1,11 @@
 import { expect, test } from "vitest";
+import { readConfig } from "../../../src/config/config.ts";
+import { createGuards } from "../../../src/delivery/request/guards.ts";
 import { createTargetRules } from "../../../src/delivery/request/target-url.ts";
-import { createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
 
-const rules = createTargetRules(createAddressGuard([]));
+const rulesWith = (environment: NodeJS.ProcessEnv) =>
+  createTargetRules(createGuards(readConfig(environment).delivery));
+const rules = rulesWith({});
 
 test.each([
   ["https://Example.COM/Hooks", "https://example.com/Hooks"],
@@ -20,7 +23,7 @@ test.each([
   ["https://93.184.216.34/x", "https://93.184.216.34/x"],
   ["https://example.com:8443/%E2%80%AE", "https://example.com:8443/%E2%80%AE"],
 ])("a webhook's address %s is requested as %s", (given, target) => {
-  expect(rules.normalise(given)).toBe(target);
+  expect(rules.normalise(given, null)).toBe(target);
 });
 
 test.each([
@@ -46,5 +49,22 @@ test.each([
   [`https://example.com/${"a".repeat(2_048)}`, /has 2068 characters; at most 2048/],
   [`https://example.com/${"ü".repeat(600)}`, /after percent-encoding; at most 2048/],
 ])("a webhook's address %s is refused with a reason", (given, reason) => {
-  expect(() => rules.normalise(given)).toThrow(reason);
+  expect(() => rules.normalise(given, null)).toThrow(reason);
 });
+
+const OPERATORS = { DELIVERY_ALLOWED_NETWORKS: "10.0.0.0/8", DELIVERY_ALLOWED_PORTS: "6379" };
+const CUSTOMERS = { CUSTOMER_ALLOWED_NETWORKS: "10.0.0.0/8", DELIVERY_ALLOWED_PORTS: "6379" };
+
+test.each([
+  [OPERATORS, null, "acme", /10\.0\.0\.1 is a private address.*with CUSTOMER_ALLOWED_NETWORKS\)/],
+  [CUSTOMERS, "acme", null, /10\.0\.0\.1 is a private address.*with DELIVERY_ALLOWED_NETWORKS\)/],
+])(
+  "with %j, a literal address is allowed to webhooks of %s and refused to those of %s",
+  (environment, allowed, refused, reason) => {
+    const limited = rulesWith(environment);
+    const url = "https://10.0.0.1:6379/hooks";
+    expect(limited.normalise(url, allowed)).toBe(url);
+    expect(() => limited.normalise(url, refused)).toThrow(reason);
+    expect(limited.normalise("https://example.com:6379/", refused)).toBe("https://example.com:6379/");
+  },
+);

@@ -1,9 +1,10 @@
 import { Code } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, expect, test } from "vitest";
+import { readConfig } from "../../../src/config/config.ts";
 import type { RequestTrial } from "../../../src/contract/target-rules.ts";
+import { createGuards } from "../../../src/delivery/request/guards.ts";
 import { createRequestTrial } from "../../../src/delivery/request/trial.ts";
-import { createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { startTestApi } from "../../support/test-api.ts";
 
@@ -38,13 +39,12 @@ test("of one key, two test requests are in flight: endpoints that hang delay no 
 
 test("a test request with stored credentials is refused if the webhook was moved since they were read", async () => {
   const { db, secrets } = api.context;
-  const guard = createAddressGuard([]);
   const log = pino({ level: "silent" });
   const trial = createRequestTrial({
     db,
     secrets,
     log,
-    guard,
+    guards: createGuards(readConfig({}).delivery),
     delivery: { proxy: undefined, proxyDns: "local", timeoutMs: 1 },
   });
   const webhookId = await api.register();
