@@ -84,10 +84,11 @@ function section<Item>(
   return `${title}:\n${lines.join("\n")}`;
 }
 
-function nameOf({ id, name, targetUrl, appName }: DigestWebhook): string {
+function nameOf({ id, name, targetUrl, customer, appName }: DigestWebhook): string {
   const named = name === null ? "" : ` "${plain(name)}"`;
   const app = appName === null ? "" : ` of ${plain(appName)}`;
-  return `webhook ${id}${named}${app}, ${new URL(targetUrl).host}`;
+  const of = customer === null ? "" : ` of customer ${plain(customer)}`;
+  return `webhook ${id}${named}${app}${of}, ${new URL(targetUrl).host}`;
 }
 
 /** `2026-11-21 09:30 UTC`. */

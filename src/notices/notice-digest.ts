@@ -12,6 +12,8 @@ export interface DigestWebhook {
   name: string | null;
   /** The normalised URL that requests go to. */
   targetUrl: string;
+  /** The user_id of its customer; null for webhooks of the operator. */
+  customer: string | null;
   /** The name of its installed app; null for none. */
   appName: string | null;
 }
@@ -52,7 +54,7 @@ interface StoredPeriod {
   minutesFrom: Date;
 }
 
-const WEBHOOK = `w.id, w.name, w.target_url as "targetUrl",
+const WEBHOOK = `w.id, w.name, w.target_url as "targetUrl", w.customer,
   (select a.name from installed_apps a where a.id = w.installed_app_id) as "appName"`;
 
 /** The counts by minute, and by hour for the time before `:minutesFrom`, whose minutes may have been deleted. */

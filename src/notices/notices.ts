@@ -44,28 +44,36 @@ interface AboutWebhook {
   process: number;
   url: string;
   targetUrl: string;
+  customer: string | null;
   installedAppId: string | null;
 }
 
 const ABOUT = `w.id as "webhookId", w.name, w.process, w.url, w.target_url as "targetUrl",
-  w.installed_app_id as "installedAppId"`;
+  w.customer, w.installed_app_id as "installedAppId"`;
 
 /**
- * Whether a webhook `r` receives a notice about another webhook: what its key can access (`Scope`). Those without an app
- * receive all notices; webhooks of an app receive notices about webhooks of the same app whose event type their key may subscribe to.
+ * SQL for the ids of the webhooks that receive a notice about another webhook: what their keys can access (`Scope`). Those of the
+ * operator without an app receive all notices. Others receive notices about webhooks of the same customer or the operator, of the same
+ * app if they have one, whose event type their key may subscribe to. Each half is read by an index of its own: any number of customers
+ * may subscribe.
  *
  * @param process the event type of the notice
- * @param about the table with the app and the process of the other webhook
+ * @param about the table with the customer, the app and the process of the other webhook
  */
-const receives = (process: string, about: string) => `
-  r.process = ${process} and r.deleted is null and (r.installed_app_id is null
-    or r.installed_app_id = ${about}.installed_app_id and exists (
-      select from api_keys k where k.id = r.api_key_id
-        and (k.allowed_processes = '{}' or ${about}.process = any(k.allowed_processes))))`;
+function receivers(process: string, about: string): string {
+  const mayKnow = `exists (select from api_keys k where k.id = r.api_key_id
+    and (k.allowed_processes = '{}' or ${about}.process = any(k.allowed_processes)))`;
+  const isOfApp = `r.installed_app_id = ${about}.installed_app_id`;
+  return `(
+    select r.id from webhooks r where r.process = ${process} and r.deleted is null and r.customer is null
+      and (r.installed_app_id is null or ${about}.customer is null and ${isOfApp} and ${mayKnow})
+    union all
+    select r.id from webhooks r where r.process = ${process} and r.deleted is null and r.customer = ${about}.customer
+      and (r.installed_app_id is null or ${isOfApp}) and ${mayKnow})`;
+}
 
 /** Whether a notice about webhook `w` is to be published: notices cause no notices. @param process its event type */
-const isNoticed = (process: string) =>
-  `w.process < ${FIRST_NOTICE} and exists (select from webhooks r where ${receives(process, "w")})`;
+const isNoticed = (process: string) => `w.process < ${FIRST_NOTICE} and exists ${receivers(process, "w")}`;
 
 /** Publishes notices of webhooks that began to fail or have recovered. Requires the transaction that stores the changes. */
 export async function noticeHealth(trx: Db, changes: readonly HealthChange[]): Promise<void> {
@@ -203,7 +211,10 @@ function failedNotice(failed: FailedDelivery): Notice {
   return noticeOf(WebhookProcess.DELIVERY_FAILED, about, finished, payload, { id, userId });
 }
 
-/** Creates a notice. The last parameter is the id and the user of its subject, by default the webhook. */
+/**
+ * Creates a notice. The last parameter is the id and the user of its subject, by default the webhook. A notice about a webhook of a
+ * customer is an event of that customer.
+ */
 function noticeOf(
   process: WebhookProcess,
   about: AboutWebhook,
@@ -212,7 +223,7 @@ function noticeOf(
   { id, userId }: { id: string; userId: string } = { id: String(about.webhookId), userId: USER_ID },
 ): Notice {
   const key = `${processName(process)}/${id}/${occurred.toISOString()}`;
-  return { process, key, about, userId, occurred, payload };
+  return { process, key, about, userId: about.customer ?? userId, occurred, payload };
 }
 
 /** Stores notices as events and queues them for their webhooks. */
@@ -223,6 +234,7 @@ async function publish(trx: Db, notices: readonly Notice[]): Promise<void> {
     await rows(trx, PUBLISH, {
       keys: textArray(some.map(({ key }) => key)),
       noticeProcesses: plainArray(some.map(({ process }) => process)),
+      customers: textArray(some.map(({ about }) => about.customer)),
       apps: plainArray(some.map(({ about }) => about.installedAppId)),
       processes: plainArray(some.map(({ about }) => about.process)),
       userIds: textArray(some.map(({ userId }) => userId)),
@@ -236,9 +248,9 @@ async function publish(trx: Db, notices: readonly Notice[]): Promise<void> {
 
 const PUBLISH = `
   with given as materialized (
-    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :apps::uuid[],
-      :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
-      as g(key, notice_process, installed_app_id, process, user_id, occurred, payload)
+    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :customers::text[],
+      :apps::uuid[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
+      as g(key, notice_process, customer, installed_app_id, process, user_id, occurred, payload)
   ),
   fresh as (
     insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
@@ -246,7 +258,7 @@ const PUBLISH = `
     on conflict do nothing returning event_id
   ),
   recipient as materialized (
-    select g.id as event_id, r.id as webhook_id from given g join webhooks r on ${receives("g.notice_process", "g")}
+    select g.id as event_id, r.id as webhook_id from given g cross join lateral ${receivers("g.notice_process", "g")} r
     where g.id in (select event_id from fresh)
   ),
   stored as (

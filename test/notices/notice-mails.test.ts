@@ -145,7 +145,13 @@ test("failed deliveries and recovered webhooks are reported for the whole time s
 
 test("texts of others stay on their line, and long lists end with a count", () => {
   const date = new Date("2026-11-21T09:30:00Z");
-  const webhook = { id: 1n, name: "a\r\nb\u2028c", targetUrl: "https://shop.example/x", appName: "App\n1" };
+  const webhook = {
+    id: 1n,
+    name: "a\r\nb\u2028c",
+    targetUrl: "https://shop.example/x",
+    customer: "acme\n1",
+    appName: "App\n1",
+  };
   const failing = { ...webhook, since: date, lastError: "x".repeat(500), isNew: true };
   const nothing: NoticeDigest = {
     failing: [],
@@ -161,11 +167,21 @@ test("texts of others stay on their line, and long lists end with a count", () =
   const [title, line, ...rest] = mail?.text.trimEnd().split("\n") ?? [];
   expect(title).toBe("Failing now:");
   expect(line).toMatch(
-    /^- webhook 1 "a b c" of App 1, shop\.example: since 2026-11-21 09:30 UTC; last error: x{199}…$/,
+    /^- webhook 1 "a b c" of App 1 of customer acme 1, shop\.example: since 2026-11-21 09:30 UTC; last error: x{199}…$/,
   );
   expect(rest.at(-1)).toBe("- and 2 more");
   expect(rest).toHaveLength(50);
   expect(digestMail(nothing)).toBeUndefined();
+});
+
+test("a digest names the customer of a webhook, and none for the operator's", async () => {
+  const [shop, store] = [await failing("shop"), await failing("store")];
+  await db("webhooks")
+    .where({ id: String(shop) })
+    .update({ customer: "acme" });
+  const mail = await nextMail();
+  expect(mail).toContain(`webhook ${shop} "shop" of customer acme, shop.example: since`);
+  expect(mail).toContain(`webhook ${store} "store", store.example: since`);
 });
 
 /** A real SMTP server until the end of the test; answers its port and what it has accepted. */

@@ -26,10 +26,14 @@ export async function useNotices() {
   const BREAKER = { ...SETTINGS, failures: 1_000, disableOnGone: true };
 
   /** The id of a key that may subscribe to event types, all unless given. */
-  async function key(installedAppId?: string, allowedProcesses: number[] = []): Promise<string> {
+  async function key(
+    installedAppId?: string,
+    allowedProcesses: number[] = [],
+    customer: string | null = null,
+  ): Promise<string> {
     const permissions = [1, 2, 3];
     const ofApp = installedAppId === undefined ? {} : { installedAppId };
-    return (await aKey({ permissions, allowedProcesses, ...ofApp }).in(db)).id;
+    return (await aKey({ permissions, allowedProcesses, customer, ...ofApp }).in(db)).id;
   }
 
   /** A key without an app. */
@@ -50,10 +54,10 @@ export async function useNotices() {
     await noteGone(db, webhookId, (await getWebhook(db, "everything", webhookId))?.targetUrl ?? "");
   }
 
-  const publish = (apiKeyId: string, events: number, process = 1) =>
+  const publish = (apiKeyId: string, events: number, process = 1, userId = "tenant-7") =>
     publishEvents(
       db,
-      Array.from({ length: events }, () => anEvent({ apiKeyId, process, userId: "tenant-7" })),
+      Array.from({ length: events }, () => anEvent({ apiKeyId, process, userId })),
     );
 
   /** Makes one attempt of everything that is pending. */
