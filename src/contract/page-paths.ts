@@ -11,6 +11,9 @@ export const PAGE_PATHS = {
   delivery: "/deliveries/:id",
   event: "/events/:id",
   replays: "/replays",
+  customers: "/customers",
+  // The customer is a parameter: a user_id may have slashes and dots, and more characters than a part of a path may.
+  customer: "/customers/details",
 } as const;
 
 /** The placeholder in the built page that each response replaces by its nonce (Content-Security-Policy). */

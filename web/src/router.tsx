@@ -34,6 +34,8 @@ export function createPageRouter(): PageRouter {
                 page(PAGE_PATHS.delivery, () => import("./pages/deliveries/delivery.tsx")),
                 page(PAGE_PATHS.replays, () => import("./pages/replays/index.tsx")),
                 page(PAGE_PATHS.event, () => import("./pages/events/event.tsx")),
+                page(PAGE_PATHS.customers, () => import("./pages/customers/index.tsx")),
+                page(PAGE_PATHS.customer, () => import("./pages/customers/customer.tsx")),
               ],
             },
             {

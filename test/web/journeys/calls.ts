@@ -24,6 +24,14 @@ export const CALLS = {
     "updateWebhook",
     "watchOverview",
   ],
+  customers: [
+    "eraseCustomer",
+    "getCustomer",
+    "listCustomers",
+    "pauseCustomer",
+    "resumeCustomer",
+    "updateCustomer",
+  ],
   deliveries: [
     "cancelReplay",
     "exportDeliveries",

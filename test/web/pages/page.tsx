@@ -23,6 +23,7 @@ import { createRoot } from "react-dom/client";
 import { expect, onTestFinished, vi } from "vitest";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../../gen/webhook/v1/audit_pb.ts";
+import { CustomerService } from "../../../gen/webhook/v1/customer_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { ReplayService } from "../../../gen/webhook/v1/replay_pb.ts";
@@ -36,6 +37,8 @@ import { createPageRouter, type PageRouter } from "../../../web/src/router.tsx";
 // What the router loads at the first visit: here, visits are all alike.
 import "../../../web/src/pages/apps/index.tsx";
 import "../../../web/src/pages/audit/index.tsx";
+import "../../../web/src/pages/customers/customer.tsx";
+import "../../../web/src/pages/customers/index.tsx";
 import "../../../web/src/pages/deliveries/delivery.tsx";
 import "../../../web/src/pages/deliveries/index.tsx";
 import "../../../web/src/pages/events/event.tsx";
@@ -52,6 +55,7 @@ import { hasWork, turn } from "./dom.ts";
 const SERVICES = [
   ApiKeyService,
   AuditService,
+  CustomerService,
   DeliveryService,
   EndpointService,
   ReplayService,
@@ -62,6 +66,7 @@ const SERVICES = [
 
 type Methods = (typeof ApiKeyService)["method"] &
   (typeof AuditService)["method"] &
+  (typeof CustomerService)["method"] &
   (typeof DeliveryService)["method"] &
   (typeof EndpointService)["method"] &
   (typeof ReplayService)["method"] &

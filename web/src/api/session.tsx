@@ -3,6 +3,7 @@ import { type Client, Code, ConnectError, createClient } from "@connectrpc/conne
 import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import type { ApiKey } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
@@ -16,7 +17,8 @@ export type PermissionName =
   | "Read_Administrative_Data"
   | "Write_Administrative_Data"
   | "Publish_Events"
-  | "Manage_Api_Keys";
+  | "Manage_Api_Keys"
+  | "Manage_Customers";
 
 /**
  * Remembers that somebody was signed in: scripts cannot see the cookie, and an end deserves a word. Each sign-in stores
@@ -200,9 +202,19 @@ export function useDeliveryTimeoutMs(): number | undefined {
   return state.is === "in" ? state.deliveryTimeoutMs : undefined;
 }
 
-/** The id of the installed app whose key is signed in with; undefined for a key without an app, which sees everything. */
-export function useOwnApp(): string | undefined {
-  return useSession().apiKey?.installedApplicationId;
+/** The customer whose key is signed in with; undefined for a key of the operator. */
+export function useOwnCustomer(): string | undefined {
+  return useSession().apiKey?.customer;
+}
+
+/** Whether a key sees and may grant only a part: that of its installed app or customer. */
+export function isLimited(key: Pick<ApiKey, "installedApplicationId" | "customer"> | undefined): boolean {
+  return key?.installedApplicationId !== undefined || key?.customer !== undefined;
+}
+
+/** Whether the key that is signed in with is limited to an installed app or a customer. */
+export function useIsLimited(): boolean {
+  return isLimited(useSession().apiKey);
 }
 
 /** Whether who is signed in may do what needs a permission. What they may not do is not shown. */

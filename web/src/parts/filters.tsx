@@ -41,7 +41,7 @@ export function useUrlFilters<Name extends string>(
 }
 
 /** The pause in typing after which the text is searched, in milliseconds. */
-const TYPING_MS = 200;
+export const TYPING_MS = 200;
 
 /** A search within a list. */
 export interface SearchFieldProps {

@@ -10,10 +10,12 @@ import {
   IconPlugConnectedX,
   IconRefresh,
   IconSend,
+  IconTrash,
   IconX,
   type TablerIcon,
 } from "@tabler/icons-react";
 import type { ReactNode } from "react";
+import type { Customer } from "../../../gen/webhook/v1/customer_pb.ts";
 import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { CircuitBreakerState, type Webhook, WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { capitalized } from "./text/words.ts";
@@ -102,6 +104,43 @@ export function isHeldBack({ circuitBreaker }: Webhook): boolean {
   return BREAKER_STATES.some(({ state }) => state === circuitBreaker?.state);
 }
 
+function PausedMark({ noun }: { noun: "webhook" | "customer" }) {
+  return (
+    <StatusMark
+      label="Paused"
+      colour="gray"
+      icon={<IconPlayerPause size={ICON_SIZE} />}
+      meaning={`Deliveries wait until the ${noun} is resumed.`}
+    />
+  );
+}
+
+/** Whether a customer is paused or being erased, and how many of its webhooks are failing or degraded. */
+export function CustomerBadges({ customer: { paused, erasure, counts } }: { customer: Customer }) {
+  const { webhooks = 0, failingWebhooks = 0, degradedWebhooks = 0 } = counts ?? {};
+  const [health, count] =
+    failingWebhooks > 0
+      ? [FAILING, failingWebhooks]
+      : degradedWebhooks > 0
+        ? [DEGRADED, degradedWebhooks]
+        : [HEALTHY];
+  const told = WEBHOOK_HEALTHS.find((each) => each.health === health);
+  return (
+    <Group gap={4} wrap="wrap" style={{ rowGap: 0 }}>
+      {erasure && !erasure.finished && (
+        <StatusMark label="Erasing" colour="red" icon={<IconTrash size={ICON_SIZE} />} />
+      )}
+      {paused && <PausedMark noun="customer" />}
+      {told && webhooks > 0 && (
+        <StatusMark
+          {...told}
+          label={count === undefined ? told.label : `${count.toLocaleString()} ${told.name}`}
+        />
+      )}
+    </Group>
+  );
+}
+
 /**
  * A webhook's health, in a word, a sign and a colour; before it, whether the webhook is paused, held back by its circuit
  * breaker, or on hold because its endpoint wants no requests.
@@ -111,14 +150,7 @@ export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
   const held = BREAKER_STATES.find(({ state }) => state === webhook.circuitBreaker?.state);
   return (
     <Group gap={4} wrap="wrap" style={{ flexShrink: 0, rowGap: 0 }}>
-      {webhook.paused && (
-        <StatusMark
-          label="Paused"
-          colour="gray"
-          icon={<IconPlayerPause size={ICON_SIZE} />}
-          meaning="Deliveries wait until the webhook is resumed."
-        />
-      )}
+      {webhook.paused && <PausedMark noun="webhook" />}
       {held && (
         <StatusMark {...held} meaning={`Deliveries are held back: ${webhook.circuitBreaker?.reason}.`} />
       )}

@@ -23,6 +23,7 @@ import {
   IconLogout,
   IconSend,
   IconUser,
+  IconUsers,
   IconWebhook,
   type TablerIcon,
 } from "@tabler/icons-react";
@@ -31,8 +32,16 @@ import { Outlet, NavLink as RouterLink, ScrollRestoration, useLocation } from "r
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
-import { type PermissionName, useMay, useSession, useSessionAccess } from "../api/session.tsx";
+import {
+  type PermissionName,
+  useIsLimited,
+  useMay,
+  useOwnCustomer,
+  useSession,
+  useSessionAccess,
+} from "../api/session.tsx";
 import { BASE_PATH } from "../base-path.ts";
+import { customerPage } from "../pages/customers/filter.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
 import { Dimmed } from "../parts/inline.tsx";
 import { useBelow } from "../parts/listing.tsx";
@@ -45,10 +54,21 @@ const NAVIGATION: readonly { to: string; label: string; Icon: TablerIcon; needs:
   { to: PAGE_PATHS.overview, label: "Overview", Icon: IconGauge, needs: READS },
   { to: PAGE_PATHS.webhooks, label: "Webhooks", Icon: IconWebhook, needs: READS },
   { to: PAGE_PATHS.deliveries, label: "Deliveries", Icon: IconSend, needs: READS },
+  { to: PAGE_PATHS.customers, label: "Customers", Icon: IconUsers, needs: READS },
   { to: PAGE_PATHS.keys, label: "API keys", Icon: IconKey, needs: MANAGES },
   { to: PAGE_PATHS.apps, label: "Installed apps", Icon: IconApps, needs: MANAGES },
   { to: PAGE_PATHS.audit, label: "Audit log", Icon: IconHistory, needs: MANAGES },
 ];
+
+/** The entries that lead to something: a key of a customer sees its own customer and no apps, one of an app no customers. */
+function useNavigation(): typeof NAVIGATION {
+  const customer = useOwnCustomer();
+  const isLimited = useIsLimited();
+  if (customer === undefined) return NAVIGATION.filter(({ to }) => !isLimited || to !== PAGE_PATHS.customers);
+  return NAVIGATION.filter(({ to }) => to !== PAGE_PATHS.apps).map((entry) =>
+    entry.to === PAGE_PATHS.customers ? { ...entry, to: customerPage(customer), label: "Customer" } : entry,
+  );
+}
 
 /** The frame of every page: navigation, account menu, light or dark. */
 export function Layout() {
@@ -89,8 +109,8 @@ export function Layout() {
       {/* Closed, it is moved off the screen; the Tab key must not reach it there. */}
       <AppShell.Navbar p="sm" aria-label="Pages" inert={narrow && !opened}>
         <AppShell.Section grow component={ScrollArea}>
-          {NAVIGATION.map((entry) => (
-            <NavigationEntry key={entry.to} {...entry} />
+          {useNavigation().map((entry) => (
+            <NavigationEntry key={entry.label} {...entry} />
           ))}
         </AppShell.Section>
         <AppShell.Section>
@@ -124,7 +144,8 @@ function NavigationEntry({ to, label, Icon, needs }: (typeof NAVIGATION)[number]
   const { pathname } = useLocation();
   const may = useMay(needs);
   if (!may) return null;
-  const active = to === "/" ? pathname === "/" : pathname === to || pathname.startsWith(`${to}/`);
+  const [path = ""] = to.split("?");
+  const active = path === "/" ? pathname === "/" : pathname === path || pathname.startsWith(`${path}/`);
   return (
     <NavLink
       component={RouterLink}

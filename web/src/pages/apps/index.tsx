@@ -6,7 +6,7 @@ import { useState } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useAllPages, useChange } from "../../api/queries.ts";
-import { useMay, useOwnApp } from "../../api/session.tsx";
+import { useIsLimited, useMay } from "../../api/session.tsx";
 import { ConfirmDialog, type DialogProps, FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { SearchField, useUrlFilters } from "../../parts/filters.tsx";
@@ -32,7 +32,7 @@ export default function AppsPage() {
   const keys = useAllPages(ApiKeyService.method.listApiKeys, {}, { refreshMs: REFRESH_MS });
   const [removing, remove] = useDisclosure();
   const [app, setApp] = useState<InstalledApp>();
-  const isOfApp = useOwnApp() !== undefined;
+  const isLimited = useIsLimited();
   const apps = list.data?.installedApps;
   useFocusBack(removing);
 
@@ -49,7 +49,7 @@ export default function AppsPage() {
         description="Applications that integrators install. Each has its own API keys."
         // Always in this place: a button that moved once the list is read could be missed.
         actions={
-          !isOfApp && (
+          !isLimited && (
             <FormButton
               variant="filled"
               leftSection={<IconPlus size={16} />}
@@ -67,7 +67,7 @@ export default function AppsPage() {
       ) : apps.length === 0 ? (
         <NoApps />
       ) : (
-        <FoundApps apps={apps} keys={keys.data?.apiKeys} onRemove={isOfApp ? undefined : askToRemove} />
+        <FoundApps apps={apps} keys={keys.data?.apiKeys} onRemove={isLimited ? undefined : askToRemove} />
       )}
       <RemoveApp opened={removing} onClose={remove.close} app={app} />
     </>

@@ -12,6 +12,7 @@ import { Listing } from "../../parts/listing.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { capitalized } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
+import { CustomerLink } from "../customers/filter.tsx";
 
 /** Entries, newest first. */
 export function EntryList({ entries }: { entries: readonly AuditEntry[] }) {
@@ -86,14 +87,26 @@ function What({ entry }: { entry: AuditEntry }) {
       </Text>
       <Text size="xs" style={{ overflowWrap: "anywhere" }} component="div">
         <Target entry={entry} />
+        {entry.customer !== undefined && !isOfCustomer(entry.action) && (
+          <>
+            {" · "}
+            <CustomerLink id={entry.customer} inText />
+          </>
+        )}
       </Text>
     </Stack>
   );
 }
 
+/** Whether an action changes a customer itself. */
+const isOfCustomer = (action: AuditAction) =>
+  !!AuditActionSchema.value[action]?.localName.startsWith("CUSTOMER_");
+
 function Target({ entry: { action, targetId, targetName } }: { entry: AuditEntry }) {
   const reads = useMay("Read_Administrative_Data");
   const isDelivery = action === AuditAction.DELIVERY_SENT_AGAIN;
+  // A user_id may be a number, too.
+  if (isOfCustomer(action)) return <CustomerLink id={targetId} inText />;
   const text = <Breakable text={isDelivery ? targetId : targetName || targetId} />;
   // Ids of webhooks are numbers, all others UUIDs.
   return reads && (isDelivery || /^\d+$/.test(targetId)) ? (
@@ -154,6 +167,7 @@ const WORDS: Partial<Record<AuditAction, string>> = {
   [AuditAction.WEBHOOK_UPDATED]: "Webhook changed",
   [AuditAction.WEBHOOK_SECRET_READ]: "Signing secret revealed",
   [AuditAction.WEBHOOK_SECRET_ROTATED]: "Signing secret rotated",
+  [AuditAction.CUSTOMER_UPDATED]: "Customer changed",
   [AuditAction.API_KEY_DELETED]: "API key removed",
   [AuditAction.INSTALLED_APP_CREATED]: "App created",
   [AuditAction.INSTALLED_APP_DELETED]: "App removed",

@@ -8,6 +8,7 @@ import { Loading } from "../../parts/failure.tsx";
 import { FilterSelect, SearchField, useUrlFilters, withChosen } from "../../parts/filters.tsx";
 import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
+import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { ACTIONS, EntryList } from "./entry-list.tsx";
 
 /** The number of items per page. */
@@ -18,15 +19,16 @@ const REFRESH_MS = 30_000;
 /** The audit log, newest first, with filters in the page's URL. */
 export default function AuditPage() {
   const [filters, change] = useUrlFilters(AUDIT_FILTERS);
-  const keys = useAllPages(ApiKeyService.method.listApiKeys, {});
+  const keys = useAllPages(ApiKeyService.method.listApiKeys, useCustomerFilter());
   return (
     <>
       <PageTitle
         title="Audit log"
+        actions={<CustomerFilter />}
         description="Who changed webhooks, API keys and apps, when, and from where. Entries cannot be changed."
       />
       <AuditFilters filters={filters} keys={keys.data?.apiKeys ?? []} onChange={change} />
-      <Entries filters={filters} onClear={() => change({ action: "", key: "", target: "" })} />
+      <Entries filters={filters} onClear={() => change({ action: "", key: "", target: "", customer: "" })} />
     </>
   );
 }
@@ -39,6 +41,7 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
       pageSize: PAGE_SIZE,
       pageToken: "",
       actions: action === undefined ? [] : [action],
+      ...(filters.customer ? { customer: filters.customer } : {}),
       ...(filters.key ? { apiKeyId: filters.key } : {}),
       ...(filters.target ? { targetId: filters.target } : {}),
     },
@@ -73,7 +76,7 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
 }
 
 /** The filters of the page, as its address names them. */
-const AUDIT_FILTERS = ["action", "key", "target"] as const;
+const AUDIT_FILTERS = ["action", "key", "target", "customer"] as const;
 
 /** The values of the filters; "" if not set. */
 type AuditFilterValues = Record<(typeof AUDIT_FILTERS)[number], string>;

@@ -10,7 +10,7 @@ import {
 } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
 import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { useMay } from "../../api/session.tsx";
+import { useMay, useOwnCustomer } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
@@ -42,6 +42,9 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   const page = useDeliveryPage(filter, token);
   const { deliveries = [] } = page;
   const mayWrite = useMay("Write_Administrative_Data");
+  const own = useOwnCustomer();
+  // A replay is of what its key sees, or of one webhook: that of the operator would send deliveries of all customers.
+  const canReplay = filter.customer === undefined || filter.customer === own || filter.webhookId !== undefined;
   const selection = useSelection(deliveries);
   const narrow = useBelow("sm");
   const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
@@ -74,7 +77,7 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
           >
             Export…
           </DialogButton>
-          {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
+          {mayWrite && deliveries.length > 0 && canReplay && <SendFiltered filter={filter} />}
         </Group>
       </Group>
       {deliveries.length > 0 ? (

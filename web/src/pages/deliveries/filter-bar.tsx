@@ -15,6 +15,7 @@ import { useBelow } from "../../parts/listing.tsx";
 import { PICKER_TIME, SPANS, usePickerProps } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { useZone } from "../../parts/time.tsx";
+import { useCustomerFilter } from "../customers/filter.tsx";
 import { FILTER_NAMES, type FilterBarProps, readWebhookId, statesOf } from "./filters.ts";
 
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
@@ -26,7 +27,7 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
   const narrow = useBelow("sm");
   const [opened, { toggle }] = useDisclosure();
   const set = FILTER_NAMES.filter(
-    (name) => name !== "search" && name !== "page" && filters[name] !== "",
+    (name) => !["search", "page", "customer"].includes(name) && filters[name] !== "",
   ).length;
   const search = (
     <SearchField
@@ -250,10 +251,9 @@ const REFRESH_MS = 60_000;
 
 /** Every webhook that the session can reach; undefined until they are read. */
 function useWebhooks(): readonly Webhook[] | undefined {
-  const { data } = useAllPages(
-    WebhookService.method.listWebhooks,
-    {},
-    { refreshMs: REFRESH_MS, freshMs: REFRESH_MS },
-  );
+  const { data } = useAllPages(WebhookService.method.listWebhooks, useCustomerFilter(), {
+    refreshMs: REFRESH_MS,
+    freshMs: REFRESH_MS,
+  });
   return useMemo(() => data?.webhooks.filter(isReachable), [data]);
 }

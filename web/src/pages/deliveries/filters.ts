@@ -7,7 +7,17 @@ import { SPANS } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 
 /** The parameters of the list's address: the filter and the page. */
-export const FILTER_NAMES = ["search", "state", "type", "webhook", "last", "from", "to", "page"] as const;
+export const FILTER_NAMES = [
+  "search",
+  "state",
+  "type",
+  "webhook",
+  "customer",
+  "last",
+  "from",
+  "to",
+  "page",
+] as const;
 
 /** The filter as the address spells it, "" where it has none. */
 export type Filters = Record<(typeof FILTER_NAMES)[number], string>;
@@ -18,7 +28,7 @@ export const NO_FILTERS = Object.fromEntries(FILTER_NAMES.map((name) => [name, "
 /** The filter fields that lists of deliveries and sending many again share. */
 export type DeliveryFilter = Pick<
   MessageInitShape<typeof ListDeliveriesRequestSchema>,
-  "webhookId" | "process" | "search"
+  "webhookId" | "process" | "search" | "customer"
 > & { states: DeliveryState[]; from?: Timestamp; to?: Timestamp };
 
 /** The states in a URL, in the order of all lists of states. */
@@ -37,6 +47,7 @@ export function readFilter(filters: Filters, now: number): DeliveryFilter {
   return {
     states: statesOf(filters).map(({ state }) => state),
     ...(filters.search === "" ? {} : { search: filters.search }),
+    ...(filters.customer === "" ? {} : { customer: filters.customer }),
     ...(webhookId === undefined ? {} : { webhookId }),
     ...(type ? { process: type.number as WebhookProcess } : {}),
     ...(Number.isNaN(from) ? {} : { from: timestampFromMs(from) }),

@@ -5,6 +5,7 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useUrlFilters } from "../../parts/filters.tsx";
 import { PageLink } from "../../parts/inline.tsx";
 import { PageTitle } from "../../parts/page.tsx";
+import { CustomerFilter } from "../customers/filter.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
 import { DeliveryPages } from "./delivery-pages.tsx";
 import { FilterBar } from "./filter-bar.tsx";
@@ -31,7 +32,16 @@ export default function DeliveriesPage() {
 
   return (
     <>
-      <PageTitle title="Deliveries" compact actions={<PageLink to={PAGE_PATHS.replays}>Replays</PageLink>} />
+      <PageTitle
+        title="Deliveries"
+        compact
+        actions={
+          <>
+            <CustomerFilter />
+            <PageLink to={PAGE_PATHS.replays}>Replays</PageLink>
+          </>
+        }
+      />
       <FilterBar filters={filters} onChange={restrict} />
       <OpenReplays />
       <DeliveryPages

@@ -18,7 +18,7 @@ import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { publisherFacts } from "../deliveries/delivery/summary.tsx";
+import { usePublisherFacts } from "../deliveries/delivery/summary.tsx";
 import { DeliveryList, isFinal } from "../deliveries/delivery-list.tsx";
 import { FailureReasons } from "../deliveries/failure-reasons.tsx";
 
@@ -37,6 +37,7 @@ export default function EventPage() {
     { refetchInterval: ({ state: { data } }) => (data && isOpen(data) ? REFRESH_MS : false) },
   );
   const event = found.data?.event;
+  const publisherFacts = usePublisherFacts(event);
   return (
     <>
       <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
@@ -60,7 +61,7 @@ export default function EventPage() {
                 event.subject !== undefined && ["Subject", event.subject],
                 ["Time", <Time key="time" value={event.time} />],
                 ["Published", <Time key="published" value={event.published} />],
-                ...publisherFacts(event),
+                ...publisherFacts,
               ]}
             />
           </Section>

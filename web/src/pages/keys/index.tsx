@@ -16,6 +16,7 @@ import { useFocusBack } from "../../parts/focus.ts";
 import { PageTitle } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
+import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { CreateKey, QuotasDialog } from "./key-forms.tsx";
 import { KEY_FILTERS, type KeyAction, KeyFilters, KeyList } from "./key-list.tsx";
 import { RemoveKey, RevokeKey } from "./revoke-key.tsx";
@@ -38,13 +39,21 @@ export default function KeysPage() {
   // Nothing may be read while a secret is shown, or about to be: an answer that the session is over would take the page away, and
   // the secret with it.
   const options = { enabled: !rotating && secret === undefined, refreshMs: REFRESH_MS };
-  const list = useAllPages(ApiKeyService.method.listApiKeys, {}, options);
-  const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, options);
+  const customer = useCustomerFilter();
+  const list = useAllPages(ApiKeyService.method.listApiKeys, customer, options);
+  // Apps are the operator's.
+  const mayHaveApps = own?.customer === undefined;
+  const apps = useAllPages(
+    ApiKeyService.method.listInstalledApps,
+    {},
+    { ...options, enabled: options.enabled && mayHaveApps },
+  );
+  const installedApps = mayHaveApps ? apps.data?.installedApps : [];
   const [filters, change] = useUrlFilters(KEY_FILTERS);
   useFocusBack(question !== undefined || secret !== undefined);
   const isOwn = apiKey?.id === own?.id;
   const error = list.error ?? apps.error;
-  const isRead = list.data !== undefined && apps.data !== undefined;
+  const isRead = list.data !== undefined && installedApps !== undefined;
   const create = () => setQuestion("create");
   const close = () => setQuestion(undefined);
   const dialog = (asked: KeyAction) => ({ opened: question === asked, onClose: close, apiKey });
@@ -95,9 +104,12 @@ export default function KeysPage() {
         compact
         description="Keys authenticate API calls. Each key has permissions and owns the webhooks it registers."
         actions={
-          <Button leftSection={<IconPlus size={16} />} disabled={!isRead} onClick={create}>
-            New key
-          </Button>
+          <>
+            <CustomerFilter />
+            <Button leftSection={<IconPlus size={16} />} disabled={!isRead} onClick={create}>
+              New key
+            </Button>
+          </>
         }
       />
       <Failure
@@ -108,10 +120,10 @@ export default function KeysPage() {
       />
       {isRead ? (
         <>
-          <KeyFilters filters={filters} apps={apps.data.installedApps} onChange={change} />
+          <KeyFilters filters={filters} apps={installedApps} onChange={change} />
           <KeyList
             keys={list.data.apiKeys}
-            apps={apps.data.installedApps}
+            apps={installedApps}
             filters={filters}
             onClear={() => change({ search: "", state: "", app: "" })}
             own={own}
@@ -125,8 +137,9 @@ export default function KeysPage() {
       <CreateKey
         opened={question === "create"}
         onClose={close}
-        apps={apps.data?.installedApps ?? []}
+        apps={installedApps ?? []}
         appId={own?.installedApplicationId ?? filters.app}
+        customer={customer.customer ?? ""}
         own={own}
         onCreated={created}
       />

@@ -1,27 +1,18 @@
 import { callUnaryMethod, useTransport } from "@connectrpc/connect-query";
-import {
-  Checkbox,
-  Code,
-  Input,
-  MultiSelect,
-  NumberInput,
-  Select,
-  SimpleGrid,
-  Stack,
-  Text,
-  TextInput,
-} from "@mantine/core";
-import { type UseFormReturnType, useForm } from "@mantine/form";
-import { useState } from "react";
+import { Checkbox, Code, Input, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
 import { useTypeChoices } from "../../api/event-types.ts";
 import { useAllPages, useChange } from "../../api/queries.ts";
-import { type DialogProps, FormDialog, fromOne, SaveForm } from "../../parts/dialogs.tsx";
+import { isLimited } from "../../api/session.tsx";
+import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { clearButton, MAX_CHOICES } from "../../parts/filters.tsx";
-import { notifyDone, useSave } from "../../parts/save.ts";
+import { QuotaFields, QuotasForm, quotaRules, quotasOf, quotaValues } from "../../parts/quotas.tsx";
+import { useSave } from "../../parts/save.ts";
+import { useCustomerFilter } from "../customers/filter.tsx";
 
 /** Every permission, in the order in which people need them. */
 export const PERMISSIONS: readonly { permission: Permission; label: string; meaning: string }[] = [
@@ -50,7 +41,13 @@ export const PERMISSIONS: readonly { permission: Permission; label: string; mean
   {
     permission: Permission.MANAGE_EVENT_TYPES,
     label: "Manage event types",
-    meaning: "Register and deprecate event types. Not for keys of installed apps.",
+    meaning: "Register and deprecate event types. Not for keys of installed apps and customers.",
+  },
+  {
+    permission: Permission.MANAGE_CUSTOMERS,
+    label: "Manage customers",
+    meaning:
+      "Name customers, set their quotas, pause and erase them. Not for keys of installed apps and customers.",
   },
 ];
 
@@ -62,7 +59,9 @@ export interface CreateKeyProps extends DialogProps {
   apps: readonly InstalledApp[];
   /** Id of the installed app that is chosen at first; "" for none. */
   appId: string;
-  /** The key that is signed in with: one of an installed app makes keys of its app, with at most its own rights. */
+  /** The customer that is entered at first; "" for none. */
+  customer: string;
+  /** The key that is signed in with: one of an installed app or a customer makes keys of these, with at most its own rights. */
   own: ApiKey | undefined;
   /** Receives the key and its secret, which the service returns only once. */
   onCreated: (key: ApiKey | undefined, secret: string) => void;
@@ -77,10 +76,10 @@ export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
   );
 }
 
-function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyProps, "opened">) {
+function CreateKeyForm({ onClose, apps, appId, customer, own, onCreated }: Omit<CreateKeyProps, "opened">) {
   const transport = useTransport();
-  const isOfApp = own?.installedApplicationId !== undefined;
-  const ownProcesses = isOfApp ? own.allowedProcesses : [];
+  const limited = isLimited(own);
+  const ownProcesses = limited ? (own?.allowedProcesses ?? []) : [];
   const types = useTypeChoices("number");
   const form = useForm({
     initialValues: {
@@ -88,20 +87,21 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
       permissions: [] as string[],
       allowedProcesses: ownProcesses.map(String),
       installedApplicationId: (apps.some(({ id }) => id === appId) ? appId : null) as string | null,
-      quotas: quotaValuesOf(undefined),
+      customer,
+      quotas: quotaValues(QUOTAS, undefined),
     },
     validate: {
       name: (name) => (name.trim() === "" ? "Enter a name, so that people know what the key is for" : null),
       permissions: (chosen) => (chosen.length === 0 ? "Choose at least one" : null),
       allowedProcesses: (chosen) =>
         ownProcesses.length > 0 && chosen.length === 0 ? "Choose at least one" : null,
-      quotas: QUOTA_RULES,
+      quotas: quotaRules(QUOTAS),
     },
   });
 
   const saving = useSave(form);
 
-  const submit = form.onSubmit(({ quotas, installedApplicationId: app, ...values }) =>
+  const submit = form.onSubmit(({ quotas, installedApplicationId: app, customer, ...values }) =>
     saving.save(async () => {
       // Nothing keeps the secret but what shows it.
       const { apiKey, secret } = await callUnaryMethod(transport, ApiKeyService.method.createApiKey, {
@@ -109,11 +109,16 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         permissions: values.permissions.map((number) => Number(number) as Permission),
         allowedProcesses: values.allowedProcesses.map((number) => Number(number) as WebhookProcess),
         ...(app ? { installedApplicationId: app } : {}),
-        // The keys that a key of an app creates get its own quotas.
-        ...(isOfApp ? {} : { quotas: quotasOf(quotas) }),
+        ...(customer.trim() ? { customer: customer.trim() } : {}),
+        // The keys that a limited key creates get its own quotas.
+        ...(limited ? {} : { quotas: quotasOf(quotas) }),
       });
       void onCreated(apiKey, secret);
     }),
+  );
+
+  const permissions = PERMISSIONS.filter(
+    ({ permission }) => !limited || own?.permissions.includes(permission),
   );
 
   return (
@@ -141,20 +146,18 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         withAsterisk
       >
         <Stack gap="sm" mt="xs" mb={4}>
-          {PERMISSIONS.filter(({ permission }) => !isOfApp || own.permissions.includes(permission)).map(
-            ({ permission, label, meaning }) => (
-              <Checkbox
-                key={permission}
-                value={String(permission)}
-                label={
-                  <>
-                    {label} <Code>{permissionName(permission)}</Code>
-                  </>
-                }
-                description={meaning}
-              />
-            ),
-          )}
+          {permissions.map(({ permission, label, meaning }) => (
+            <Checkbox
+              key={permission}
+              value={String(permission)}
+              label={
+                <>
+                  {label} <Code>{permissionName(permission)}</Code>
+                </>
+              }
+              description={meaning}
+            />
+          ))}
         </Stack>
       </Checkbox.Group>
       <MultiSelect
@@ -176,19 +179,29 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         hidePickedOptions
         nothingFoundMessage="No such event type"
       />
+      {!limited && (
+        <TextInput
+          {...form.getInputProps("customer")}
+          label="Customer"
+          description="The user id of a customer, whose webhooks receive its own events only. Empty for a key of your own."
+          maxLength={128}
+          autoComplete="off"
+          spellCheck={false}
+        />
+      )}
       <Select
         {...form.getInputProps("installedApplicationId")}
         label="Installed app"
         description="Webhooks registered with this key belong to the app; their deliveries include X-Service-UserId."
         placeholder={apps.length === 0 ? "No installed apps yet" : "None"}
-        disabled={apps.length === 0 || isOfApp}
+        disabled={apps.length === 0 || limited}
         data={apps.map(({ id, name }) => ({ value: id, label: name }))}
         searchable
         clearable
         clearButtonProps={clearButton("No installed app")}
         nothingFoundMessage="No such app"
       />
-      {!isOfApp && (
+      {!limited && (
         <Input.Wrapper
           label="Quotas"
           description="Requests beyond a quota are refused. Empty means no quota."
@@ -200,118 +213,28 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
   );
 }
 
-const QUOTAS = [
-  {
-    name: "webhooks",
-    label: "Webhooks",
-    description: "The most that may belong to the key.",
-    max: 1_000_000,
-  },
-  {
-    name: "eventsPerSecond",
-    label: "Events per second",
-    description: "The most that may be published with the key.",
-    max: 100_000,
-  },
-] as const;
-
-type QuotaName = (typeof QUOTAS)[number]["name"];
-
-/** The part of a form's values with the quotas of a key; "" for none. */
-interface QuotaValues {
-  quotas: Record<QuotaName, number | string>;
-}
-
-/** The validation of the quotas in a form. */
-const QUOTA_RULES = { webhooks: fromOne("no quota"), eventsPerSecond: fromOne("no quota") };
-
-/** The form's values for a key; empty for a new one. */
-function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {
-  return { webhooks: key?.quotas?.webhooks || "", eventsPerSecond: key?.quotas?.eventsPerSecond || "" };
-}
-
-/** The request's quotas for a form's values. */
-function quotasOf({ webhooks, eventsPerSecond }: QuotaValues["quotas"]) {
-  return { webhooks: Number(webhooks || 0), eventsPerSecond: Number(eventsPerSecond || 0) };
-}
-
-/** Asks for the quotas of a key. */
-function QuotaFields({ form }: { form: Pick<UseFormReturnType<QuotaValues>, "getInputProps"> }) {
-  return (
-    <SimpleGrid cols={{ base: 1, xs: 2 }}>
-      {QUOTAS.map(({ name, ...field }) => (
-        <NumberInput
-          key={name}
-          {...form.getInputProps(`quotas.${name}`)}
-          {...field}
-          placeholder="No quota"
-          min={1}
-          allowDecimal={false}
-          allowNegative={false}
-          thousandSeparator=","
-        />
-      ))}
-    </SimpleGrid>
-  );
-}
+const QUOTAS = ["webhooks", "eventsPerSecond"] as const;
 
 /** Changes the quotas of a key. @param apiKey the key; the one before while the dialog is closed */
 export function QuotasDialog({ apiKey, ...dialog }: DialogProps & { apiKey: ApiKey | undefined }) {
-  return (
-    <FormDialog {...dialog} title={`Quotas of “${apiKey?.name}”`}>
-      <QuotasForm apiKey={apiKey} onClose={dialog.onClose} />
-    </FormDialog>
-  );
-}
-
-function QuotasForm({ apiKey, onClose }: { apiKey: ApiKey | undefined; onClose: () => void }) {
-  const list = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: false });
+  const filter = useCustomerFilter();
+  const list = useAllPages(ApiKeyService.method.listApiKeys, filter, { enabled: false });
   const set = useChange(ApiKeyService.method.setApiKeyQuotas);
-  // The quotas that the fields were filled with.
-  const [base, setBase] = useState(() => quotaValuesOf(apiKey));
-  // The current quotas, if somebody has changed them since.
-  const [changed, setChanged] = useState<QuotaValues["quotas"]>();
-  const form = useForm<QuotaValues>({
-    initialValues: { quotas: base },
-    validate: { quotas: QUOTA_RULES },
-  });
-  const saving = useSave(form);
-
-  const submit = form.onSubmit(({ quotas }) =>
-    saving.save(async () => {
-      // The service replaces the quotas, whatever they are by now.
-      const { data } = await list.refetch({ throwOnError: true });
-      const now = quotaValuesOf(data?.apiKeys.find(({ id }) => id === apiKey?.id));
-      if (now.webhooks !== base.webhooks || now.eventsPerSecond !== base.eventsPerSecond) {
-        setChanged(now);
-        return;
-      }
-      await set({ apiKeyId: apiKey?.id ?? "", quotas: quotasOf(quotas) });
-      notifyDone(`The quotas of “${apiKey?.name}” are saved`);
-      onClose();
-    }),
-  );
-
-  function takeCurrent(quotas: QuotaValues["quotas"]) {
-    setBase(quotas);
-    form.setValues({ quotas });
-    setChanged(undefined);
-  }
-
+  const name = apiKey?.name ?? "";
   return (
-    <SaveForm
-      saving={saving}
-      onSubmit={submit}
-      onCancel={onClose}
-      submit="Save quotas"
-      failed="The quotas were not saved"
-      changed={changed && { what: "key", onReload: () => takeCurrent(changed) }}
-    >
-      <Text size="sm">
-        Requests beyond a quota are refused. Webhooks that exist already stay. Leave a field empty for no
-        quota.
-      </Text>
-      <QuotaFields form={form} />
-    </SaveForm>
+    <FormDialog {...dialog} title={`Quotas of “${name}”`}>
+      <QuotasForm
+        noun="key"
+        name={name}
+        names={QUOTAS}
+        quotas={apiKey?.quotas}
+        read={async () => {
+          const { data } = await list.refetch({ throwOnError: true });
+          return data?.apiKeys.find(({ id }) => id === apiKey?.id)?.quotas;
+        }}
+        save={(quotas) => set({ apiKeyId: apiKey?.id ?? "", quotas })}
+        onClose={dialog.onClose}
+      />
+    </FormDialog>
   );
 }

@@ -14,13 +14,15 @@ import { IconBan, IconGauge, IconKey, IconRefresh, IconTrash } from "@tabler/ico
 import type { ReactNode } from "react";
 import type { ApiKey, InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
+import { isLimited } from "../../api/session.tsx";
 import { processName } from "../../api/type-names.ts";
 import { FilterSelect, SearchField, withChosen } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
 import { Empty, NothingFound, Some } from "../../parts/lists.tsx";
-import { countOf } from "../../parts/text/words.ts";
+import { quotasInWords } from "../../parts/quotas.tsx";
 import { Time } from "../../parts/time.tsx";
+import { CustomerLink } from "../customers/filter.tsx";
 import { PERMISSIONS } from "./key-forms.tsx";
 
 /** The filters of the page, as its address names them. */
@@ -111,7 +113,8 @@ const ACTIONS = {
 function actionsOf(own: ApiKey | undefined, key: ApiKey): KeyAction[] {
   if (!mayManage(own, key)) return [];
   if (key.revoked) return ["remove"];
-  return maySetQuotas(own) ? ["quotas", "rotate", "revoke"] : ["rotate", "revoke"];
+  // A limited key could lift its own quotas.
+  return isLimited(own) ? ["rotate", "revoke"] : ["quotas", "rotate", "revoke"];
 }
 
 /** Keys, and the filters that some of them pass. */
@@ -133,10 +136,12 @@ export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: 
     id === undefined ? "–" : (names.get(id) ?? id);
   const name = (key: ApiKey) => <KeyName apiKey={key} isOwn={key.id === own?.id} />;
   const lastUsed = (key: ApiKey) => <Time value={key.lastUsed} relative otherwise="Never" />;
+  const hasCustomers = keys.some(({ customer }) => customer !== undefined);
+  const customer = (key: ApiKey) => key.customer !== undefined && <CustomerLink id={key.customer} />;
   const permissions = (key: ApiKey) => (
     <>
       <KeyPermissions apiKey={key} />
-      <KeyQuotas apiKey={key} />
+      {key.quotas && <Dimmed size="xs">At most {quotasInWords(key.quotas)}</Dimmed>}
     </>
   );
   return (
@@ -156,6 +161,7 @@ export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: 
             { name: "Permissions", miw: 130, cell: permissions },
             { name: "Event types", cell: (key) => <KeyEvents apiKey={key} /> },
             { name: "Installed app", miw: 130, cell: (key) => <span style={BREAKABLE}>{appName(key)}</span> },
+            hasCustomers && { name: "Customer", cell: customer },
             { name: "Created", cell: ({ created }) => <Time value={created} relative /> },
             { name: "Last used", cell: lastUsed },
             {
@@ -180,6 +186,7 @@ export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: 
                 <KeyEvents apiKey={key} />
               </Fact>
               <Fact name="Installed app">{appName(key)}</Fact>
+              {key.customer !== undefined && <Fact name="Customer">{customer(key)}</Fact>}
               <Fact name="Created">
                 <Time value={key.created} />
               </Fact>
@@ -322,17 +329,6 @@ function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
   );
 }
 
-/** The quotas of a key, if it has any. */
-function KeyQuotas({ apiKey: { quotas } }: { apiKey: ApiKey }) {
-  if (!quotas) return null;
-  const { webhooks, eventsPerSecond } = quotas;
-  const limits = [
-    ...(webhooks > 0 ? [countOf(webhooks, "webhook", "webhooks")] : []),
-    ...(eventsPerSecond > 0 ? [`${countOf(eventsPerSecond, "event", "events")}/s`] : []),
-  ];
-  return <Dimmed size="xs">At most {limits.join(", ")}</Dimmed>;
-}
-
 /** The event types that a key may subscribe to, one per line. */
 function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
   if (apiKey.allowedProcesses.length === 0) return <Dimmed>All</Dimmed>;
@@ -344,18 +340,13 @@ function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
 }
 
 /**
- * Whether somebody who is signed in with a key can rotate, revoke and remove another key. A key of an installed app
- * manages keys with at most its own rights; a key without an app manages all.
+ * Whether somebody who is signed in with a key can rotate, revoke and remove another key. A key of an installed app or of a
+ * customer manages keys with at most its own rights; others manage all.
  */
 function mayManage(own: ApiKey | undefined, key: ApiKey): boolean {
-  if (own?.installedApplicationId === undefined) return true;
+  if (!own || !isLimited(own)) return true;
   const { permissions, allowedProcesses: processes } = own;
   if (!key.permissions.every((each) => permissions.includes(each))) return false;
   if (processes.length === 0) return true;
   return key.allowedProcesses.length > 0 && key.allowedProcesses.every((each) => processes.includes(each));
-}
-
-/** Whether somebody who is signed in with a key can change quotas: a key of an installed app could lift its own. */
-function maySetQuotas(own: ApiKey | undefined): boolean {
-  return own?.installedApplicationId === undefined;
 }

@@ -33,7 +33,11 @@ export interface RevokeKeyProps extends DialogProps {
 export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: RevokeKeyProps) {
   const revoke = useMutation(ApiKeyService.method.revokeApiKey);
   const maySee = useMay("Read_Administrative_Data");
-  const list = useAllPages(WebhookService.method.listWebhooks, {}, { enabled: opened && maySee });
+  const list = useAllPages(
+    WebhookService.method.listWebhooks,
+    apiKey?.customer === undefined ? {} : { customer: apiKey.customer },
+    { enabled: opened && maySee },
+  );
   const [fate, setFate] = useDialogState<Fate | undefined>(opened, undefined);
   const [heir, setHeir] = useDialogState<string | null>(opened, null);
   const webhooks = list.data?.webhooks.filter((webhook) => webhook.apiKeyId === apiKey?.id);
@@ -154,7 +158,7 @@ function heirsOf(
   const apps = new Set(webhooks.map((webhook) => webhook.application));
   const processes = [...new Set(webhooks.map((webhook) => webhook.webhookProcess))];
   return keys
-    .filter((key) => key.id !== revoked?.id && !key.revoked)
+    .filter((key) => key.id !== revoked?.id && !key.revoked && key.customer === revoked?.customer)
     .map((key) => {
       const { allowedProcesses: allowed } = key;
       const refused = allowed.length === 0 ? [] : processes.filter((process) => !allowed.includes(process));

@@ -4,6 +4,7 @@ import { Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
+import { useCustomerFilter, useListedCustomer } from "../customers/filter.tsx";
 
 /** The figures of the last 24 hours, with those of the 24 hours before and the filter of the list of deliveries. */
 const DAY = [
@@ -26,13 +27,14 @@ const MAX_PERCENTAGE = 10;
 
 /** Failed and delivered deliveries of the last 24 hours, compared with the 24 hours before, and the open ones. */
 export function Counts({ overview }: { overview: Overview | undefined }) {
+  const customer = useCustomerFilter();
   return (
     <>
       <SimpleGrid cols={{ base: 2, sm: 4 }} spacing="md">
         <Tile
           label="Failing webhooks"
           span="now"
-          to={`${PAGE_PATHS.webhooks}?health=failing`}
+          to={listPage(PAGE_PATHS.webhooks, { health: "failing", ...useListedCustomer() })}
           value={overview?.failingWebhooks}
           bad
         />
@@ -41,7 +43,7 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
             key={label}
             label={label}
             span="last 24 hours"
-            to={listPage(PAGE_PATHS.deliveries, { state, last: "24h" })}
+            to={listPage(PAGE_PATHS.deliveries, { state, last: "24h", ...customer })}
             value={overview?.[of]}
             before={overview?.[before]}
             bad={of !== "deliveredLastDay"}
@@ -55,13 +57,14 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
 
 /** The open deliveries by state, on one line. */
 function Open({ overview }: { overview: Overview | undefined }) {
+  const customer = useCustomerFilter();
   return (
     <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
       <Group gap="xl" style={{ rowGap: 8 }}>
         {NOW.map(([label, state]) => (
           <PageLink
             key={label}
-            to={listPage(PAGE_PATHS.deliveries, { state })}
+            to={listPage(PAGE_PATHS.deliveries, { state, ...customer })}
             size="md"
             underline="never"
             c="inherit"

@@ -13,6 +13,7 @@ import { Dimmed, TemporalLink } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { Time, useZone, type ZoneFormats } from "../../parts/time.tsx";
+import { useCustomerFilter } from "../customers/filter.tsx";
 
 import "@mantine/charts/styles.css";
 
@@ -30,7 +31,11 @@ const SERIES = [
 
 /** The attempts of the last 24 hours by outcome, in half hours. Attempts that will be retried count as failed. */
 export function History() {
-  const history = useLive(StatsService.method.getHistory, { buckets: BUCKETS }, REFRESH_MS);
+  const history = useLive(
+    StatsService.method.getHistory,
+    { buckets: BUCKETS, ...useCustomerFilter() },
+    REFRESH_MS,
+  );
   return (
     <Refreshed query={history} loading={<Skeleton height={HEIGHT} />}>
       {({ buckets }) => <Chart buckets={buckets} />}

@@ -8,9 +8,10 @@ import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb
 import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
 import { failureInWords } from "../../api/failure.ts";
 import { useChange } from "../../api/queries.ts";
-import { useMay, useOwnApp } from "../../api/session.tsx";
+import { useIsLimited, useMay, useOwnCustomer } from "../../api/session.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
+import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { Counts } from "./counts.tsx";
 import { FirstSteps } from "./first-steps.tsx";
 import { History, Runs } from "./history.tsx";
@@ -18,8 +19,15 @@ import { TroubledWebhooks, WebhookFigures } from "./webhooks.tsx";
 
 /** The overview: live figures, and those of the last day. */
 export default function OverviewPage() {
-  const { overview, failure } = useLiveOverview();
-  const isOfApp = useOwnApp() !== undefined;
+  const { customer } = useCustomerFilter();
+  // The figures of another customer are another page.
+  return <Figures key={customer} customer={customer} />;
+}
+
+function Figures({ customer }: { customer: string | undefined }) {
+  const { overview, failure } = useLiveOverview(customer);
+  const isLimited = useIsLimited();
+  const own = useOwnCustomer();
   // Plumbing: of use when something is wrong with the service itself.
   const [runsShown, runs] = useDisclosure();
   return (
@@ -27,13 +35,22 @@ export default function OverviewPage() {
       <PageTitle
         title="Overview"
         description={
-          isOfApp ? "Live delivery status of your app’s webhooks" : "Live delivery status across all webhooks"
+          customer !== undefined || own !== undefined
+            ? "Live delivery status of the customer’s webhooks"
+            : isLimited
+              ? "Live delivery status of your app’s webhooks"
+              : "Live delivery status across all webhooks"
         }
-        actions={<DispatchNow />}
+        actions={
+          <>
+            <CustomerFilter />
+            <DispatchNow />
+          </>
+        }
       />
       <Stack gap="lg">
         {failure !== undefined && <NotLive failure={failure} />}
-        {overview && isIdle(overview) && <FirstSteps />}
+        {overview && customer === undefined && isIdle(overview) && <FirstSteps />}
         {overview && <Bottlenecks overview={overview} />}
         {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
@@ -52,7 +69,7 @@ export default function OverviewPage() {
             </Section>
           </Grid.Col>
         </Grid>
-        {!isOfApp && (
+        {!isLimited && (
           <Section
             title="Last dispatch runs"
             actions={
@@ -102,14 +119,14 @@ function Bottlenecks({ overview }: { overview: Overview }) {
 /** Starts a dispatch of what is pending, for who may. */
 function DispatchNow() {
   const may = useMay("Write_Administrative_Data");
-  const isOfApp = useOwnApp() !== undefined;
+  const isLimited = useIsLimited();
   const { dispatchNow, listDispatchRuns } = StatsService.method;
   const dispatch = useChange(dispatchNow, listDispatchRuns);
   const act = useAct("No dispatch was started", async () => {
     await dispatch({});
     notifyDone("Pending deliveries are sent now.", "A dispatch has started");
   });
-  if (!may || isOfApp) return null;
+  if (!may || isLimited) return null;
   return (
     <Button leftSection={<IconPlayerPlay size={16} />} {...act}>
       Dispatch now
@@ -141,7 +158,7 @@ interface LiveOverview {
  * wait. A page that nobody looks at does not follow: over HTTP/1.1 a browser has six connections to a service, and
  * each stream keeps one.
  */
-function useLiveOverview(): LiveOverview {
+function useLiveOverview(customer: string | undefined): LiveOverview {
   const transport = useTransport();
   const visible = useDocumentVisibility() === "visible";
   const [live, setLive] = useState<LiveOverview>({ overview: undefined, failure: undefined });
@@ -158,7 +175,9 @@ function useLiveOverview(): LiveOverview {
         let silence = setTimeout(giveUp, MAX_SILENCE_MS);
         const signal = AbortSignal.any([end.signal, broken.signal]);
         try {
-          for await (const { overview } of client.watchOverview({}, { signal })) {
+          for await (const { overview } of client.watchOverview(customer === undefined ? {} : { customer }, {
+            signal,
+          })) {
             clearTimeout(silence);
             silence = setTimeout(giveUp, MAX_SILENCE_MS);
             wait = MIN_WAIT_MS;
@@ -177,7 +196,7 @@ function useLiveOverview(): LiveOverview {
     }
     void follow();
     return () => end.abort();
-  }, [transport, visible]);
+  }, [transport, visible, customer]);
   return live;
 }
 

@@ -8,11 +8,12 @@ import { failureReason } from "../../api/failure.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { Dimmed, PageLink, webhookPage } from "../../parts/inline.tsx";
+import { Dimmed, listPage, PageLink, webhookPage } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { LastError } from "../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../parts/text/breakable.tsx";
 import { addressInFull, countOf, durationInWords, webhookTitle } from "../../parts/text/words.ts";
+import { useCustomerFilter, useListedCustomer, webhooksOf } from "../customers/filter.tsx";
 
 /** The number of webhooks that are named. */
 const SHOWN = 5;
@@ -45,8 +46,14 @@ export function TroubledWebhooks({ overview }: { overview: Overview }) {
 
 /** `3 webhooks are failing`, leading to the list of them. */
 function ListLink({ count, health }: { count: number; health: "failing" | "degraded" }) {
+  const filter = useListedCustomer();
   return (
-    <PageLink to={`${PAGE_PATHS.webhooks}?health=${health}`} inherit c="inherit" underline="always">
+    <PageLink
+      to={listPage(PAGE_PATHS.webhooks, { health, ...filter })}
+      inherit
+      c="inherit"
+      underline="always"
+    >
       {countOf(count, "webhook is", "webhooks are")} {health}
     </PageLink>
   );
@@ -56,7 +63,7 @@ function ListLink({ count, health }: { count: number; health: "failing" | "degra
 function Failing({ count }: { count: number }) {
   const { data } = useAllPages(
     WebhookService.method.listWebhooks,
-    { health: [WebhookHealth.FAILING] },
+    { health: [WebhookHealth.FAILING], ...webhooksOf(useListedCustomer()) },
     { refreshMs: REFRESH_MS },
   );
   if (!data) return null;
@@ -95,7 +102,9 @@ type By = "failures" | "slowness";
 
 /** The webhooks of the last 24 hours with the most failed attempts, or whose receivers took longest. */
 export function WebhookFigures({ by }: { by: By }) {
-  const stats = useAllPages(StatsService.method.listWebhookStats, {}, { refreshMs: REFRESH_MS });
+  const stats = useAllPages(StatsService.method.listWebhookStats, useCustomerFilter(), {
+    refreshMs: REFRESH_MS,
+  });
   return (
     <Refreshed query={stats} loading={<Loading lines={SHOWN} />}>
       {({ webhooks }) => <Worst by={by} webhooks={webhooks} />}

@@ -5,6 +5,7 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Loading } from "../../parts/failure.tsx";
 import { Empty, Pages } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
+import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { ReplayCards, refreshMs } from "./replay-card.tsx";
 
 /** The number of items per page. */
@@ -17,6 +18,7 @@ export default function ReplaysPage() {
       <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
       <PageTitle
         title="Replays"
+        actions={<CustomerFilter />}
         description="Deliveries that are sent again, and missed events that are sent later. First attempts of new events take precedence."
       />
       <Replays />
@@ -27,7 +29,7 @@ export default function ReplaysPage() {
 function Replays() {
   const list = useInfiniteQuery(
     ReplayService.method.listReplays,
-    { pageSize: PAGE_SIZE, pageToken: "" },
+    { pageSize: PAGE_SIZE, pageToken: "", ...useCustomerFilter() },
     {
       pageParamKey: "pageToken",
       getNextPageParam: ({ nextPageToken }) => nextPageToken || undefined,

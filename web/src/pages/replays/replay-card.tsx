@@ -13,6 +13,7 @@ import { useAct } from "../../parts/save.ts";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { countOf, webhookTitle } from "../../parts/text/words.ts";
 import { Time, useNow } from "../../parts/time.tsx";
+import { useCustomerFilter } from "../customers/filter.tsx";
 
 /** The label and colour of each state. */
 const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
@@ -220,7 +221,7 @@ const CHECK_MS = 10_000;
 export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
   const { data } = useQuery(
     ReplayService.method.listReplays,
-    { pageSize: SHOWN, ...(webhookId === undefined ? {} : { webhookId }) },
+    { pageSize: SHOWN, ...useCustomerFilter(), ...(webhookId === undefined ? {} : { webhookId }) },
     { refetchInterval: ({ state }) => refreshMs(state.data?.replays) },
   );
   const now = useNow(CHECK_MS);

@@ -10,6 +10,7 @@ import { useFocusBack } from "../../parts/focus.ts";
 import { Empty, NothingFound } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
+import { ALL_CUSTOMERS, CustomerFilter, useCustomerFilter, webhooksOf } from "../customers/filter.tsx";
 import { useLastDay } from "./list/figures.tsx";
 import { FILTER_NAMES, findWebhooks, ListFilters, otherTypes } from "./list/filters.tsx";
 import { FoundWebhooks } from "./list/webhook-list.tsx";
@@ -22,7 +23,8 @@ const NO_WEBHOOKS: readonly Webhook[] = [];
 /** The registrations: found, looked at, and made. */
 export default function WebhooksPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
-  const list = useAllPages(WebhookService.method.listWebhooks, {}, { refreshMs: REFRESH_MS });
+  const chosen = useCustomerFilter();
+  const list = useAllPages(WebhookService.method.listWebhooks, webhooksOf(chosen), { refreshMs: REFRESH_MS });
   // Only this order needs the statistics of webhooks that are not shown.
   const lastDay = useLastDay(filters.sort === "failures" ? "all" : []);
   const mayWrite = useMay("Write_Administrative_Data");
@@ -46,6 +48,7 @@ export default function WebhooksPage() {
         // Always in this place: a button that moved once the list is read could be missed.
         actions={
           <>
+            <CustomerFilter placeholder="Without a customer" also={ALL_CUSTOMERS} />
             <PeriodSelect
               period={periodOf(filters.period)}
               onChange={({ value }) =>
@@ -65,9 +68,11 @@ export default function WebhooksPage() {
         list.isPending && <Loading lines={8} height={40} />
       ) : webhooks.length === 0 ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
-          {mayWrite
-            ? "Register an HTTPS endpoint for one or several event types. It then receives every event of these types."
-            : "A key with Write_Administrative_Data can register the first one."}
+          {chosen.customer !== undefined
+            ? "Only API keys of the customer can register its webhooks."
+            : mayWrite
+              ? "Register an HTTPS endpoint for one or several event types. It then receives every event of these types."
+              : "A key with Write_Administrative_Data can register the first one."}
         </Empty>
       ) : (
         <>

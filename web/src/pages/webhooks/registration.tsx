@@ -23,6 +23,7 @@ import { Breakable } from "../../parts/text/breakable.tsx";
 import { CopyButton } from "../../parts/text/copy.tsx";
 import { capitalized, paceInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
+import { CustomerLink } from "../customers/filter.tsx";
 import { SharedNote, useUndelivered } from "./endpoint.tsx";
 import {
   MovedCredentials,
@@ -70,7 +71,11 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           ["URL", <Copied key="url" value={webhook.url} of="the URL" />],
           ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
-          ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
+          webhook.customer !== undefined && [
+            "Customer",
+            <CustomerLink key="customer" id={webhook.customer} />,
+          ],
+          ["API key", <ApiKeyName key="key" webhook={webhook} />],
           ...NUMBER_NAMES.map((name) => numberFact(name, webhook)),
           webhook.takesPerSecond !== undefined && [
             "Endpoint’s limit",
@@ -99,9 +104,10 @@ function Copied({ value, of }: { value: string; of: string }) {
 }
 
 /** The name of the key that owns the webhook, for who may see keys; its id for others. */
-function ApiKeyName({ id }: { id: string }) {
+function ApiKeyName({ webhook: { apiKeyId: id, customer } }: { webhook: Webhook }) {
   const maySee = useMay("Manage_Api_Keys");
-  const { data } = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
+  const filter = customer === undefined ? {} : { customer };
+  const { data } = useAllPages(ApiKeyService.method.listApiKeys, filter, { enabled: maySee });
   const key = data?.apiKeys.find((each) => each.id === id);
   if (!key) return <Code>{id}</Code>;
   return <PageLink to={listPage(PAGE_PATHS.keys, { search: key.prefix })}>{key.name}</PageLink>;

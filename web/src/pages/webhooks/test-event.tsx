@@ -14,7 +14,7 @@ import { type EventType, type Webhook, WebhookService } from "../../../../gen/we
 import { useEventTypes } from "../../api/event-types.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/queries.ts";
-import { useOwnApp, useSession } from "../../api/session.tsx";
+import { useIsLimited, useSession } from "../../api/session.tsx";
 import { processName } from "../../api/type-names.ts";
 import { Failure, Loading, notifyFailure } from "../../parts/failure.tsx";
 import { MAX_CHOICES } from "../../parts/filters.tsx";
@@ -154,7 +154,7 @@ function TestOutcome({ deliveryId }: { deliveryId: string }) {
   const dispatch = useMutation(StatsService.method.dispatchNow);
   const readAnew = useReadAnew();
   // A run sends the deliveries of all webhooks: keys of apps cannot start one.
-  const isOfApp = useOwnApp() !== undefined;
+  const isLimited = useIsLimited();
   useEffect(() => {
     if (state === undefined) return;
     // The list of the webhook's deliveries, below, says the same at the same time.
@@ -179,7 +179,7 @@ function TestOutcome({ deliveryId }: { deliveryId: string }) {
         )}
       </Group>
       <Group gap="md">
-        {delivery.state === DeliveryState.PENDING && !isOfApp && !dispatch.isSuccess && (
+        {delivery.state === DeliveryState.PENDING && !isLimited && !dispatch.isSuccess && (
           <Button variant="default" loading={dispatch.isPending} onClick={() => dispatch.mutate({})}>
             Dispatch now
           </Button>

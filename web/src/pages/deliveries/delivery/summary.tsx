@@ -16,6 +16,7 @@ import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/states.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy.tsx";
 import { Time } from "../../../parts/time.tsx";
+import { CustomerLink, useHasCustomers } from "../../customers/filter.tsx";
 import { NextAttempt, REASONS, useHeldBack } from "./results.tsx";
 
 /** The facts and the state of a delivery. */
@@ -53,7 +54,7 @@ export function Summary({
           ["Event type", typeName(delivery)],
           subject !== undefined && ["Subject", subject],
           ["Event", <EventId key="event" id={eventId} linked={event !== undefined} />],
-          ...publisherFacts(event),
+          ...usePublisherFacts(event),
           ["Created", <Time key="created" value={created} />],
           finished && ["Finished", <Time key="finished" value={finished} />],
           run && ["Dispatch run", <Run key="run" delivery={delivery} run={run} />],
@@ -118,12 +119,13 @@ function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undef
 }
 
 /** The user and the publisher of an event, as far as the session may see them. */
-export function publisherFacts(event: Event | undefined): (Fact | false)[] {
+export function usePublisherFacts(event: Event | undefined): (Fact | false)[] {
+  const hasCustomers = useHasCustomers();
   if (!event) return [];
   const { userId, test, apiKeyId, apiKeyName, idempotencyKey } = event;
   const by = apiKeyName ?? (apiKeyId === undefined ? undefined : `a removed key, ${apiKeyId}`);
   return [
-    ["User", userId],
+    [hasCustomers ? "Customer" : "User", <CustomerLink key="user" id={userId} />],
     isNotice(event.process) && !test && ["Published by", "the service itself"],
     by !== undefined && [test ? "Test event by" : "Published by", by],
     idempotencyKey !== undefined && ["Idempotency key", idempotencyKey],

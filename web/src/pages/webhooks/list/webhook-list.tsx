@@ -1,6 +1,7 @@
 import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { useOwnCustomer } from "../../../api/session.tsx";
 import { typeName } from "../../../api/type-names.ts";
 import { Failure } from "../../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink, webhookPage } from "../../../parts/inline.tsx";
@@ -10,6 +11,7 @@ import { LastError, WebhookHealthBadges } from "../../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../../parts/text/breakable.tsx";
 import { addressInFull, addressParts, countOf } from "../../../parts/text/words.ts";
 import { Time } from "../../../parts/time.tsx";
+import { CustomerLink } from "../../customers/filter.tsx";
 import { AttemptBars, Success, useHistories, useLastDay } from "./figures.tsx";
 
 /** The number of items per page. */
@@ -23,34 +25,64 @@ const LEADS_NO_FURTHER = {
   onClick: undefined,
 };
 
-/** The found webhooks, and the page that is shown. */
-export interface FoundWebhooksProps {
+/** Some webhooks. */
+export interface WebhookTableProps {
   /** At least one. */
   webhooks: readonly Webhook[];
   /** The other event types of their endpoints. */
   others: ReadonlyMap<bigint, readonly Webhook[]>;
   /** The period of the charts. */
   period: Period;
+}
+
+/** The found webhooks, and the page that is shown. */
+export interface FoundWebhooksProps extends WebhookTableProps {
   /** Page number, starting at 1; values outside the range are clamped. */
   page: number;
   onPage: (page: number) => void;
 }
 
 /** A page of webhooks, with links to the others. */
-export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundWebhooksProps) {
-  const narrow = useBelow("lg");
+export function FoundWebhooks({ webhooks, page, onPage, ...table }: FoundWebhooksProps) {
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;
   const to = Math.min(from + PAGE_SIZE, webhooks.length);
-  const onPageNow = webhooks.slice(from, to);
-  const lastDay = useLastDay(onPageNow.map(({ id }) => id));
   const total = countOf(webhooks.length, "webhook", "webhooks");
-  const histories = useHistories(onPageNow, period);
+  return (
+    <>
+      <WebhookTable webhooks={webhooks.slice(from, to)} {...table} />
+      <Group justify="space-between" gap="md" py="md">
+        <Dimmed role="status">
+          {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}
+        </Dimmed>
+        {pages > 1 && (
+          <Pagination
+            total={pages}
+            value={shown}
+            onChange={onPage}
+            size="sm"
+            getControlProps={(control) => ({
+              "aria-label": `Go to the ${control} page`,
+              ...(shown === (control === "next" || control === "last" ? pages : 1) ? LEADS_NO_FURTHER : {}),
+            })}
+            getItemProps={(item) => ({ "aria-label": `Page ${item}` })}
+          />
+        )}
+      </Group>
+    </>
+  );
+}
+
+/** Webhooks with their state and figures. */
+export function WebhookTable({ webhooks, others, period }: WebhookTableProps) {
+  const narrow = useBelow("lg");
+  const lastDay = useLastDay(webhooks.map(({ id }) => id));
+  const histories = useHistories(webhooks, period);
   const type = (webhook: Webhook) => (
     <>
       <OtherTypes of={webhook} others={others.get(webhook.id)} />
-      <ApplicationName webhook={webhook} />
+      <OwnerNames webhook={webhook} />
     </>
   );
   const bars = ({ id }: Webhook, withLatency: boolean) => (
@@ -66,7 +98,7 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
         my="sm"
       />
       <Listing
-        items={onPageNow}
+        items={webhooks}
         minWidth={640}
         layout="fixed"
         verticalSpacing={3}
@@ -121,24 +153,6 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
           </>
         )}
       />
-      <Group justify="space-between" gap="md" py="md">
-        <Dimmed role="status">
-          {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}
-        </Dimmed>
-        {pages > 1 && (
-          <Pagination
-            total={pages}
-            value={shown}
-            onChange={onPage}
-            size="sm"
-            getControlProps={(control) => ({
-              "aria-label": `Go to the ${control} page`,
-              ...(shown === (control === "next" || control === "last" ? pages : 1) ? LEADS_NO_FURTHER : {}),
-            })}
-            getItemProps={(item) => ({ "aria-label": `Page ${item}` })}
-          />
-        )}
-      </Group>
     </>
   );
 }
@@ -209,8 +223,24 @@ function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | 
   );
 }
 
-/** ` · Warehouse link`: the app that a webhook belongs to, after its event type; nothing where there is none. */
-function ApplicationName({ webhook }: { webhook: Webhook }) {
-  const name = webhook.applicationName ?? webhook.application;
-  return name === undefined ? null : <span title={`Installed app: ${name}`}> · {name}</span>;
+/** ` · Warehouse link · tenant-7`: the app and the customer that a webhook belongs to, after its event type; nothing where there are none. */
+function OwnerNames({
+  webhook: { application, applicationName = application, customer },
+}: {
+  webhook: Webhook;
+}) {
+  const own = useOwnCustomer();
+  return (
+    <>
+      {applicationName !== undefined && (
+        <span title={`Installed app: ${applicationName}`}> · {applicationName}</span>
+      )}
+      {customer !== undefined && customer !== own && (
+        <>
+          {" · "}
+          <CustomerLink id={customer} inText />
+        </>
+      )}
+    </>
+  );
 }
