@@ -68,7 +68,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
       stop();
     },
   });
-  const types = watchEventTypes(databases.db, log, { builtIn: config.builtInEventTypes, lazily: true });
+  const types = watchEventTypes(databases.db, log, { builtIn: config.builtInEventTypes });
   const { signal } = stopping;
   await Promise.all([instance.start(), untilAnswered(() => types.refresh(), { signal })]).catch(
     (error: unknown) => {

@@ -21,7 +21,9 @@ export interface CatalogueEntry {
   alias?: string;
   /** Of a built-in event type, the member of PublishEventRequest.data or Notice.data that carries it: `order_dispatched`. */
   field?: string;
-  /** The message that its receivers get. */
+  /** The full name of the message that its receivers get. */
+  message: string;
+  /** The message itself. That of a registered event type is built when it is used first. */
   payload: DescMessage;
   /** Whether no new webhooks are registered for it. Defaults to false. */
   deprecated?: boolean;
@@ -67,7 +69,8 @@ export function readCatalogue(
       // Throws for a field of a type that is not searched.
       collectorOf(payload);
       members.delete(field);
-      return { number: value.number, name: pascalCase(field), field, payload };
+      const { typeName: message } = payload;
+      return { number: value.number, name: pascalCase(field), field, message, payload };
     });
   for (const [members, of] of [
     [requestMembers, request],
@@ -121,15 +124,14 @@ interface Catalogue {
   byName: ReadonlyMap<string, CatalogueEntry>;
   /** Those that are hidden. */
   hidden: ReadonlySet<number>;
-  /** By the full name of the payload message. Made when it is used first: delivery processes need no messages. */
-  byMessage(): ReadonlyMap<string, CatalogueEntry>;
+  /** By the full name of the payload message. */
+  byMessage: ReadonlyMap<string, CatalogueEntry>;
 }
 
 function catalogueOf(entries: readonly CatalogueEntry[], hiddenNumbers: readonly number[] = []): Catalogue {
   const known = entries.toSorted((a, b) => a.number - b.number);
   const hidden = new Set(hiddenNumbers);
   const all = known.filter(({ number }) => !hidden.has(number));
-  let byMessage: ReadonlyMap<string, CatalogueEntry> | undefined;
   return {
     all,
     hidden,
@@ -139,10 +141,7 @@ function catalogueOf(entries: readonly CatalogueEntry[], hiddenNumbers: readonly
         [entry.name, ...(entry.alias === undefined ? [] : [entry.alias])].map((name) => [name, entry]),
       ),
     ),
-    byMessage() {
-      byMessage ??= new Map(all.map((entry) => [entry.payload.typeName, entry]));
-      return byMessage;
-    },
+    byMessage: new Map(all.map((entry) => [entry.message, entry])),
   };
 }
 
@@ -194,7 +193,7 @@ export function eventTypeNamed(name: string): CatalogueEntry | undefined {
 
 /** The event type whose payload is a message, by the full name of the message. Undefined if this process does not know it. */
 export function eventTypeOfMessage(typeName: string): CatalogueEntry | undefined {
-  return current.byMessage().get(typeName);
+  return current.byMessage.get(typeName);
 }
 
 /** Whether an enum is that of the event types, which has members for the built-in ones only. */

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { builtInTypes, isNotice, isOffered, setRegisteredTypes } from "../contract/catalogue.ts";
 import { type Db, gathering, isTransient, rows } from "../lib/pg/index.ts";
 import { systemClock } from "../lib/process/index.ts";
-import { buildEntries, lazyEntries } from "./entries.ts";
+import { buildEntries } from "./entries.ts";
 import { readCatalogue, readRevision, type StoredCatalogue } from "./registry.ts";
 
 /** The interval between looks at the catalogue's revision, in milliseconds. Each is one statement that reads one row of an index. */
@@ -40,13 +40,11 @@ export async function isKnownProcess(number: number): Promise<boolean> {
  * Reads the registered event types again within a second of each change. Call `refresh` before this process serves or claims.
  *
  * @param options.builtIn false hides the built-in event types that no webhook has. Defaults to true
- * @param options.lazily whether messages are built when one is used first, not when they are read. For processes that need only names:
- *   5,000 event types take half a second and 80 MiB. Defaults to false
  */
 export function watchEventTypes(
   db: Db,
   log: Logger,
-  { builtIn = true, lazily = false }: { builtIn?: boolean; lazily?: boolean } = {},
+  { builtIn = true }: { builtIn?: boolean } = {},
 ): EventTypesWatch {
   const end = new AbortController();
   let known: bigint | undefined;
@@ -55,7 +53,7 @@ export function watchEventTypes(
     if ((await readRevision(db)) === known) return;
     const catalogue = await readCatalogue(db);
     const hidden = builtIn ? [] : await unusedTypes(db);
-    setRegisteredTypes((lazily ? lazyEntries : buildEntries)(catalogue.files, catalogue.types), hidden);
+    setRegisteredTypes(buildEntries(catalogue.files, catalogue.types), hidden);
     stored = catalogue;
     known = catalogue.revision;
   }

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from "node:worker_threads";
-import { eventTypes, isRegistered, setRegisteredTypes } from "../contract/catalogue.ts";
+import { eventType, eventTypes, isRegistered, setRegisteredTypes } from "../contract/catalogue.ts";
 import { buildEntries } from "../event-types/entries.ts";
 import { systemClock as clock } from "../lib/process/clock.ts";
 import { Evaluator } from "./evaluator.ts";
@@ -19,12 +19,13 @@ const WARM_UP = 50;
 
 /** Evaluates the filters that the thread is sent. */
 function main({ progress, outcomes, catalogue }: ThreadData): void {
-  let isBuilt = catalogue.types.length === 0;
-  /** Builds the registered event types for the first filter of one. Not limited, as the start of the thread is not. */
-  function build(): void {
-    isBuilt = true;
+  setRegisteredTypes(buildEntries(catalogue.files, catalogue.types));
+  const built = new Set<number>();
+  /** Builds the event type of a filter. Not limited, as the start of the thread is not. */
+  function build(process: number): void {
+    built.add(process);
     const phases = Atomics.exchange(progress, PHASES, 0);
-    setRegisteredTypes(buildEntries(catalogue.files, catalogue.types));
+    void eventType(process)?.payload;
     Atomics.store(progress, PHASES, phases + 1);
   }
   const evaluator = new Evaluator();
@@ -35,7 +36,7 @@ function main({ progress, outcomes, catalogue }: ThreadData): void {
   }
   parentPort?.on("message", (jobs: ThreadJob[]) => {
     const results = jobs.map(({ filter, event }): ThreadResult => {
-      if (!isBuilt && isRegistered(filter.process)) build();
+      if (isRegistered(filter.process) && !built.has(filter.process)) build(filter.process);
       const began = clock.worked();
       const number = Atomics.add(progress, JOBS, 1);
       Atomics.add(progress, PHASES, 1);

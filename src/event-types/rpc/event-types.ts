@@ -114,12 +114,12 @@ function typeMessage(
   entry: CatalogueEntry,
   past: readonly PastChange[],
 ): MessageInitShape<typeof CatalogueEventTypeSchema> {
-  const { number, name, alias, payload } = entry;
+  const { number, name, alias, message, payload } = entry;
   return {
     process: number,
     name,
     alias: alias ?? "",
-    message: payload.typeName,
+    message,
     description: descriptionOf(entry),
     sample: samplePayload(payload),
     schema: JSON.stringify(payloadSchema(payload)),

@@ -71,6 +71,7 @@ const entryOf = (payload: DescMessage): CatalogueEntry => ({
   number: 1_004,
   name: "OwnEvent",
   alias: "own.event",
+  message: payload.typeName,
   payload,
 });
 
