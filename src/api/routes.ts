@@ -16,7 +16,6 @@ import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { auditService } from "../audit/rpc/index.ts";
 import { customerService } from "../customers/rpc/index.ts";
-import { refreshEventTypes } from "../event-types/index.ts";
 import { eventTypeService } from "../event-types/rpc/index.ts";
 import { queueTestEvent } from "../events/index.ts";
 import { eventService } from "../events/rpc/index.ts";
@@ -74,8 +73,7 @@ export function createRoutes(
   overviewSilenceMs?: number,
 ): (router: ConnectRouter) => void {
   // Shared by all listeners, so that all events join the same batches.
-  const refresh = () => (context.refreshEventTypes ?? refreshEventTypes)();
-  const events = eventService({ ...context, refreshEventTypes: refresh }, gate);
+  const events = eventService(context, gate);
   // Shared by all subscribers so that each poll queries the database once.
   const stats = statsService(context, gate, stopping, overviewSilenceMs);
   const reflection = reflectionService(SERVED, stopping);

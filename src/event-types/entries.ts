@@ -37,7 +37,8 @@ export function buildEntries(files: readonly StoredFile[], types: readonly Store
   groups = current;
   /** A message in another one is declared with it. */
   const messagesWith = (name: string): Messages | undefined =>
-    byMessage.get(name) ?? (name.includes(".") ? messagesWith(name.slice(0, name.lastIndexOf("."))) : undefined);
+    byMessage.get(name) ??
+    (name.includes(".") ? messagesWith(name.slice(0, name.lastIndexOf("."))) : undefined);
   return types.map(({ process: number, name, alias, deprecated, message }) => {
     const messages = messagesWith(message);
     if (!messages) throw new Error(`no stored file declares ${message}, the message of event type ${number}`);

@@ -105,7 +105,9 @@ export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, built
 
 async function packed(document: Promise<Buffer>, base: string): Promise<Packed> {
   const serversAt = (url: string) => `"servers":${JSON.stringify([{ url }])}`;
-  const text = (await gunzip(await document)).toString().replace(serversAt("/"), () => serversAt(base || "/"));
+  const text = (await gunzip(await document))
+    .toString()
+    .replace(serversAt("/"), () => serversAt(base || "/"));
   return { br: await brotli(text, BROTLI), gzip: await gzip(text) };
 }
 

@@ -14,6 +14,7 @@ import {
   traceparentOfCall,
 } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { refreshEventTypes } from "../../event-types/index.ts";
 import type { Gate } from "../../keys/gate/index.ts";
 import { createEventQuota } from "../../keys/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
@@ -62,8 +63,6 @@ export interface EventServiceParts {
   admit?: () => Promise<void> | undefined;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
-  /** Reads the catalogue again, before an event of an unknown type is refused. Defaults to nothing. */
-  refreshEventTypes?: () => Promise<void>;
 }
 
 /** Publishes events, for internal callers (contract, section 6). */
@@ -86,7 +85,6 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       refusals: context.instruments.refusals,
       method: handler.method.name,
       caller,
-      refreshEventTypes: context.refreshEventTypes,
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),
       signal: handler.signal,
@@ -101,7 +99,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
   return {
     async publishEvent(request, handler) {
       const caller = callerOf(handler);
-      if (isOfUnknownType(request)) await context.refreshEventTypes?.();
+      if (isOfUnknownType(request)) await refreshEventTypes();
       const event = newEvent(caller, request, context.searchIndex, traceparentOfCall(handler));
       await context.admit?.();
       await takeQuota(caller);

@@ -7,6 +7,7 @@ import type { PublishEventRequest, PublishResultSchema } from "../../../gen/webh
 import { reasonOf, toConnectError } from "../../calls/errors/index.ts";
 import { type ApiKeyRow, slices } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { refreshEventTypes } from "../../event-types/index.ts";
 import type { NewEvent } from "../publish.ts";
 import { newEvent } from "./new-event.ts";
 import { publishedMessage } from "./published-message.ts";
@@ -28,8 +29,6 @@ export interface SeriesOptions {
   method: string;
   /** The key of the call. */
   caller: Pick<ApiKeyRow, "id" | "customer">;
-  /** Reads the catalogue again. */
-  refreshEventTypes: (() => Promise<void>) | undefined;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
   /** The trace that the events belong to. */
@@ -86,7 +85,7 @@ export class PublishedSeries {
    */
   async addAll(requests: readonly PublishEventRequest[]): Promise<void> {
     const slice = slices(this.#options.caller.id);
-    if (requests.some(isOfUnknownType)) await this.#options.refreshEventTypes?.();
+    if (requests.some(isOfUnknownType)) await refreshEventTypes();
     for (const request of requests) {
       // The message of a call that has ended no longer counts as memory in use: its client could make as many such calls as it likes.
       this.#assertCalled();

@@ -117,7 +117,6 @@ test("once the client of a batch has left, no further event is published, and no
     log: api.context.log,
     refusals: api.context.instruments.refusals,
     method: "PublishEventBatch",
-    refreshEventTypes: undefined,
     caller: { id: "key", customer: null },
     searchIndex: false,
     traceparent: null,
