@@ -31,7 +31,7 @@ export function createPrefixRemover(basePath: BasePathReader): PrefixRemover {
       segments.add(firstSegment(route));
     },
     pathOf(request) {
-      const { url = "", method = "", headers } = request;
+      const { url = "", method = "" } = request;
       const prefix = basePath(request);
       if (prefix === "" || !url.startsWith(prefix) || !/^(?:[/?]|$)/.test(url.slice(prefix.length)))
         return url;
@@ -39,7 +39,7 @@ export function createPrefixRemover(basePath: BasePathReader): PrefixRemover {
       const path = pathIn(rest);
       // The prefix alone is the overview, which takes no other methods.
       if (path === "/" ? ["GET", "HEAD"].includes(method) : segments.has(firstSegment(path))) return rest;
-      if (isMethodCall({ contentType: headers["content-type"], path })) return rest;
+      if (isMethodCall({ contentType: undefined, path })) return rest;
       const hasLostPrefix = [...routes.values()].some((route) => route.test(pathIn(url)));
       return hasLostPrefix ? url : rest;
     },
