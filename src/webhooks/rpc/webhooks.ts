@@ -50,6 +50,7 @@ import {
   replaceSettings,
   requestSettingsMethods,
 } from "./request-settings.ts";
+import { searchMethods } from "./search.ts";
 import type { WebhookServiceParts } from "./service-parts.ts";
 import { healthNames, webhookMessage } from "./webhook-message.ts";
 import {
@@ -129,6 +130,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     ...keyPairMethods(context),
     ...requestSettingsMethods(context),
     ...filterMethods(context),
+    ...searchMethods(context),
 
     async listWebhooks(request, handler) {
       const { customer, health, allCustomers } = request;

@@ -126,6 +126,7 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
 
   return {
     "WebhookService.ListWebhooks": nothing,
+    "WebhookService.SearchWebhooks": nothing,
     "WebhookService.GetWebhook": about,
     "WebhookService.CreateWebhook": {
       request: async () => ({ process: 1, url: freshUrl() }),
