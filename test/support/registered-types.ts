@@ -38,7 +38,9 @@ export function registeredTypes(files: Readonly<Record<string, string>>): Catalo
     const { process, name, alias } = getOption(payload, event_type);
     const number = process === 0 ? next : process;
     next = Math.max(next, number + 1);
-    return [{ number, name: name || payload.name, ...(alias ? { alias } : {}), message: payload.typeName, payload }];
+    return [
+      { number, name: name || payload.name, ...(alias ? { alias } : {}), message: payload.typeName, payload },
+    ];
   });
 }
 

@@ -97,7 +97,14 @@ test("a session that may only manage keys starts at the keys; a read-only sessio
   const { answers } = await open("/keys", { getSession: signedIn({ permissions: READER }) });
   sees("It needs the permission Manage_Api_Keys");
   const pages = all("link", undefined, find("navigation", "Pages")).map((link) => text(link));
-  expect(pages).toEqual(["Overview", "Webhooks", "Deliveries", "Customers", "Event types", "API documentation"]);
+  expect(pages).toEqual([
+    "Overview",
+    "Webhooks",
+    "Deliveries",
+    "Customers",
+    "Event types",
+    "API documentation",
+  ]);
   answers.signOut = AWAY;
   await click("Sign in with another key");
   sees("You are still signed in");

@@ -44,7 +44,8 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   const mayWrite = useMay("Write_Administrative_Data");
   const own = useOwnCustomer();
   // A replay is of what its key sees, or of one webhook: that of the operator would send deliveries of all customers.
-  const canReplay = filter.customer === undefined || filter.customer === own || filter.webhookId !== undefined;
+  const canReplay =
+    filter.customer === undefined || filter.customer === own || filter.webhookId !== undefined;
   const selection = useSelection(deliveries);
   const narrow = useBelow("sm");
   const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
