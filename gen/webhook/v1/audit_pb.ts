@@ -243,7 +243,7 @@ export type ListAuditEntriesRequest = Message<"webhook.v1.ListAuditEntriesReques
   to?: Timestamp | undefined;
 
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 8;
    */

@@ -394,7 +394,7 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
   search: string;
 
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 11;
    */
@@ -788,7 +788,7 @@ export type ListFailureReasonsRequest = Message<"webhook.v1.ListFailureReasonsRe
   search: string;
 
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 8;
    */
@@ -1042,7 +1042,7 @@ export type ExportDeliveriesRequest = Message<"webhook.v1.ExportDeliveriesReques
   withoutByteOrderMark: boolean;
 
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 12;
    */

@@ -326,7 +326,7 @@ export const DispatchRunSchema: GenMessage<DispatchRun> = /*@__PURE__*/
  */
 export type GetOverviewRequest = Message<"webhook.v1.GetOverviewRequest"> & {
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 1;
    */
@@ -362,7 +362,7 @@ export const GetOverviewResponseSchema: GenMessage<GetOverviewResponse> = /*@__P
  */
 export type WatchOverviewRequest = Message<"webhook.v1.WatchOverviewRequest"> & {
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 1;
    */
@@ -405,7 +405,7 @@ export type GetHistoryRequest = Message<"webhook.v1.GetHistoryRequest"> & {
   buckets: number;
 
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 2;
    */
@@ -462,7 +462,7 @@ export type ListWebhookStatsRequest = Message<"webhook.v1.ListWebhookStatsReques
   pageToken: string;
 
   /**
-   * Only of this customer, by its user_id. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
    *
    * @generated from field: optional string customer = 4;
    */

@@ -20,6 +20,7 @@ import {
   type WebhookSearch,
 } from "../search.ts";
 import { healthNames, webhookMessage } from "./webhook-message.ts";
+import { checkedProcesses } from "./webhook-values.ts";
 
 const MAX_SEARCH_CHARACTERS = 300;
 const MAX_WORDS = 10;
@@ -55,13 +56,14 @@ export function searchMethods({
   return {
     async searchWebhooks(request, handler) {
       const scope = callerScope(handler, request.customer);
-      const { application, process } = request;
+      const { installedApplicationId: appId, process } = request;
+      if (process !== undefined) await checkedProcesses("process", [process]);
       const search: WebhookSearch = {
         words: wordsOf(request.search),
         health: healthNames(request.health),
         states: request.states.map(stateOf),
         process,
-        appId: application === "" ? null : optionalUuid("application", application),
+        appId: appId === "" ? null : optionalUuid("installed_application_id", appId),
       };
       const order = nameOf(ORDERS, request.order);
       if (!order) throw invalidField("order", "must be 0 (newest first), 1 (OLDEST) or 2 (LEAST_HEALTHY)");

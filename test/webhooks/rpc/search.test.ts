@@ -72,8 +72,8 @@ test.each<[string, Search, string[]]>([
   ["paused ones", { states: [WebhookState.PAUSED] }, ["paused"]],
   ["those that a circuit breaker holds back", { states: [WebhookState.CIRCUIT_OPEN] }, ["open"]],
   ["an event type", { process: 2 }, ["degraded"]],
-  ["an app", { application: "01a1fcb1-a29f-730e-bb2b-5a149b950abd" }, ["stock"]],
-  ["webhooks without an app", { application: "", search: "shop" }, ["shop"]],
+  ["an app", { installedApplicationId: "01a1fcb1-a29f-730e-bb2b-5a149b950abd" }, ["stock"]],
+  ["webhooks without an app", { installedApplicationId: "", search: "shop" }, ["shop"]],
   ["the oldest first", { order: WebhookOrder.OLDEST, search: "shop" }, ["shop", "stock"]],
   [
     "the least healthy first",
@@ -113,7 +113,7 @@ test.each<[string, Search]>([
   ["order", { order: 9 as WebhookOrder }],
   ["states", { states: [9 as WebhookState] }],
   ["health", { health: [9 as WebhookHealth] }],
-  ["application", { application: "shop" }],
+  ["installed_application_id", { installedApplicationId: "shop" }],
   ["page_size", { pageSize: 201 }],
   ["page_token", { pageToken: "x" }],
 ])("an invalid %s is refused by name", async (field, request) => {
