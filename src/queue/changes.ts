@@ -55,7 +55,7 @@ export async function openChangeFeed(
       const { rows: found } = await client.query<LookRow>({
         name: "webhook_changes",
         text: LOOK,
-        values: [last?.xmin ?? NO_TRANSACTION],
+        values: [last?.xmin ?? null],
       });
       const [{ isReadOnly, xmin, revision, customers }] = found as [LookRow];
       if (isReadOnly) throw new UnfitSessionError("the session is read-only");
@@ -88,11 +88,9 @@ interface LookRow {
   customers: [customer: string, revisions: string][];
 }
 
-/** Later than each transaction: the first look reads no customer. */
-const NO_TRANSACTION = String(2n ** 63n);
-
 /**
- * Reads what transactions have changed that ended after a look, from the oldest one that had not ended by then. Only the index has the
+ * Reads what transactions have changed that ended after a look, from the oldest one that had not ended by then. The first look reads
+ * those that the second will read again, so that it does not tell of them. Only the index has the
  * order of the customers, and there is no limit in fact: the planner must use it, whatever its statistics.
  */
 const LOOK = `
@@ -102,7 +100,7 @@ const LOOK = `
     (select coalesce(json_agg(json_build_array(customer, revisions)), '[]') from (
       select customer, string_agg(process || ' ' || revision, ',' order by process) as revisions from (
         select customer, process, revision from customer_processes
-        where changed >= $1::xid8 order by changed limit (select 1000000000)
+        where changed >= coalesce($1::xid8, pg_snapshot_xmin(pg_current_snapshot())) order by changed limit (select 1000000000)
       ) c group by customer
     ) c) as customers`;
 
