@@ -12,6 +12,7 @@ import { breakers } from "./scenarios/breakers.ts";
 import { bytes } from "./scenarios/bytes.ts";
 import { catalogue } from "./scenarios/catalogue.ts";
 import { churn } from "./scenarios/churn.ts";
+import { customers, customersLatency } from "./scenarios/customers.ts";
 import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
@@ -69,6 +70,8 @@ const scenarios: readonly Scenario[] = [
   subscribers,
   latency,
   latencyBesideSlow,
+  customers,
+  customersLatency,
   attack,
   lists,
   grown,

@@ -44,14 +44,32 @@ export async function seedWebhooks(
   return ids;
 }
 
-/** Counts the live webhooks of each event type, as registration does. */
+/** Counts the live webhooks of each event type, of the operator and of each customer, as registration does. */
 export async function countWebhooks(db: Db): Promise<void> {
   await count(
     db,
-    `insert into processes (process, revision, live)
-      select process, 1, count(*)::int from webhooks where deleted is null group by process
-      on conflict (process) do update set revision = processes.revision + 1, live = excluded.live`,
+    `with live as (
+        select process, customer, count(*)::int as n from webhooks where deleted is null group by process, customer
+      ),
+      of_customers as (
+        insert into customer_processes as c (customer, process, revision, live)
+        select customer, process, 1, n from live where customer is not null
+        on conflict (customer, process) do update set revision = c.revision + 1, live = excluded.live, changed = pg_current_xact_id()
+      )
+      insert into processes as p (process, revision, live, customers_live)
+      select process, 1, coalesce(sum(n) filter (where customer is null), 0), coalesce(sum(n) filter (where customer is not null), 0)
+      from live group by process
+      on conflict (process) do update set revision = p.revision + 1, live = excluded.live, customers_live = excluded.customers_live`,
   );
+}
+
+/** Gives webhooks to a customer, which has events with this user_id. */
+export async function giveTo(db: Db, customer: string, webhooks: readonly bigint[]): Promise<void> {
+  await count(db, "update webhooks set customer = :customer where id = any(:webhooks::bigint[])", {
+    customer,
+    webhooks,
+  });
+  await countWebhooks(db);
 }
 
 /** Stores `events` events with a pending delivery for each webhook, as publishing does. */
@@ -68,12 +86,17 @@ export interface Pending {
   traced?: number;
   /** The number of the events' type. Defaults to that of OrderDispatched. */
   process?: number;
+  /** The user of the events. Defaults to the one that publishers name. */
+  userId?: string;
 }
+
+/** The user of events that publishers name. */
+export const USER_ID = "tenant-1";
 
 /** Stores pending deliveries, and leaves all other work on the tables to PostgreSQL. */
 export async function insertPending(
   { db, bench }: Pick<Stage, "db" | "bench">,
-  { events, webhooks, traced, process = PROCESS }: Pending,
+  { events, webhooks, traced, process = PROCESS, userId = USER_ID }: Pending,
 ): Promise<void> {
   const chunk = Math.max(1, Math.floor(CHUNK / webhooks.length));
   const key = randomUUID();
@@ -83,7 +106,7 @@ export async function insertPending(
       db,
       `with event as (
         insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload, traceparent)
-        select new_event_id(), :key::uuid, n, :process::int, 'tenant-1', now(), cardinality(:webhooks::bigint[]),
+        select new_event_id(), :key::uuid, n, :process::int, :userId::text, now(), cardinality(:webhooks::bigint[]),
             :start::text || n || :rest::text,
             case when :traced::float8 is not null
               then '00-' || md5(n::text) || '-00f067aa0ba902b7-' || case when random() < :traced::float8 then '01' else '00' end
@@ -100,6 +123,7 @@ export async function insertPending(
       {
         key,
         process,
+        userId,
         webhooks,
         traced: traced ?? null,
         start: PAYLOAD_START,
