@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { createClient } from "@connectrpc/connect";
+import { type Client, createClient } from "@connectrpc/connect";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { ALL_PERMISSIONS, createApiKey } from "../../src/keys/api-keys.ts";
 import { startChild } from "../parts/child.ts";
@@ -24,6 +24,8 @@ const WEBHOOKS_EACH = 10;
 const CONCURRENCY = 64;
 const PUBLISHED = 12_000;
 const REGISTERED = 1_200;
+/** The customers that register webhooks, in turn. */
+const REGISTERING = 100;
 /** An event type with no other webhooks, so that events have the same recipients meanwhile. */
 const OTHER_PROCESS = 2;
 /** Both services are measured in turn, so that a change of the machine's speed concerns both. */
@@ -56,12 +58,11 @@ export const customers: Scenario = {
     const publish = ({ service, adminKey }: Stage, events: number) =>
       publisher.call("unary", { grpcUrl: service.grpcUrl, key: adminKey, events, concurrency: CONCURRENCY });
     const publishing = await inTurn(bench.stopping, PUBLISHED, publish, many, none);
-    const keys = new Map([
-      [many, await keyOf(many, USER_ID)],
-      [none, await keyOf(none, null)],
+    const clients = new Map([
+      [many, await clientsOf(many, (n) => `customer ${n}`)],
+      [none, await clientsOf(none, () => null)],
     ]);
-    const register = (stage: Stage, webhooks: number) =>
-      registered({ ...stage, adminKey: keys.get(stage) as string }, webhooks);
+    const register = (stage: Stage, webhooks: number) => registered(clients.get(stage) ?? [], webhooks);
     const registering = await inTurn(bench.stopping, REGISTERED, register, many, none);
     return [...ratios("publishing", publishing, ""), ...ratios("registering", registering, "registering")];
   },
@@ -81,16 +82,27 @@ async function seedCustomers({ db }: Stage, customerCount: number): Promise<void
   await countWebhooks(db);
 }
 
-async function keyOf({ db }: Stage, customer: string | null): Promise<string> {
-  return (await createApiKey(db, { name: "bench", permissions: ALL_PERMISSIONS, customer })).secret;
+/** Clients with keys of as many customers, or of the operator. */
+async function clientsOf(stage: Stage, customerOf: (n: number) => string | null) {
+  const clients: Client<typeof WebhookService>[] = [];
+  for (let n = 1; n <= REGISTERING; n += 1) {
+    const key = { name: "bench", permissions: ALL_PERMISSIONS, customer: customerOf(n) };
+    const { secret: adminKey } = await createApiKey(stage.db, key);
+    clients.push(createClient(WebhookService, transportTo({ ...stage, adminKey })));
+  }
+  return clients;
 }
 
-/** Registers webhooks one after the other. Returns seconds. */
-async function registered(stage: Stage, webhooks: number): Promise<number> {
-  const client = createClient(WebhookService, transportTo(stage));
+/** Registers webhooks one after the other, with the clients in turn. Returns seconds. */
+async function registered(
+  clients: readonly Client<typeof WebhookService>[],
+  webhooks: number,
+): Promise<number> {
   const started = performance.now();
-  for (let n = 0; n < webhooks; n += 1)
-    await client.createWebhook({ process: OTHER_PROCESS, url: `https://receiver.example/${randomUUID()}` });
+  for (let n = 0; n < webhooks; n += 1) {
+    const url = `https://receiver.example/${randomUUID()}`;
+    await clients[n % clients.length]?.createWebhook({ process: OTHER_PROCESS, url });
+  }
   return (performance.now() - started) / 1_000;
 }
 
