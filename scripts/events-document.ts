@@ -1,7 +1,7 @@
 import type { DescEnum, DescMessage } from "@bufbuild/protobuf";
 import { eventTypes } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
-import { choiceOf, propertyType } from "../src/contract/event-types/type-words.ts";
+import { choiceOf, inWords, propertyType } from "../src/contract/event-types/type-words.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { TIMESTAMP } from "../src/contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
@@ -68,8 +68,8 @@ function fieldList(desc: DescMessage): string {
     .map((field) => {
       const type = propertyType(
         field,
+        inWords((text) => `\`${text}\``),
         ({ name }) => link(name),
-        (text) => `\`${text}\``,
       );
       const meaning = [commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ");
       return item(`\`${propertyName(field)}\` (${type})`, meaning);

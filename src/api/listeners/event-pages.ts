@@ -12,8 +12,8 @@ import { commentOf, firstSentence } from "../../contract/comments.ts";
 import { pythonOf } from "../../contract/event-types/python.ts";
 import { samplePayload } from "../../contract/event-types/sample.ts";
 import { payloadSchema } from "../../contract/event-types/schema.ts";
-import { typesOf } from "../../contract/event-types/type-names.ts";
-import { choiceOf, propertyType } from "../../contract/event-types/type-words.ts";
+import { type NameOf, typesOf } from "../../contract/event-types/type-names.ts";
+import { choiceOf, inWords, propertyType } from "../../contract/event-types/type-words.ts";
 import { typescriptOf } from "../../contract/event-types/typescript.ts";
 import { parseExactJson, stringifyExactJson } from "../../contract/json/exact-json.ts";
 import { enumMemberName, propertyName } from "../../contract/json/names.ts";
@@ -166,12 +166,8 @@ const otherName = ({ alias, number, deprecated }: CatalogueEntry) =>
 
 function about(entry: CatalogueEntry, base: string): string {
   const { name, number, payload } = entry;
-  const types = typesOf([entry], []);
-  const names = new Map(types.map(({ desc, name: each }) => [desc, each]));
-  const link = (desc: (typeof types)[number]["desc"]) => {
-    const each = names.get(desc) as string;
-    return `<a href="#${each}">${each}</a>`;
-  };
+  const { types, nameOf } = typesOf([entry], []);
+  const link: NameOf = (desc) => `<a href="#${nameOf(desc)}">${nameOf(desc)}</a>`;
   const code = (text: string) => `<code>${escaped(text)}</code>`;
   const parts = types.toReversed().map(({ desc, name: each }) => {
     const rows =
@@ -179,7 +175,7 @@ function about(entry: CatalogueEntry, base: string): string {
         ? desc.values.map((value) => [code(enumMemberName(desc, value.number) ?? ""), "", commentOf(value)])
         : desc.fields.map((field) => {
             const text = [commentOf(field), choiceOf(field)?.replaceAll("`", "")].filter(Boolean).join(" ");
-            return [code(propertyName(field)), propertyType(field, link, code), text];
+            return [code(propertyName(field)), propertyType(field, inWords(code), link), text];
           });
     const body = rows.map(
       ([what, type, text = ""]) => `<tr><td>${what}</td><td>${type}</td><td>${escaped(text)}</td></tr>`,

@@ -1,11 +1,10 @@
-import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import type { DescEnum, DescMessage } from "@bufbuild/protobuf";
 import type { CatalogueEntry } from "../catalogue.ts";
 import { commentOf } from "../comments.ts";
-import { TIMESTAMP } from "../json/field-types.ts";
 import { propertyName } from "../json/names.ts";
-import { isRawJson } from "../json/scalars.ts";
-import { isNullable, memberNames } from "./schema.ts";
-import { typesOf } from "./type-names.ts";
+import { memberNames } from "./schema.ts";
+import { type NameOf, typesOf } from "./type-names.ts";
+import { type Notation, propertyType } from "./type-words.ts";
 
 /** Names that the generated file uses for itself. */
 const RESERVED = [
@@ -36,10 +35,9 @@ const UNUSABLE = ["None", "True", "False", "Config"];
  * @returns one module, which needs the packages `pydantic` and `standardwebhooks`
  */
 export function pythonOf(entries: readonly CatalogueEntry[]): string {
-  const types = typesOf(entries, [...RESERVED, ...entries.map(({ name }) => `${name}Event`)]);
-  const names = new Map(types.map(({ desc, name }) => [desc, name]));
+  const { types, nameOf } = typesOf(entries, [...RESERVED, ...entries.map(({ name }) => `${name}Event`)]);
   const declared = types.map(({ desc, name }) =>
-    desc.kind === "enum" ? enumType(desc, name) : model(desc, name, names),
+    desc.kind === "enum" ? enumType(desc, name) : model(desc, name, nameOf),
   );
   const events = entries.map(
     ({ name }) => `class ${name}Event(Delivery):\n    type: Literal["${name}"]\n    payload: ${name}\n`,
@@ -109,14 +107,14 @@ def receive(secret: str, headers: Any, body: bytes) -> WebhookEvent:
     )
 `;
 
-function model(desc: DescMessage, name: string, names: ReadonlyMap<unknown, string>): string {
+function model(desc: DescMessage, name: string, nameOf: NameOf): string {
   const fields = desc.fields.map((field) => {
     const property = propertyName(field);
     const isUnusable = UNUSABLE.includes(property);
     const [attribute, alias] = isUnusable
       ? [`${property}_`, ` = Field(alias="${property}")`]
       : [property, ""];
-    return `    ${attribute}: ${fieldType(field, names)}${alias}\n${documentation(commentOf(field))}`;
+    return `    ${attribute}: ${propertyType(field, NOTATION, nameOf)}${alias}\n${documentation(commentOf(field))}`;
   });
   const about = documentation(commentOf(desc));
   const body = [about && `${about}\n`, ...fields].join("");
@@ -131,31 +129,13 @@ function enumType(desc: DescEnum, name: string): string {
   return `${name} = Union[Literal[${members}], str]\n`;
 }
 
-function fieldType(field: DescField, names: ReadonlyMap<unknown, string>): string {
-  const value = valueType(field, names);
-  if (field.fieldKind === "list") return `list[${value}]`;
-  if (field.fieldKind === "map") return `dict[str, ${value}]`;
-  return isNullable(field) ? `${value} | None` : value;
-}
-
-function valueType(field: DescField, names: ReadonlyMap<unknown, string>): string {
-  if (field.message)
-    return field.message.typeName === TIMESTAMP ? "datetime" : (names.get(field.message) as string);
-  if (field.enum) return names.get(field.enum) as string;
-  if (isRawJson(field)) return "dict[str, Any]";
-  switch (field.scalar) {
-    case ScalarType.BOOL:
-      return "bool";
-    case ScalarType.STRING:
-    case ScalarType.BYTES:
-      return "str";
-    case ScalarType.FLOAT:
-    case ScalarType.DOUBLE:
-      return "float";
-    default:
-      return "int";
-  }
-}
+const NOTATION: Notation = {
+  ...{ string: "str", bytes: "str", boolean: "bool", number: "float" },
+  ...{ integer: "int", integer64: "int", time: "datetime", object: "dict[str, Any]" },
+  list: (item) => `list[${item}]`,
+  map: (value) => `dict[str, ${value}]`,
+  orNull: (value) => `${value} | None`,
+};
 
 /** A docstring, which no text of a proto file can end. */
 function documentation(text: string | undefined): string {

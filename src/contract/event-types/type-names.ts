@@ -9,13 +9,16 @@ export interface NamedType {
   name: string;
 }
 
+/** The name of a message or enum in generated types. */
+export type NameOf = (desc: DescMessage | DescEnum) => string;
+
 /**
  * The messages and enums of the payloads of event types, each once: what a type refers to comes first, unless it is recursive. A payload has the
  * name of its event type, others have that of their message, with that of their package before it if two would have the same.
  *
  * @param reserved names that no type may have
  */
-export function typesOf(entries: readonly CatalogueEntry[], reserved: readonly string[]): NamedType[] {
+export function typesOf(entries: readonly CatalogueEntry[], reserved: readonly string[]) {
   const found = new Set<DescMessage | DescEnum>();
   const entered = new Set<DescMessage>();
   const visit = (desc: DescMessage) => {
@@ -30,7 +33,12 @@ export function typesOf(entries: readonly CatalogueEntry[], reserved: readonly s
   for (const { payload } of entries) visit(payload);
   const eventNames = new Map(entries.map(({ payload, name }) => [payload as DescMessage | DescEnum, name]));
   const taken = new Set([...reserved, ...eventNames.values()].map((name) => name.toLowerCase()));
-  return [...found].map((desc) => ({ desc, name: eventNames.get(desc) ?? freeName(desc, taken) }));
+  const types = Array.from(found, (desc): NamedType => {
+    return { desc, name: eventNames.get(desc) ?? freeName(desc, taken) };
+  });
+  const names = new Map(types.map(({ desc, name }) => [desc, name]));
+  const nameOf: NameOf = (desc) => names.get(desc) as string;
+  return { types, nameOf };
 }
 
 /** A name that nothing else has, regardless of case, because file names and some readers ignore case. */

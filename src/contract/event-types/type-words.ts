@@ -1,46 +1,60 @@
-import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { INTEGERS_64, TIMESTAMP } from "../json/field-types.ts";
 import { propertyName } from "../json/names.ts";
+import { isRawJson } from "../json/scalars.ts";
 import { isNullable } from "./schema.ts";
+import type { NameOf } from "./type-names.ts";
 
-/** Writes the name of a message or enum, for example as a link. */
-export type Link = (desc: DescMessage | DescEnum) => string;
-
-/**
- * The type of a property in words, such as `list of OrderLine` or `string or null`.
- *
- * @param code writes `null`
- */
-export function propertyType(field: DescField, link: Link, code: (text: string) => string): string {
-  const isOne = field.fieldKind !== "list" && field.fieldKind !== "map";
-  return isOne && isNullable(field) ? `${typeOf(field, link)} or ${code("null")}` : typeOf(field, link);
+/** How types of JSON are written. */
+export interface Notation {
+  string: string;
+  bytes: string;
+  boolean: string;
+  number: string;
+  integer: string;
+  integer64: string;
+  time: string;
+  /** An object of any properties. */
+  object: string;
+  list(item: string): string;
+  map(value: string): string;
+  orNull(value: string): string;
 }
 
-function typeOf(field: DescField, link: Link): string {
-  if (field.fieldKind === "list") return `list of ${valueType(field, link)}`;
-  if (field.fieldKind === "map") return `object of ${valueType(field, link)}`;
-  return valueType(field, link);
+/** Types in words, such as `list of OrderLine` or `string or null`. @param code writes `null` */
+export function inWords(code: (text: string) => string): Notation {
+  return {
+    ...{ string: "string", bytes: "string, base64", boolean: "boolean", number: "number" },
+    ...{ integer: "integer", integer64: "64-bit integer", time: "time", object: "string" },
+    list: (item) => `list of ${item}`,
+    map: (value) => `object of ${value}`,
+    orNull: (value) => `${value} or ${code("null")}`,
+  };
 }
 
-function valueType(field: DescField, link: Link): string {
-  if (field.enum) return link(field.enum);
-  if (!field.message) return scalarType(field.scalar);
-  return field.message.typeName === TIMESTAMP ? "time" : link(field.message);
+/** The type of a property. @param nameOf writes the name of a message or enum, for example as a link */
+export function propertyType(field: DescField, notation: Notation, nameOf: NameOf): string {
+  const type = field.message ?? field.enum;
+  const isTime = field.message?.typeName === TIMESTAMP;
+  const value = isTime ? notation.time : type ? nameOf(type) : scalarType(field, notation);
+  if (field.fieldKind === "list") return notation.list(value);
+  if (field.fieldKind === "map") return notation.map(value);
+  return isNullable(field) ? notation.orNull(value) : value;
 }
 
-function scalarType(scalar: ScalarType): string {
-  switch (scalar) {
+function scalarType(field: DescField, notation: Notation): string {
+  switch (field.scalar) {
     case ScalarType.STRING:
-      return "string";
+      return isRawJson(field) ? notation.object : notation.string;
     case ScalarType.BYTES:
-      return "string, base64";
+      return notation.bytes;
     case ScalarType.BOOL:
-      return "boolean";
+      return notation.boolean;
     case ScalarType.FLOAT:
     case ScalarType.DOUBLE:
-      return "number";
+      return notation.number;
     default:
-      return INTEGERS_64.has(scalar) ? "64-bit integer" : "integer";
+      return INTEGERS_64.has(field.scalar) ? notation.integer64 : notation.integer;
   }
 }
 

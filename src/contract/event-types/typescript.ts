@@ -1,11 +1,10 @@
-import { type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import type { DescEnum, DescMessage } from "@bufbuild/protobuf";
 import type { CatalogueEntry } from "../catalogue.ts";
 import { commentOf } from "../comments.ts";
-import { INTEGERS_64, TIMESTAMP } from "../json/field-types.ts";
 import { propertyName } from "../json/names.ts";
-import { isRawJson } from "../json/scalars.ts";
-import { isNullable, memberList, memberNames } from "./schema.ts";
-import { typesOf } from "./type-names.ts";
+import { memberList, memberNames } from "./schema.ts";
+import { type NameOf, typesOf } from "./type-names.ts";
+import { type Notation, propertyType } from "./type-words.ts";
 
 /** Names that the generated file uses for itself, and global types that it refers to. */
 const RESERVED = [
@@ -28,10 +27,9 @@ const RESERVED = [
  * @returns one file, which needs the npm package `standardwebhooks`
  */
 export function typescriptOf(entries: readonly CatalogueEntry[]): string {
-  const types = typesOf(entries, RESERVED);
-  const names = new Map(types.map(({ desc, name }) => [desc, name]));
+  const { types, nameOf } = typesOf(entries, RESERVED);
   const declared = types.map(({ desc, name }) =>
-    desc.kind === "enum" ? enumType(desc, name) : messageType(desc, name, names),
+    desc.kind === "enum" ? enumType(desc, name) : messageType(desc, name, nameOf),
   );
   const payloads = entries.map(({ name }) => `  ${name}: ${name};`).join("\n");
   return `${HEAD}\n${declared.join("\n")}
@@ -104,9 +102,10 @@ function exact(_key: string, value: unknown, context?: { source?: string }): unk
 }
 `;
 
-function messageType(desc: DescMessage, name: string, names: ReadonlyMap<unknown, string>): string {
+function messageType(desc: DescMessage, name: string, nameOf: NameOf): string {
   const fields = desc.fields.map(
-    (field) => `${comment(commentOf(field), "  ")}  ${propertyName(field)}: ${fieldType(field, names)};\n`,
+    (field) =>
+      `${comment(commentOf(field), "  ")}  ${propertyName(field)}: ${propertyType(field, NOTATION, nameOf)};\n`,
   );
   return `${comment(commentOf(desc))}export interface ${name} {\n${fields.join("")}}\n`;
 }
@@ -120,28 +119,13 @@ function enumType(desc: DescEnum, name: string): string {
   return `${comment(text)}export type ${name} =${members.join("")}\n  | (string & {});\n`;
 }
 
-function fieldType(field: DescField, names: ReadonlyMap<unknown, string>): string {
-  const value = valueType(field, names);
-  if (field.fieldKind === "list") return `${value.includes(" ") ? `(${value})` : value}[]`;
-  if (field.fieldKind === "map") return `Record<string, ${value}>`;
-  return isNullable(field) ? `${value} | null` : value;
-}
-
-function valueType(field: DescField, names: ReadonlyMap<unknown, string>): string {
-  if (field.message)
-    return field.message.typeName === TIMESTAMP ? "string" : (names.get(field.message) as string);
-  if (field.enum) return names.get(field.enum) as string;
-  if (isRawJson(field)) return "Record<string, unknown>";
-  switch (field.scalar) {
-    case ScalarType.BOOL:
-      return "boolean";
-    case ScalarType.STRING:
-    case ScalarType.BYTES:
-      return "string";
-    default:
-      return INTEGERS_64.has(field.scalar) ? "number | bigint" : "number";
-  }
-}
+const NOTATION: Notation = {
+  ...{ string: "string", bytes: "string", boolean: "boolean", number: "number" },
+  ...{ integer: "number", integer64: "number | bigint", time: "string", object: "Record<string, unknown>" },
+  list: (item) => `${item.includes(" ") ? `(${item})` : item}[]`,
+  map: (value) => `Record<string, ${value}>`,
+  orNull: (value) => `${value} | null`,
+};
 
 /** A documentation comment, which no text of a proto file can end. */
 function comment(text: string | undefined, indent = ""): string {

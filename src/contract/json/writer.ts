@@ -17,7 +17,7 @@ export type JsonAudience = "payload" | "rest";
 /** An audience, with the serializers that are compiled for it. */
 interface Target {
   audience: JsonAudience;
-  writers: Pick<WeakMap<DescMessage, WriteValue>, "get" | "set" | "delete">;
+  writers: WeakMap<DescMessage, WriteValue> | Map<DescMessage, WriteValue>;
 }
 
 const targets: Record<JsonAudience, Target> = {
@@ -44,7 +44,7 @@ export function writeOnce<Desc extends DescMessage>(
   audience: JsonAudience,
   message: MessageShape<Desc>,
 ): string {
-  return messageWriter(desc, { audience, writers: new WeakMap() })(message);
+  return messageWriter(desc, { audience, writers: new Map() })(message);
 }
 
 function messageWriter(desc: DescMessage, target: Target): WriteValue {

@@ -9,7 +9,7 @@ import { deliveries, folder, removeFolder, root, secret, types } from "./receive
 afterAll(removeFolder);
 
 test("each message and enum of all event types has one name, regardless of case", () => {
-  const names = typesOf(types, []).map(({ name }) => name.toLowerCase());
+  const names = typesOf(types, []).types.map(({ name }) => name.toLowerCase());
   expect(new Set(names).size).toBe(names.length);
 });
 
