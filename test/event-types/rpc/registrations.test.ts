@@ -89,16 +89,6 @@ test("what is refused is named with file, line and remedy, and nothing is regist
   expect(numbers()).toEqual([1004]);
 });
 
-test.each([
-  ["no bytes", new Uint8Array()],
-  ["bytes that are no set", new Uint8Array([255, 255, 255, 1])],
-])("%s are refused", async (_, bytes) => {
-  await expect(register(bytes)).rejects.toMatchObject({
-    code: Code.InvalidArgument,
-    rawMessage: expect.stringContaining("file_descriptor_set"),
-  });
-});
-
 test("concurrent registrations are made one after the other, each with numbers of its own", async () => {
   const names = ["Aa", "Bb", "Cc", "Dd"];
   const sets = names.map((name) => setOf(eventTypeProto(name)));
