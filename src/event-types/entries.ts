@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { type DescMessage, type FileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { CatalogueEntry } from "../contract/catalogue.ts";
 import { present } from "../contract/present.ts";
 import { buildFiles } from "./build.ts";
@@ -30,7 +30,7 @@ export function buildEntries(files: readonly StoredFile[], types: readonly Store
     const hash = createHash("sha256");
     for (const { descriptor } of group) hash.update(descriptor);
     const key = hash.digest("base64");
-    const messages = groups.get(key) ?? messagesOf(group);
+    const messages = groups.get(key) ?? messagesOf(group.map(({ descriptor }) => descriptor));
     current.set(key, messages);
     for (const { names } of group) for (const name of names) byMessage.set(name, messages);
   }
@@ -51,20 +51,21 @@ export function buildEntries(files: readonly StoredFile[], types: readonly Store
   });
 }
 
-function messagesOf(files: readonly StoredFile[]): Messages {
+/** @param descriptors taken out when they are built */
+function messagesOf(descriptors: Uint8Array[]): Messages {
   let built: FileRegistry | undefined;
-  const build = () => {
-    const decoded = files.map(({ descriptor }) => fromBinary(FileDescriptorProtoSchema, descriptor));
-    for (const { sourceCodeInfo } of decoded)
-      for (const location of sourceCodeInfo?.location ?? []) Object.assign(location, SHARED);
-    return buildFiles(decoded);
-  };
   return (name) => {
-    built ??= build();
+    built ??= buildFiles(descriptors.splice(0).map(decoded));
     const message = built.getMessage(name);
     if (!message) throw new Error(`no stored file declares ${name}`);
     return message;
   };
+}
+
+function decoded(descriptor: Uint8Array): FileDescriptorProto {
+  const file = fromBinary(FileDescriptorProtoSchema, descriptor);
+  for (const location of file.sourceCodeInfo?.location ?? []) Object.assign(location, SHARED);
+  return file;
 }
 
 /** What is read of a stored file without building it. */
@@ -94,7 +95,7 @@ function connected(files: readonly StoredFile[]): Outline[][] {
   });
 }
 
-/** Reads an outline. To decode the file would take a hundred times as long. The package was written before the messages, and the name first. */
+/** Reads an outline without decoding the file, which takes time and memory. The package was written before the messages. */
 function outlineOf(file: StoredFile): Outline {
   const outline = { ...file, imports: [] as string[], names: [] as string[] };
   let prefix = "";
