@@ -1,7 +1,7 @@
 import type { DescMessage, JsonValue } from "@bufbuild/protobuf";
 import { sampleMessage } from "../../contract/event-types/sample.ts";
 import { rawJson } from "../../contract/json/exact-json.ts";
-import { type JsonAudience, writeOnce } from "../../contract/json/writer.ts";
+import { type JsonAudience, jsonWriter } from "../../contract/json/writer.ts";
 
 /** A deterministic example of a message for an audience. JSON.stringify keeps every digit of its numbers. */
 export function exampleData(desc: DescMessage, audience: JsonAudience): JsonValue {
@@ -9,5 +9,5 @@ export function exampleData(desc: DescMessage, audience: JsonAudience): JsonValu
     typeof value === "number" && !Number.isSafeInteger(value) ? rawJson(source) : value;
   // TypeScript's types lack the third argument of the reviver.
   const reviver = exact as unknown as Parameters<typeof JSON.parse>[1];
-  return JSON.parse(writeOnce(desc, audience, sampleMessage(desc)), reviver) as JsonValue;
+  return JSON.parse(jsonWriter(desc, audience)(sampleMessage(desc)), reviver) as JsonValue;
 }

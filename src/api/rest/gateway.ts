@@ -54,7 +54,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         const caller = callerOf(request, reply, readAddress);
         const identity = await database.refuseWhileSilent(() => gate.admit(binding.method, caller));
         if (!identity) throw new Error(`${binding.method.name} has a REST route and needs no key`);
-        if (gone.aborted) throw new ConnectError("the client cancelled the call", Code.Canceled);
+        gone.throwIfAborted();
         request.gone = gone;
         const admission = admissions.enter({ identity, address: caller.address });
         request.admission = admission;
@@ -128,12 +128,12 @@ function headersOf(request: FastifyRequest): Record<string, string> {
   };
 }
 
-/** Aborted when the connection or HTTP/2 stream closes before the response. */
+/** Aborted as a cancelled call when the connection or HTTP/2 stream closes before the response. */
 function untilCallerGoes({ raw }: FastifyReply): AbortSignal {
   const gone = new AbortController();
   // Not the framework's signal, which aborts when a request's body has been read.
   raw.once("close", () => {
-    if (!raw.writableEnded) gone.abort();
+    if (!raw.writableEnded) gone.abort(new ConnectError("the client cancelled the call", Code.Canceled));
   });
   return gone.signal;
 }

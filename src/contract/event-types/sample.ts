@@ -3,7 +3,7 @@ import { fromJson, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
 import { TIMESTAMP } from "../json/field-types.ts";
 import { isRawJson } from "../json/scalars.ts";
-import { writeOnce } from "../json/writer.ts";
+import { jsonWriter } from "../json/writer.ts";
 import { canBeUnset } from "./schema.ts";
 
 const SAMPLE_TIME = "2026-11-21T09:30:00Z";
@@ -25,7 +25,7 @@ export function sampleMessage(desc: DescMessage): Message {
 
 /** A sample payload of an event type, as JSON text. @throws Error as `sampleMessage` does */
 export function samplePayload(desc: DescMessage): string {
-  return writeOnce(desc, "payload", sampleMessage(desc));
+  return jsonWriter(desc, "payload")(sampleMessage(desc));
 }
 
 /** @param within the enclosing messages, outermost first */

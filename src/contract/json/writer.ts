@@ -14,15 +14,9 @@ export type JsonWriter<Desc extends DescMessage> = (message: MessageShape<Desc>)
  */
 export type JsonAudience = "payload" | "rest";
 
-/** An audience, with the serializers that are compiled for it. */
-interface Target {
-  audience: JsonAudience;
-  writers: WeakMap<DescMessage, WriteValue> | Map<DescMessage, WriteValue>;
-}
-
-const targets: Record<JsonAudience, Target> = {
-  payload: { audience: "payload", writers: new WeakMap() },
-  rest: { audience: "rest", writers: new WeakMap() },
+const compiled: Record<JsonAudience, WeakMap<DescMessage, WriteValue>> = {
+  payload: new WeakMap(),
+  rest: new WeakMap(),
 };
 
 /**
@@ -35,27 +29,18 @@ const targets: Record<JsonAudience, Target> = {
  * @throws Error if two fields of the type have the same name, or one has a type that `assertJsonField` rejects
  */
 export function jsonWriter<Desc extends DescMessage>(desc: Desc, audience: JsonAudience): JsonWriter<Desc> {
-  return messageWriter(desc, targets[audience]) as JsonWriter<Desc>;
+  return messageWriter(desc, audience) as JsonWriter<Desc>;
 }
 
-/** A message as its `jsonWriter` writes it, which is not kept: those of thousands of types take 40 MiB. */
-export function writeOnce<Desc extends DescMessage>(
-  desc: Desc,
-  audience: JsonAudience,
-  message: MessageShape<Desc>,
-): string {
-  return messageWriter(desc, { audience, writers: new Map() })(message);
-}
-
-function messageWriter(desc: DescMessage, target: Target): WriteValue {
+function messageWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
   if (desc.typeName === TIMESTAMP) return (value) => `"${sortableTime(value as Timestamp)}"`;
-  const { writers } = target;
+  const writers = compiled[audience];
   const known = writers.get(desc);
   if (known) return known;
   // A placeholder while the fields are processed, so that types may be recursive.
-  writers.set(desc, (message) => messageWriter(desc, target)(message));
+  writers.set(desc, (message) => messageWriter(desc, audience)(message));
   try {
-    const write = fieldsWriter(desc, target);
+    const write = fieldsWriter(desc, audience);
     writers.set(desc, write);
     return write;
   } catch (error) {
@@ -69,8 +54,8 @@ export function fieldsFor(desc: DescMessage, audience: JsonAudience): DescField[
   return desc.fields.filter((field) => audience === "payload" || !isMarked(field, rest_omitted));
 }
 
-function fieldsWriter(desc: DescMessage, target: Target): WriteValue {
-  const fields = fieldsFor(desc, target.audience);
+function fieldsWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
+  const fields = fieldsFor(desc, audience);
   for (const field of fields) assertJsonField(field);
   assertDistinct(
     desc.typeName,
@@ -79,7 +64,7 @@ function fieldsWriter(desc: DescMessage, target: Target): WriteValue {
   const steps = fields.map((field, index) => ({
     start: `${index === 0 ? "{" : ","}"${propertyName(field)}":`,
     read: fieldReader(field),
-    write: fieldWriter(field, target),
+    write: fieldWriter(field, audience),
   }));
   if (steps.length === 0) return () => "{}";
   return (message) => {
@@ -107,8 +92,8 @@ function fieldReader(field: DescField): (message: Record<string, unknown>) => un
   return (message) => (Object.hasOwn(message, name) ? message[name] : undefined);
 }
 
-function fieldWriter(field: DescField, target: Target): WriteValue {
-  const write = valueWriter(field, target);
+function fieldWriter(field: DescField, audience: JsonAudience): WriteValue {
+  const write = valueWriter(field, audience);
   switch (field.fieldKind) {
     case "list":
       return (items) => `[${(items as unknown[]).map((item) => write(item)).join(",")}]`;
@@ -123,9 +108,9 @@ function fieldWriter(field: DescField, target: Target): WriteValue {
 }
 
 /** The serializer of a singular field, of a list's items or of a map's values. */
-function valueWriter(field: DescField, target: Target): WriteValue {
-  if (field.message) return messageWriter(field.message, target);
-  if (field.enum) return enumWriter(field.enum, field.name, target.audience);
+function valueWriter(field: DescField, audience: JsonAudience): WriteValue {
+  if (field.message) return messageWriter(field.message, audience);
+  if (field.enum) return enumWriter(field.enum, field.name, audience);
   return scalarWriter(field);
 }
 
