@@ -63,6 +63,8 @@ describe("the settings", () => {
     ["RETRY_INITIAL_DELAY", "1.5s", { dispatch: { retryInitialDelayMs: 1_500 } }],
     ["DELIVERY_TIMEOUT", "900ms", { delivery: { timeoutMs: 900 } }],
     ["DELIVERY_ALLOWED_PORTS", "6379, 9200", { delivery: { allowedPorts: [6379, 9200] } }],
+    ["APP_ISOLATION", "strict", { isolatesApps: true }],
+    ["APP_ISOLATION", "contract", { isolatesApps: false }],
     ["BASE_PATH", "/webhooks", { basePath: "/webhooks" }],
     ["BASE_PATH", " /api/~team.a/web-hooks_1// ", { basePath: "/api/~team.a/web-hooks_1" }],
     ["BASE_PATH", "/", { basePath: "" }],
@@ -119,6 +121,9 @@ describe("the settings", () => {
   test("take networks that the address guard lets through", () => {
     const { delivery } = readConfig({ DELIVERY_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8" });
     expect(delivery.allowedNetworks.map(String)).toEqual(["10.0.0.0/8", "fd00::/8"]);
+    expect(delivery.customerNetworks).toEqual([]);
+    const customers = readConfig({ CUSTOMER_ALLOWED_NETWORKS: "10.0.0.0/8" }).delivery;
+    expect([customers.allowedNetworks, customers.customerNetworks.map(String)]).toEqual([[], ["10.0.0.0/8"]]);
     const { limits } = readConfig({ TRUST_PROXY: "192.168.1.7, 2001:db8::1, 10.0.0.0/8" });
     expect(limits.trustedProxies.map(([address, bits]) => `${address}/${bits}`)).toEqual([
       "192.168.1.7/32",
@@ -168,6 +173,8 @@ describe("the settings", () => {
     ["DELIVERY_MEMORY", ["64 potatoes", "64m", "-1", "1KiB"]],
     ["ACCESS_LOG", ["maybe"]],
     ["DELIVERY_ALLOWED_NETWORKS", ["10.0.0.0", "fd00::", "10.0.0.0/99", "db.example"]],
+    ["CUSTOMER_ALLOWED_NETWORKS", ["10.0.0.0", "everything"]],
+    ["APP_ISOLATION", ["true", "app"]],
     ["DELIVERY_ALLOWED_PORTS", ["0", "65536", "redis"]],
     [
       "DELIVERY_ALLOWED_HOSTS",
