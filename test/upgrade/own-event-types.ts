@@ -4,29 +4,20 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { EventTypeService } from "../../gen/webhook/v1/event_type_pb.ts";
-import {
-  checkAttempts,
-  type OwnFaultParts,
-  outcomes,
-  register,
-  startOwnFaultParts,
-  temporalClient,
-  untilAllFinal,
-} from "../faults/parts.ts";
+import { checkAttempts, outcomes, register, temporalClient, untilAllFinal } from "../faults/parts.ts";
 import { createPublisher, type Publisher } from "../faults/publisher.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
 import { buildFileSet, eventTypeProto } from "../support/registered-types.ts";
-import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
+import type { ServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
 import { until } from "../support/wait.ts";
-import { checkOutRelease, RELEASED, type ReleasedCheckout } from "./release.ts";
+import { RELEASED } from "./release.ts";
+import { amidLoad, type RollingUpgrade, startRollingUpgrade } from "./rolling-upgrade.ts";
 
 /** Events that are published while something changes. */
 const EVENTS = FULL_SIZE ? 1_000 : 60;
 /** What a receiver takes for an answer, so that something is in flight at each change. */
 const ANSWER_MS = 20;
-/** A worker that a busy machine keeps waiting is not taken for dead. */
-const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
 
 const INVOICE_PAID = 1004 as WebhookProcess;
 const SET = buildFileSet({
@@ -36,48 +27,27 @@ const UNKNOWN = new RegExp(
   `the data requires event-types, which release ${RELEASED.version} does not know: it publishes and delivers nothing`,
 );
 
-let released: ReleasedCheckout;
-let parts: OwnFaultParts;
+let upgrade: RollingUpgrade;
 let receiver: Receiver;
 let publisher: Publisher;
 let api: ServiceProcess;
-const processes: ServiceProcess[] = [];
 
 beforeAll(async () => {
-  [released, parts] = await Promise.all([checkOutRelease(), startOwnFaultParts()]);
+  upgrade = await startRollingUpgrade();
   receiver = await startReceiver(
-    parts.certificate,
+    upgrade.parts.certificate,
     () => new Promise((resolve) => setTimeout(resolve, ANSWER_MS, 200)),
   );
-  publisher = createPublisher(() => api.grpcPort, parts.adminKey);
+  publisher = createPublisher(() => api.grpcPort, upgrade.parts.adminKey);
 });
 afterAll(async () => {
-  await Promise.all(processes.map((service) => service.end("SIGTERM")));
+  await upgrade?.end();
   await receiver?.close();
-  await parts?.end();
-  await released?.remove();
 });
-
-/** Starts a process of this build, or of the released one. */
-async function start(role: "api" | "worker", of: "released" | "today"): Promise<ServiceProcess> {
-  const environment = { ...parts.environment, ...PATIENT, ROLE: role };
-  const service = await startServiceProcess(environment, [], ...(of === "released" ? [released.folder] : []));
-  processes.push(service);
-  return service;
-}
-
-/** Publishes events and makes the change amid it. */
-async function amidLoad(change: () => Promise<void>): Promise<void> {
-  const before = publisher.published();
-  const publishing = publisher.publish(EVENTS);
-  await until(() => publisher.published() - before >= EVENTS / 3);
-  await change();
-  await publishing;
-}
 
 /** The processes that have made activities of dispatch runs, by their ids. */
 async function deliverers(): Promise<Set<number>> {
-  const client = await temporalClient(parts);
+  const client = await temporalClient(upgrade.parts);
   const found = new Set<number>();
   try {
     for await (const { workflowId, runId } of client.workflow.list()) {
@@ -93,7 +63,7 @@ async function deliverers(): Promise<Set<number>> {
 
 /** Publishes so many events of the registered type. */
 async function publishOwn(count: number): Promise<void> {
-  const events = createClient(EventService, keyedTransport(api.grpcPort, parts.adminKey));
+  const events = createClient(EventService, keyedTransport(api.grpcPort, upgrade.parts.adminKey));
   for (let n = 1; n <= count; n += 1)
     await events.publishEvent({
       idempotencyKey: randomUUID(),
@@ -106,11 +76,12 @@ async function publishOwn(count: number): Promise<void> {
 }
 
 test(`event types are registered once no process of ${RELEASED.version} runs; from then on none starts, and nothing is lost`, async () => {
+  const { parts, processes, start } = upgrade;
   const old = { api: await start("api", "released"), worker: await start("worker", "released") };
   api = old.api;
   await register(api.grpcPort, parts.adminKey, `${receiver.url}/OrderDispatched`);
   const today: { api?: ServiceProcess; worker?: ServiceProcess } = {};
-  await amidLoad(async () => {
+  await amidLoad(publisher, EVENTS, async () => {
     today.worker = await start("worker", "today");
     today.api = await start("api", "today");
   });
@@ -133,20 +104,20 @@ test(`event types are registered once no process of ${RELEASED.version} runs; fr
     const found = await deliverers();
     return found.has(old.worker.pid) && found.has(today.worker?.pid as number);
   });
-  await amidLoad(async () => void (await old.worker.end("SIGTERM")));
+  await amidLoad(publisher, EVENTS, async () => old.worker.end("SIGTERM"));
   await isRefused("api");
-  await amidLoad(async () => {
+  await amidLoad(publisher, EVENTS, async () => {
     api = today.api as ServiceProcess;
     await old.api.end("SIGTERM");
   });
 
-  await amidLoad(async () => {
+  await amidLoad(publisher, EVENTS, async () => {
     expect(await registering()).toMatchObject({ changes: [{ process: INVOICE_PAID, name: "InvoicePaid" }] });
     await register(api.grpcPort, parts.adminKey, `${receiver.url}/InvoicePaid`, INVOICE_PAID);
     await publishOwn(EVENTS);
   });
   const pids = processes.map(({ pid }) => pid);
-  await amidLoad(async () => {
+  await amidLoad(publisher, EVENTS, async () => {
     await expect(start("worker", "released")).rejects.toThrow(UNKNOWN);
     await expect(start("api", "released")).rejects.toThrow(UNKNOWN);
     await publishOwn(EVENTS);

@@ -3,20 +3,12 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { rows } from "../../src/lib/pg/database.ts";
 import { requireFeature } from "../../src/schema/instances.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
-import {
-  checkAttempts,
-  type OwnFaultParts,
-  outcomes,
-  register,
-  startOwnFaultParts,
-  temporalClient,
-  untilAllFinal,
-} from "../faults/parts.ts";
+import { checkAttempts, outcomes, register, temporalClient, untilAllFinal } from "../faults/parts.ts";
 import { createPublisher, type Publisher } from "../faults/publisher.ts";
 import { tell } from "../faults/scale.ts";
-import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
-import { until } from "../support/wait.ts";
-import { checkOutRelease, RELEASED, type ReleasedCheckout } from "./release.ts";
+import type { ServiceProcess } from "../support/service-process.ts";
+import { RELEASED } from "./release.ts";
+import { amidLoad, type Build, type RollingUpgrade, startRollingUpgrade } from "./rolling-upgrade.ts";
 import { stepsOf } from "./shapes.ts";
 
 /** Events of each of the four phases; each goes to every webhook. */
@@ -24,27 +16,22 @@ const EVENTS = 1_000;
 const PATHS = ["/1", "/2", "/3", "/recovering", "/failing"];
 /** What a receiver takes for an answer, so that there is something in flight when a worker is replaced. */
 const ANSWER_MS = 20;
-/** A worker that a busy machine keeps waiting is not taken for dead. */
-const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
 
-let released: ReleasedCheckout;
-let parts: OwnFaultParts;
+let upgrade: RollingUpgrade;
 let ledger: Ledger;
 let publisher: Publisher;
 let api: ServiceProcess;
-const processes: ServiceProcess[] = [];
 const releasedPids = new Set<number>();
 
 beforeAll(async () => {
-  [released, parts] = await Promise.all([checkOutRelease(), startOwnFaultParts()]);
+  upgrade = await startRollingUpgrade();
+  const { parts } = upgrade;
   ledger = await startLedger(parts.certificate, ANSWER_MS, answer);
   publisher = createPublisher(() => api.grpcPort, parts.adminKey);
 });
 afterAll(async () => {
-  await Promise.all(processes.map((service) => service.end("SIGTERM")));
+  await upgrade?.end();
   await ledger?.close();
-  await parts?.end();
-  await released?.remove();
 });
 
 /** One delivery in sixteen of two webhooks fails: of one until its third attempt, of the other always. */
@@ -57,34 +44,22 @@ function isHard(deliveryId: string): boolean {
   return deliveryId.endsWith("0");
 }
 
-/** Starts a process of this build, or of the released one. */
-async function start(role: "api" | "worker", of: "released" | "today"): Promise<ServiceProcess> {
-  const environment = { ...parts.environment, ...PATIENT, ROLE: role };
-  const project = of === "released" ? [released.folder] : [];
-  const service = await startServiceProcess(environment, [], ...project);
-  processes.push(service);
+/** Starts a process, and notes those of the released build. */
+async function start(role: "api" | "worker", of: Build): Promise<ServiceProcess> {
+  const service = await upgrade.start(role, of);
   if (of === "released") releasedPids.add(service.pid);
   return service;
-}
-
-/** Publishes a phase's events and makes the change amid it. */
-async function amidLoad(change: () => Promise<void>): Promise<void> {
-  const before = publisher.published();
-  const publishing = publisher.publish(EVENTS);
-  await until(() => publisher.published() - before >= EVENTS / 3);
-  await change();
-  await publishing;
 }
 
 /** The number of deliveries by state. */
 async function countStates(): Promise<Record<string, number>> {
   const byState: Record<string, number> = {};
-  for (const { state, n } of await outcomes(parts.db)) byState[state] = (byState[state] ?? 0) + n;
+  for (const { state, n } of await outcomes(upgrade.parts.db)) byState[state] = (byState[state] ?? 0) + n;
   return byState;
 }
 
 /** Replaces the API by one of this build, or of the released one. */
-async function replaceApi(of: "released" | "today"): Promise<void> {
+async function replaceApi(of: Build): Promise<void> {
   const before = api;
   api = await start("api", of);
   await before.end("SIGTERM");
@@ -97,7 +72,7 @@ async function replaceApi(of: "released" | "today"): Promise<void> {
  * @param rolledBackAt when the older build was about to get runs of this one's alone, in milliseconds since 1970
  */
 async function inspectRuns(rolledBackAt: number) {
-  const client = await temporalClient(parts);
+  const client = await temporalClient(upgrade.parts);
   const found = { runs: 0, ofBoth: 0, stuck: 0, failedTasks: [] as string[] };
   try {
     for await (const { workflowId, runId } of client.workflow.list()) {
@@ -123,22 +98,23 @@ async function inspectRuns(rolledBackAt: number) {
 }
 
 test(`workers of ${RELEASED.version} and of this build deliver everything once, side by side and after a roll back`, async () => {
+  const { parts } = upgrade;
   api = await start("api", "released");
   const releasedWorker = await start("worker", "released");
   for (const path of PATHS) await register(api.grpcPort, parts.adminKey, `${ledger.url}${path}`);
   let todaysWorker: ServiceProcess | undefined;
-  await amidLoad(async () => {
+  await amidLoad(publisher, EVENTS, async () => {
     todaysWorker = await start("worker", "today");
   });
   // The refusal names the processes of the release.
   await expect(parts.db.transaction((trx) => requireFeature(trx, "customers"))).rejects.toThrow(
     new RegExp(`(?=.*\\(release ${RELEASED.version}, api\\))(?=.*\\(release ${RELEASED.version}, worker\\))`),
   );
-  await amidLoad(() => replaceApi("today"));
-  await amidLoad(async () => void (await releasedWorker.end("SIGTERM")));
+  await amidLoad(publisher, EVENTS, () => replaceApi("today"));
+  await amidLoad(publisher, EVENTS, () => releasedWorker.end("SIGTERM"));
   let rolledBackWith: Record<string, number> = {};
   let rolledBackAt = Number.POSITIVE_INFINITY;
-  await amidLoad(async () => {
+  await amidLoad(publisher, EVENTS, async () => {
     await replaceApi("released");
     rolledBackAt = Date.now();
     await todaysWorker?.end("SIGTERM");
