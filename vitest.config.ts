@@ -13,7 +13,7 @@ const INCLUDED: Record<string, string[]> = {
     "test/faults/**/*.test.ts",
     "test/queue/storage-model/*.test.ts",
     "test/delivery/limits/scheduler.test.ts",
-    "test/upgrade/open-runs.test.ts",
+    "test/upgrade/{open-runs,customers}.test.ts",
     "test/upgrade/{side-by-side,own-event-types}.ts",
   ],
   screenshots: ["test/web/every-page.slow.test.ts"],
