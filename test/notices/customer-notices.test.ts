@@ -69,10 +69,6 @@ test("if only a customer subscribes, failed deliveries of its webhooks are notic
   const subscriber = await register(apiKeyId, DELIVERY_FAILED);
   await register(admin());
   await register(await key(undefined, [], "globex"));
-  await db("customer_processes")
-    .insert({ customer: "acme", process: DELIVERY_FAILED, revision: 1n, live: 1 })
-    .onConflict(["customer", "process"])
-    .ignore();
   await publish(admin(), 2, 1, "acme");
   await attemptAll(503);
   await failRetries();
