@@ -63,7 +63,10 @@ const CACHED_MS = 86_400_000;
 export async function startTestApi(
   options: Partial<ApiOptions> &
     Partial<
-      Pick<ApiContext, "readiness" | "dispatchNow" | "tryRequest" | "warningsOf" | "log" | "searchIndex">
+      Pick<
+        ApiContext,
+        "readiness" | "dispatchNow" | "tryRequest" | "warningsOf" | "log" | "searchIndex" | "isolatesApps"
+      >
     > & {
       databaseUrl?: string;
       limits?: Partial<ApiContext["limits"]>;
@@ -103,6 +106,7 @@ export async function startTestApi(
     readiness: options.readiness ?? (async () => []),
     ...(options.dispatchNow ? { dispatchNow: options.dispatchNow } : {}),
     ...(options.tryRequest ? { tryRequest: options.tryRequest } : {}),
+    ...(options.isolatesApps ? { isolatesApps: true } : {}),
     ...(options.warningsOf ? { warningsOf: options.warningsOf } : {}),
   };
   const started = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
