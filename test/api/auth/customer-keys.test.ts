@@ -92,12 +92,12 @@ test.each([
 ])("the name %j of a customer is refused to every key, in every request", async (customer, text) => {
   for (const { keys, deliveries, stats } of [api, asAcme, asApp])
     for (const call of [
-      keys.createApiKey({ ...rights, customer }),
-      keys.listApiKeys({ customer }),
-      deliveries.listDeliveries({ customer }),
-      stats.getOverview({ customer }),
+      () => keys.createApiKey({ ...rights, customer }),
+      () => keys.listApiKeys({ customer }),
+      () => deliveries.listDeliveries({ customer }),
+      () => stats.getOverview({ customer }),
     ])
-      await expectRefused(call, Code.InvalidArgument, text);
+      await expectRefused(call(), Code.InvalidArgument, text);
 });
 
 test("the operator makes keys of customers and of their apps, and narrows lists to a customer; an entry names it", async () => {
@@ -153,10 +153,11 @@ test("a key of a customer publishes its own events only, and is not told of the 
   expect(new Set(refused.map(({ rawMessage }) => rawMessage)).size).toBe(1);
   const { eventId, deliveriesQueued } = await asAcme.events.publishEvent(order("acme"));
   expect(deliveriesQueued).toBe(0);
-  const queued = await db("queue").where({ event_id: eventId }).orderBy("webhook_id").pluck("webhook_id");
-  expect(queued.map(BigInt)).toEqual([ofAcme, ofOperator]);
+  const queued = (await db("queue").where({ event_id: eventId }).pluck("webhook_id")).map(BigInt);
+  expect(queued).toEqual(expect.arrayContaining([ofAcme, ofOperator]));
+  expect(queued).not.toContain(ofGlobex);
   const { deliveries } = await asAcme.deliveries.getEvent({ eventId });
-  expect(deliveries).toMatchObject([{ count: 1 }]);
+  expect(deliveries).toMatchObject([{ count: queued.length - 1 }]);
 });
 
 test.each(["publishEventBatch", "publishEvents"] as const)(
@@ -181,11 +182,11 @@ test("a key of a customer finds its customer's events that no webhook of it has 
     (await api.as((await keyOf("hooli", more)).secret).deliveries.getEvent({ eventId })).event?.id;
   expect(await found()).toBe(eventId);
   for (const call of [
-    found({ allowedProcesses: [2] }),
-    found({ installedAppId: app }),
-    asAcme.deliveries.getEvent({ eventId }),
+    () => found({ allowedProcesses: [2] }),
+    () => found({ installedAppId: app }),
+    () => asAcme.deliveries.getEvent({ eventId }),
   ])
-    await expectRefused(call, Code.NotFound, `there is no event ${eventId}`);
+    await expectRefused(call(), Code.NotFound, `there is no event ${eventId}`);
 });
 
 test("a key of a customer erases payloads of its customer only, and only with access to all of them", async () => {
@@ -219,7 +220,7 @@ test("a key of a customer erases payloads of its customer only, and only with ac
 
 test("each customer may have five open replays; those of others neither count nor are counted with the operator's", async () => {
   const start = (as: typeof asAcme) =>
-    as.replays.startReplay({ kind: { case: "resend", value: { webhookId: ofAcme } } } as never);
+    as.replays.startReplay({ what: { case: "resend", value: { webhookId: ofAcme } } });
   const insert = (customer: string, apiKeyId: string) =>
     insertReplay(
       db,
@@ -265,10 +266,10 @@ test("rows of others end no page of a customer early, however many webhooks it h
   );
   await storeDeliveries(
     db,
-    Array.from({ length: 20 }, () => ({ webhookId: ofGlobex, state: "delivered" as const })),
+    Array.from({ length: 300 }, () => ({ webhookId: ofGlobex, state: "delivered" as const })),
   );
   const scope = { customer: "umbrella", installedAppId: null, processes: [], permissions: [] };
-  const { deliveries, searchedTo } = await listDeliveries(db, scope, {}, 3, 10);
+  const { deliveries, searchedTo } = await listDeliveries(db, scope, {}, 3, 202);
   expect([new Set(deliveries.map((each) => each.id)), searchedTo]).toEqual([new Set(own), null]);
 });
 
