@@ -28,6 +28,10 @@ const checks: Check[] = [
     name: "docs/configuration.md is fresh",
     command: [process.execPath, "scripts/settings-document.ts", "--check"],
   },
+  {
+    name: "docs/security.md is fresh",
+    command: [process.execPath, "scripts/security-document.ts", "--check"],
+  },
   { name: "the dashboard is fresh", command: [process.execPath, "scripts/dashboard.ts", "--check"] },
   { name: "every rule of the contract has a test", command: [process.execPath, "scripts/check-contract.ts"] },
 ];

@@ -1,7 +1,8 @@
 import { type DescMethod, type Message, toJson } from "@bufbuild/protobuf";
-import { ConnectError, type Transport } from "@connectrpc/connect";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
+import { type KeyOwner, reachingMethods, reachOf } from "../../../scripts/security-document.ts";
 import { callMethod, METHODS } from "../../support/any-method.ts";
 import { type ChangedRow, watchRows } from "../../support/changed-rows.ts";
 import { PROTOCOLS } from "../../support/clients.ts";
@@ -17,7 +18,8 @@ const SEED = process.env.FUZZ_SEED;
 /** What the contract (2.1) shows of every webhook to every key of its instance. */
 const CONTRACT_FIELDS = ["id", "created", "modified", "webhookProcess", "url", "application"];
 /** Methods that show every webhook of the instance by these fields: those of the contract. */
-const SHOWS_ALL = ["ListWebhooks", "CreateWebhook", "DeleteWebhook"];
+const showsAll = ({ parent, name }: DescMethod) =>
+  reachOf(`${parent.name}.${name}`).app === "own; all of the instance";
 
 const api = await startTestApi();
 afterAll(() => api.stop());
@@ -65,8 +67,9 @@ async function call(
 }
 
 /** Takes the webhooks that the contract shows out of an answer, once they are found to show nothing more. */
-function answerText({ name, output }: DescMethod, message: Message, caller: WorldKey): string {
-  if (!SHOWS_ALL.includes(name)) return JSON.stringify(toJson(output, message));
+function answerText(method: DescMethod, message: Message, caller: WorldKey): string {
+  const { output } = method;
+  if (!showsAll(method)) return JSON.stringify(toJson(output, message));
   const ofOthers = hiddenFrom(world, caller).webhooks.filter((each) => isInInstance(caller, each));
   const hidden = new Set(ofOthers.map(({ id }) => String(id)));
   const answer = toJson(output, message) as { webhooks?: { id: string }[]; webhook?: { id: string } };
@@ -142,6 +145,42 @@ function expectOwnRights(
   expect(key.allowed_processes).not.toEqual([]);
   expect(caller.processes).toEqual(expect.arrayContaining(key.allowed_processes));
 }
+
+/** Whom a key belongs to, as the document names it. */
+function ownerOf({ customer, appId }: WorldKey): KeyOwner {
+  if (customer === null) return appId === null ? "operator" : "app";
+  return appId === null ? "customer" : "both";
+}
+
+const served = new Map(METHODS);
+const refusals = [...reachingMethods()].flatMap(([name]) =>
+  served.has(name)
+    ? (["app", "customer", "both"] as const).map((owner) => [name, owner, reachOf(name)[owner]] as const)
+    : [],
+);
+
+test.each(refusals)(
+  "%s is refused to a key of %s if the document says so: %s",
+  async (name, owner, reach) => {
+    const method = served.get(name) as DescMethod;
+    // A key with all permissions that it can have: others are refused for want of one.
+    const caller = world.callers.find(
+      (each) => ownerOf(each) === owner && each.processes.length === 0,
+    ) as WorldKey;
+    const codes = await Promise.all(
+      fc.sample(requestsOf(method.input, world), { numRuns: 20, seed: 1 }).map(async (request) => {
+        const error = await callMethod(api, method, caller.secret, request).then(
+          () => undefined,
+          (thrown: ConnectError) => thrown.code,
+        );
+        return error;
+      }),
+    );
+    await all.undo(await changes());
+    const isRefused = codes.every((code) => code === Code.PermissionDenied || code === Code.InvalidArgument);
+    expect([isRefused, codes]).toEqual([reach === "refused", codes]);
+  },
+);
 
 test("and the test would notice: a key of the operator learns of others", async () => {
   const keyless = world.keys.find(
