@@ -17,20 +17,7 @@ export * as elements from "./element-limit.ts";
 export { FairQueue } from "./fair-queue.ts";
 export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./page-tokens.ts";
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
-export {
-  type Condition,
-  instanceIn,
-  type LimitedScope,
-  type Owned,
-  ownedIn,
-  ownerName,
-  reachesKey,
-  reachesWebhook,
-  type Scope,
-  scopeName,
-  scopeOf,
-  webhookIn,
-} from "./scope.ts";
+export * from "./scope.ts";
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
 export { assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
 export {

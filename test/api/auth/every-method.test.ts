@@ -168,7 +168,7 @@ test.each(refusals)(
       (each) => ownerOf(each) === owner && each.processes.length === 0,
     ) as WorldKey;
     const codes = await Promise.all(
-      fc.sample(requestsOf(method.input, world), { numRuns: 20, seed: 1 }).map(async (request) => {
+      fc.sample(requestsOf(method.input, world), { numRuns: 40, seed: 1 }).map(async (request) => {
         const error = await callMethod(api, method, caller.secret, request).then(
           () => undefined,
           (thrown: ConnectError) => thrown.code,
