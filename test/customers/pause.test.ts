@@ -53,10 +53,10 @@ test("a webhook is not resumed while its customer is paused, and other settings 
   await pause();
   for (const webhookId of [own, free]) {
     for (const call of [
-      webhooks.resumeWebhook({ webhookId }),
-      webhooks.updateWebhook({ webhookId, paused: false }),
+      () => webhooks.resumeWebhook({ webhookId }),
+      () => webhooks.updateWebhook({ webhookId, paused: false }),
     ])
-      await expectRefused(call, Code.FailedPrecondition, "the operator resumes them with ResumeCustomer");
+      await expectRefused(call(), Code.FailedPrecondition, "the operator resumes them with ResumeCustomer");
     await webhooks.updateWebhook({ webhookId, name: "Shop", url: freshUrl() });
     expect(await isPaused(webhookId)).toBe(true);
   }

@@ -152,7 +152,7 @@ describe("a customer's quota of pending deliveries", () => {
     await claimPending(db, await freshClaimant(db), { ...ALL, limit: 3 });
     await db("webhooks")
       .where({ id: webhookId })
-      .update({ test_delivery: made[5]?.id ?? null });
+      .update({ test_delivery: made[5]?.id as string });
     await limit({ pendingDeliveries: 1 });
     expect(await endBeyondQuotas(db, 1)).toBe(1);
     expect(await endBeyondQuotas(db, 10)).toBe(1);
