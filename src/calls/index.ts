@@ -20,12 +20,4 @@ export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
 export * from "./scope.ts";
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
 export { assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
-export {
-  assertFields,
-  assertText,
-  isProcess,
-  isUuid,
-  noWebhook,
-  optionalUuid,
-  unknownProcess,
-} from "./values.ts";
+export * from "./values.ts";
