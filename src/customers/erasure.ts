@@ -1,5 +1,5 @@
 import { type Actor, type AuditRecord, recordChanges } from "../audit/index.ts";
-import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { type CustomerRow, changeCustomer } from "./customers.ts";
 
 /** What a step of an erasure has removed. */
@@ -95,20 +95,21 @@ export function eraseStep(db: Db, customer: string, removals: readonly Removal[]
       } = await remove(trx, customer);
       if (webhooks + keys + payloads + deliveries === 0) continue;
       await recordChanges(trx, erasure.actor, entries);
-      await changeCustomer(trx, customer, {
-        erased_webhooks: trx.raw("erased_webhooks + ?", [webhooks]),
-        erased_keys: trx.raw("erased_keys + ?", [keys]),
-        erased_payloads: trx.raw("erased_payloads + ?", [payloads]),
-        erased_deliveries: trx.raw("erased_deliveries + ?", [deliveries]),
-      });
+      await count(
+        trx,
+        `update customers set erased_webhooks = erased_webhooks + :webhooks::int, erased_keys = erased_keys + :keys::int,
+            erased_payloads = erased_payloads + :payloads::int, erased_deliveries = erased_deliveries + :deliveries::int
+          where id = :customer`,
+        { customer, webhooks, keys, payloads, deliveries },
+      );
       return "more";
     }
     if (erasure.found && !erasure.settled) return "waiting";
     // Transactions that begin later get larger ids.
     const now = erasure.settled
-      ? { erasure_finished: trx.raw("erasure_looked"), erasure_actor: null }
-      : { erasure_look: trx.raw("pg_current_xact_id()"), erasure_looked: trx.fn.now() };
-    await run(trx, trx("customers").where({ id: customer }).update(now));
+      ? "erasure_finished = erasure_looked, erasure_actor = null"
+      : "erasure_look = pg_current_xact_id(), erasure_looked = now()";
+    await count(trx, `update customers set ${now} where id = :customer`, { customer });
     return erasure.settled ? "finished" : "waiting";
   });
 }

@@ -136,7 +136,8 @@ export async function endBeyond(db: Db, max: number, limit: number): Promise<num
  * as the quota.
  */
 export async function endBeyondQuotas(db: Db, limit: number): Promise<number> {
-  const where = "exists (select from customers where pending_quota is not null)";
+  // Ordered, so that the planner takes the index of quotas.
+  const where = "(select id from customers where pending_quota is not null order by id limit 1) is not null";
   const choose = () => `
     with recursive ${distinctOf("waiting", "webhook_id", "queue", { where })},
       limited as materialized (

@@ -1,5 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { listCustomers } from "../../src/customers/customer-list.ts";
+import { requiredCustomer } from "../../src/customers/customers.ts";
+import { eraseStep } from "../../src/customers/erasure.ts";
 import { erasePayloads, finishErasures } from "../../src/events/erase.ts";
 import { fanOutStep } from "../../src/events/fan-out.ts";
 import { publishEvents } from "../../src/events/publish.ts";
@@ -10,12 +13,14 @@ import { getDelivery, getSentRequest } from "../../src/log/deliveries.ts";
 import { listDeliveries } from "../../src/log/list.ts";
 import { searchDeliveries } from "../../src/log/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/log/send-again.ts";
+import { REMOVALS } from "../../src/maintenance/customer-erasure.ts";
 import { foldDeltas } from "../../src/maintenance/fold.ts";
 import { readBacklog } from "../../src/queue/backlog.ts";
 import { loadStopped } from "../../src/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/queue/claims.ts";
+import { countOfCustomers } from "../../src/queue/customer-counts.ts";
 import { cancelFirst, cancelOfDeleted } from "../../src/queue/deleted-webhooks.ts";
-import { endBeyond, endExpired } from "../../src/queue/endings.ts";
+import { endBeyond, endBeyondQuotas, endExpired } from "../../src/queue/endings.ts";
 import { loadContents } from "../../src/queue/event-contents.ts";
 import { readOverdueRetries } from "../../src/queue/overdue-retries.ts";
 import { recordAttempts } from "../../src/queue/results.ts";
@@ -24,6 +29,7 @@ import { closeExpiredRuns, closeRun } from "../../src/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/queue/workers.ts";
 import { retentionStep } from "../../src/retention/retention.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/stats/stats.ts";
+import { pauseWebhooksOf } from "../../src/webhooks/customer-pause.ts";
 import { deleteWebhook } from "../../src/webhooks/webhook-deletion.ts";
 import { listWebhookIds, listWebhooks } from "../../src/webhooks/webhooks.ts";
 import {
@@ -265,5 +271,38 @@ describe("no table that grows is read from end to end", () => {
       const scanned = await scannedTables((inner) => readOverview(inner, "everything"), trx);
       const counted = ["queue", "retries", "webhook_health"];
       expect(scanned.filter((table) => !counted.includes(table))).toEqual([]);
+    }));
+
+  test("by what customers need, of whom there are many", () =>
+    undone(db, async (trx) => {
+      await trx.raw(
+        `insert into customers (id, display_name, pending_quota)
+          select 'c' || n, case when n % 20 = 0 then 'Shop ' || n end, case when n % 100 = 0 then 5 end
+          from generate_series(1, 20000) n;
+        update webhooks set customer = 'c' || id;
+        insert into api_keys (id, name, prefix, secret_sha256, permissions, customer)
+          select gen_random_uuid(), 'k', 'k', decode(md5(n::text), 'hex'), '{1}', 'c' || n from generate_series(1, 20000) n;
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, payload)
+          select new_delivery_id(id), api_key_id, 'k', 1, 'u' || right(id::text, 4), now(), '{}' from events;
+        analyze`,
+      );
+      for (const table of ["customers", "api_keys"]) large.add(table);
+      const customers = Array.from({ length: 50 }, (_, n) => `c${n}`);
+      const queries: ((on: Db) => Promise<unknown>)[] = [
+        (on) => listCustomers(on, { after: null, search: "", limit: 50 }),
+        (on) => listCustomers(on, { after: "c1", search: "c12", limit: 50 }),
+        (on) => requiredCustomer(on, "u0001"),
+        (on) => countOfCustomers(on, "everything", customers),
+        (on) => countOfCustomers(on, { ...app, customer: "c7" }, ["c7"]),
+        (on) => endBeyondQuotas(on, 50),
+        (on) => pauseWebhooksOf(on, "c7", true),
+        (on) => eraseStep(on, "c7", REMOVALS),
+      ];
+      await trx("customers")
+        .where({ id: "c7" })
+        .update({ erasure_started: trx.fn.now(), erasure_actor: "{}" });
+      const scanned: string[][] = [];
+      for (const query of queries) scanned.push(await scannedTables(query, trx));
+      expect(scanned).toEqual(queries.map(() => []));
     }));
 });
