@@ -69,9 +69,10 @@ export async function resendStep(
   return { entries: await sentManyAgain(trx, filter, again), left };
 }
 
-/** The number of deliveries that may be sent again now, within `MAX_WAITING` and `maxPending`. */
+/** The number of deliveries that may be sent again now, within `MAX_WAITING`, `maxPending` and the quota of the customer. */
 async function roomFor(trx: Db, webhookId: bigint, maxPending: number): Promise<number> {
-  const { again, pending } = await readWaiting(trx, webhookId, { limit: maxPending, oldest: MAX_WAITING });
-  const room = MAX_WAITING - again;
+  const waiting = await readWaiting(trx, webhookId, { limit: maxPending, oldest: MAX_WAITING });
+  const { again, pending, customerRoom } = waiting;
+  const room = Math.min(MAX_WAITING - again, customerRoom ?? MAX_WAITING);
   return maxPending === 0 ? room : Math.max(0, Math.min(room, maxPending - pending));
 }

@@ -13,6 +13,8 @@ export interface Waiting {
   again: number;
   /** The age of the event of the oldest delivery after those of `after`, in seconds; null if there is none. */
   oldestS: number | null;
+  /** How many more the quota of its customer allows, over all webhooks of the customer; null without a quota. */
+  customerRoom: number | null;
 }
 
 /**
@@ -36,7 +38,16 @@ export async function readWaiting(
       ) as again, (
         select extract(epoch from now() - time_of_id(q.id))::float8 from queue q
         where ${ofWebhook("q", ":webhookId::bigint", lastIdOf(":after::uuid"))} order by q.webhook_id, q.id limit 1
-      ) as "oldestS"`,
+      ) as "oldestS", (
+        select greatest(0, c.pending_quota - (
+            select count(*)::int from (
+              select from webhooks o cross join lateral (
+                select from queue q where ${ofWebhook("q", "o.id")} limit c.pending_quota
+              ) q where o.customer = c.id and o.deleted is null limit c.pending_quota
+            ) pending
+          )) from webhooks w join customers c on c.id = w.customer
+        where w.id = :webhookId::bigint and c.pending_quota is not null
+      ) as "customerRoom"`,
     { webhookId, limit, oldest, after },
   );
   return found as Waiting;

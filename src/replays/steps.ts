@@ -140,7 +140,7 @@ export interface Step {
 
 /**
  * Queues the next deliveries of a webhook, oldest first, and moves its place in one transaction. Does nothing if it is not
- * due, another activity does it, the webhook has `maxPending` deliveries, or the replay was paused or ended.
+ * due, another activity does it, the webhook has `maxPending` deliveries or its customer as many as its quota, or the replay was paused or ended.
  *
  * @returns undefined if the place was not moved
  */
@@ -156,7 +156,8 @@ export function stepWebhook(
     const place = await lockPlace(trx, id, webhookId);
     if (!place) return undefined;
     const waiting = await readWaiting(trx, webhookId, { limit: maxPending, after: place.after });
-    const room = maxPending === 0 ? STEP.max : maxPending - waiting.pending;
+    const ofWebhook = maxPending === 0 ? STEP.max : maxPending - waiting.pending;
+    const room = Math.min(ofWebhook, waiting.customerRoom ?? STEP.max);
     if (room <= 0) return lookLater(trx, id, webhookId);
     const size = Math.min(nextStep(place, waiting), room);
     const behind = (waiting.oldestS ?? 0) > BEHIND_S;

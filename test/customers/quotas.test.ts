@@ -3,6 +3,7 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { claimPending } from "../../src/queue/claims.ts";
 import { endBeyondQuotas } from "../../src/queue/endings.ts";
+import { readWaiting } from "../../src/queue/waiting.ts";
 import { ALL, freshClaimant } from "../queue/queue.ts";
 import { failure } from "../support/failure.ts";
 import { anOrder } from "../support/grpc-calls.ts";
@@ -141,6 +142,21 @@ describe("a customer's quota of pending deliveries", () => {
     expect(failed).toEqual(made.slice(5).map(({ id }) => ({ id, outcome: "failed", reason: "queue full" })));
     expect(await endBeyondQuotas(db, 100)).toBe(0);
     for (const webhookId of others) expect(await pending(webhookId)).toHaveLength(9);
+  });
+
+  test("bounds what replays and breakers queue", async () => {
+    const { secret } = await customerKey(api, "acme");
+    const [one, two] = [await api.register({ key: secret }), await api.register({ key: secret })];
+    await storeDeliveries(
+      db,
+      [one, one, two].map((webhookId) => ({ webhookId })),
+    );
+    const room = async () => (await readWaiting(db, one, { limit: 0 })).customerRoom;
+    expect(await room()).toBeNull();
+    await limit({ pendingDeliveries: 5 });
+    expect(await room()).toBe(2);
+    await limit({ pendingDeliveries: 2 });
+    expect(await room()).toBe(0);
   });
 
   test("leaves claimed deliveries and test deliveries, and takes as many at a time as told", async () => {
