@@ -2,6 +2,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { type ApiKey, ApiKeySchema } from "../../../gen/webhook/v1/api_key_pb.ts";
+import { type Customer, CustomerSchema } from "../../../gen/webhook/v1/customer_pb.ts";
 import {
   type Delivery,
   DeliverySchema,
@@ -32,6 +33,7 @@ export const ALL = [
   Permission.PUBLISH_EVENTS,
   Permission.MANAGE_API_KEYS,
   Permission.MANAGE_EVENT_TYPES,
+  Permission.MANAGE_CUSTOMERS,
 ];
 export const READER = [Permission.READ_ADMINISTRATIVE_DATA];
 
@@ -56,6 +58,34 @@ export function signedIn(key: MessageInitShape<typeof ApiKeySchema> = {}) {
   return {
     session: { apiKey: aKey({ ...FIRST, ...key }), expires: ahead(12 * HOUR) },
     deliveryTimeout: { seconds: 15n },
+  };
+}
+
+/** A customer with a name and healthy webhooks. */
+export function aCustomer(more: MessageInitShape<typeof CustomerSchema> = {}): Customer {
+  const init = {
+    userId: "tenant-7",
+    displayName: "Acme",
+    created: ago(DAY),
+    counts: { webhooks: 2, apiKeys: 1, pendingDeliveries: 3, retryingDeliveries: 10_000 },
+    ...more,
+  };
+  return create(CustomerSchema, init as typeof more);
+}
+
+/** These customers, in lists and by their user ids. They may be changed while the page is open. */
+export function customers(...all: Customer[]) {
+  return {
+    listCustomers: ({ search }: { search: string }) => ({
+      customers: all.filter(
+        ({ userId, displayName }) => userId.startsWith(search) || displayName.includes(search),
+      ),
+    }),
+    getCustomer: (request: { customer: string }) => {
+      const customer = all.find(({ userId }) => userId === request.customer);
+      if (!customer) throw new DomainError("NOT_FOUND", "there is no such customer");
+      return { customer };
+    },
   };
 }
 
