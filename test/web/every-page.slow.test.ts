@@ -45,6 +45,8 @@ const PAGES: { path: string; opens?: string[]; picture?: Picture }[] = [
   { path: "/keys", opens: ["New key", "Revoke Accounting"] },
   { path: "/apps", opens: ["Remove Returns portal"] },
   { path: "/audit" },
+  { path: "/customers" },
+  { path: "/customers/details?id=tenant-7", opens: ["Edit", "Change", "Erase"] },
 ];
 
 async function take(page: Page, { name, height, colorScheme = "light" }: Picture): Promise<void> {

@@ -101,8 +101,6 @@ function CustomerList({ customers }: { customers: readonly Customer[] }) {
     </div>
   );
   const state = (customer: Customer) => <CustomerBadges customer={customer} />;
-  const created = ({ created }: Customer, relative: boolean) =>
-    created ? <Time value={created} relative={relative} /> : <Dimmed span>By an event</Dimmed>;
   return (
     <Listing
       aria-label="Customers"
@@ -114,10 +112,10 @@ function CustomerList({ customers }: { customers: readonly Customer[] }) {
         { name: "Customer", cell: name },
         { name: "State", cell: state },
         { name: "Webhooks", ta: "right", cell: ({ counts }) => counts?.webhooks.toLocaleString() },
-        { name: "API keys", ta: "right", cell: ({ counts }) => counts?.apiKeys.toLocaleString() },
+        { name: "Keys", ta: "right", cell: ({ counts }) => counts?.apiKeys.toLocaleString() },
         { name: "Pending", ta: "right", cell: ({ counts }) => openInWords(counts?.pendingDeliveries) },
         { name: "Retrying", ta: "right", cell: ({ counts }) => openInWords(counts?.retryingDeliveries) },
-        { name: "Created", cell: (customer) => created(customer, true) },
+        { name: "Created", cell: ({ created }) => <Time value={created} relative otherwise="By an event" /> },
       ]}
       cardsBelow="md"
       card={(customer) => {
@@ -132,7 +130,15 @@ function CustomerList({ customers }: { customers: readonly Customer[] }) {
               {countOf(webhooks, "webhook", "webhooks")}, {countOf(apiKeys, "API key", "API keys")},{" "}
               {openInWords(pendingDeliveries)} pending, {openInWords(retryingDeliveries)} retrying
             </Text>
-            <Dimmed size="xs">Created {created(customer, false)}</Dimmed>
+            <Dimmed size="xs">
+              {customer.created ? (
+                <>
+                  Created <Time value={customer.created} />
+                </>
+              ) : (
+                "Made by an event"
+              )}
+            </Dimmed>
           </>
         );
       }}
