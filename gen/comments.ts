@@ -251,6 +251,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Delivery.error": "The error of the latest recorded attempt, if the status alone does not explain the outcome.",
   "webhook.v1.Delivery.duration_ms": "The duration of the latest recorded attempt.",
   "webhook.v1.Delivery.webhook_process_name": "The name of `webhook_process`. The enum has no member for registered event types, only their numbers.",
+  "webhook.v1.Delivery.customer": "The customer of the webhook, by its user_id. Unset for webhooks of the operator.",
   "webhook.v1.Event": "A published event.",
   "webhook.v1.Event.id": "A UUIDv7.",
   "webhook.v1.Event.user_id": "The user (tenant) of the event.",

@@ -26,6 +26,8 @@ export interface DeliveryRow {
   webhookId: bigint;
   process: number;
   url: string;
+  /** The customer of the webhook; null for the operator's. */
+  customer: string | null;
   state: DeliveryStateName;
   attempts: number;
   /** The number of attempts made in earlier rounds. */
@@ -69,15 +71,15 @@ export const LAST = (table: string) =>
  * among them, because it is in another table.
  */
 export const COLUMNS = {
-  queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
+  queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.customer,
     case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
     d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
     null::text as reason, null::json as last`,
-  retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, 'retrying' as state, d.attempts,
-    d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason,
+  retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.customer,
+    'retrying' as state, d.attempts, d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason,
     null::json as last`,
-  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, d.outcome::text as state,
-    d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason,
+  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, w.customer,
+    d.outcome::text as state, d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason,
     case when d.started is not null then ${LAST("d")} end as last`,
 } as const;
 

@@ -95,7 +95,7 @@ export async function listDeliveries(
   // One statement and therefore one snapshot: a delivery that changes tables is neither missed nor listed twice.
   const found = await rows<ListedRow & { searched: boolean; matches: boolean }>(
     db,
-    `select page.id, "eventId", "webhookId", process, url, state, attempts, "roundStart", "retryAt", finished, reason,
+    `select page.id, "eventId", "webhookId", process, url, customer, state, attempts, "roundStart", "retryAt", finished, reason,
         case when state <> all(:finalStates::text[]) and attempts > 0 then (
           select ${LAST("a")} from attempts a
           where ${["a.delivery_id = page.id", ...bounds.map((bound) => bound("a.delivery_id"))].join(" and ")}
@@ -291,6 +291,6 @@ function read({ table, indexed, state }: Part, reading: Reading): string {
     select ${COLUMNS[table]}, ${searched} as searched, ${matches} as matches
     from (${source}) d cross join lateral (
       -- Looked up row by row, so that no more rows are read than the page needs.
-      select w.process, w.url, ${conditions.join(" and ")} as matches from webhooks w where w.id = d.webhook_id offset 0
+      select w.process, w.url, w.customer, ${conditions.join(" and ")} as matches from webhooks w where w.id = d.webhook_id offset 0
     ) w where (${matches}) or ${searched} order by d.id ${order} limit :limit::int`;
 }

@@ -38,6 +38,7 @@ export function deliveryMessage(
     finished: timestampOf(row.finished),
     reason: row.reason,
     subject: subjects.get(row.eventId),
+    customer: row.customer,
     durationMs: last?.durationMs,
     status: last?.status,
     error: last?.error || null,

@@ -38,7 +38,10 @@ import {
 } from "./page.tsx";
 
 const ACME = "/customers/details?id=tenant-7";
-const OF_ACME = { ...webhooks(aWebhook({ customer: "tenant-7" })), ...deliveries(aDelivery()) };
+const OF_ACME = {
+  ...webhooks(aWebhook({ customer: "tenant-7" })),
+  ...deliveries(aDelivery({ customer: "tenant-7" })),
+};
 const KEY = aKey({ name: "Acme, production", customer: "tenant-7" });
 const hrefs = (scope?: HTMLElement) => all("link", undefined, scope).map((link) => link.getAttribute("href"));
 const pages = () => all("link", undefined, find("navigation", "Pages")).map((link) => text(link));
@@ -223,7 +226,14 @@ test("a webhook, a delivery, a key and an entry of the audit log lead to their c
       ],
     },
   });
-  for (const at of ["/webhooks", "/webhooks/7", `/deliveries/${delivery.id}`, "/keys", "/audit"]) {
+  for (const at of [
+    "/webhooks",
+    "/webhooks/7",
+    "/deliveries",
+    `/deliveries/${delivery.id}`,
+    "/keys",
+    "/audit",
+  ]) {
     await goTo(at);
     expect([at, hrefs(find("main"))]).toEqual([at, expect.arrayContaining([ACME])]);
   }

@@ -8,6 +8,7 @@ import {
   DeliveryService,
   DeliveryState,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { useOwnCustomer } from "../../api/session.tsx";
 import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/inline.tsx";
@@ -18,6 +19,7 @@ import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { ShortId } from "../../parts/text/copy.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
+import { CustomerLink } from "../customers/filter.tsx";
 import { arrived, latestInWords, resultInWords } from "./delivery/results.tsx";
 
 /** The deliveries of a page. */
@@ -42,6 +44,9 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
   const state = (delivery: Delivery) => <DeliveryStateBadge state={delivery.state} />;
   const subject = (delivery: Delivery) => <Subject delivery={delivery} />;
   const target = (delivery: Delivery) => <Target delivery={delivery} />;
+  const own = useOwnCustomer();
+  const customer = ({ customer: id }: Delivery) => id !== undefined && <CustomerLink id={id} />;
+  const hasCustomers = deliveries.some(({ customer: id }) => id !== undefined && id !== own);
   const result = (delivery: Delivery) => <Result delivery={delivery} />;
   const identity = ({ id }: Delivery) => (
     <Group gap={2} wrap="nowrap" w="max-content">
@@ -69,6 +74,7 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
         { name: "Created", w: 102, cell: ({ created }) => <Time value={created} relative="short" /> },
         ofOne !== "event" && { name: "Event", w: ofOne ? "24%" : "17%", cell: subject },
         ofOne !== "webhook" && { name: "Webhook", cell: target },
+        hasCustomers && ofOne !== "webhook" && { name: "Customer", w: "12%", cell: customer },
         { name: "State", w: 96, cell: state },
         { name: "Last result", w: ofOne ? undefined : "20%", cell: result },
         {
@@ -91,6 +97,7 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
           </Group>
           {ofOne !== "event" && subject(delivery)}
           {ofOne !== "webhook" && target(delivery)}
+          {hasCustomers && ofOne !== "webhook" && customer(delivery)}
           {result(delivery)}
           <Group justify="space-between">
             {identity(delivery)}
