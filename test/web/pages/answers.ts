@@ -67,7 +67,7 @@ export function aCustomer(more: MessageInitShape<typeof CustomerSchema> = {}): C
     userId: "tenant-7",
     displayName: "Acme",
     created: ago(DAY),
-    counts: { webhooks: 2, apiKeys: 1, pendingDeliveries: 3, retryingDeliveries: 10_000 },
+    counts: { webhooks: 2, apiKeys: 1, pendingDeliveries: 3, retryingDeliveries: 1_000 },
     ...more,
   };
   return create(CustomerSchema, init as typeof more);

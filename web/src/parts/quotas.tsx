@@ -21,7 +21,7 @@ const QUOTAS = {
   },
   pendingDeliveries: {
     label: "Pending deliveries",
-    description: "The most that may wait. Further ones fail.",
+    description: "The most that may wait. The newest beyond it fail.",
     max: 1_000_000_000,
     inWords: (most: number) => countOf(most, "pending delivery", "pending deliveries"),
   },

@@ -10,11 +10,11 @@ import { CopyButton } from "../../parts/text/copy.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 
-/** The most open deliveries that the service counts. */
-const MAX_COUNTED = 10_000;
+/** The most open deliveries, and keys, that the service counts. */
+const MAX_COUNTED = 1_000;
 
-/** `1,200`; `10,000+` if there may be more. */
-export function openInWords(count = 0): string {
+/** `120`; `1,000+` if there may be more. */
+export function countedInWords(count = 0): string {
   return `${count.toLocaleString()}${count === MAX_COUNTED ? "+" : ""}`;
 }
 
@@ -26,7 +26,8 @@ export function CustomerFacts({ customer }: { customer: Customer }) {
   const link = (path: string, text: string, filters: Record<string, string> = {}) => (
     <PageLink to={listPage(path, { customer: userId, ...filters })}>{text}</PageLink>
   );
-  const { webhooks = 0, apiKeys = 0, pendingDeliveries, retryingDeliveries } = counts ?? {};
+  const { webhooks = 0, apiKeys, pendingDeliveries, retryingDeliveries } = counts ?? {};
+  const keys = `${countedInWords(apiKeys)} ${apiKeys === 1 ? "key" : "keys"}`;
   return (
     <Section title="Summary" actions={managesKeys && link(PAGE_PATHS.audit, "Audit log")}>
       <Facts
@@ -44,16 +45,15 @@ export function CustomerFacts({ customer }: { customer: Customer }) {
           [
             "Deliveries",
             <Group key="deliveries" gap="md">
-              {link(PAGE_PATHS.deliveries, `${openInWords(pendingDeliveries)} pending`, { state: "pending" })}
-              {link(PAGE_PATHS.deliveries, `${openInWords(retryingDeliveries)} retrying`, {
+              {link(PAGE_PATHS.deliveries, `${countedInWords(pendingDeliveries)} pending`, {
+                state: "pending",
+              })}
+              {link(PAGE_PATHS.deliveries, `${countedInWords(retryingDeliveries)} retrying`, {
                 state: "retrying",
               })}
             </Group>,
           ],
-          [
-            "API keys",
-            managesKeys ? link(PAGE_PATHS.keys, countOf(apiKeys, "key", "keys")) : apiKeys.toLocaleString(),
-          ],
+          ["API keys", managesKeys ? link(PAGE_PATHS.keys, keys) : keys],
           ["Created", <Time key="created" value={created} otherwise="Only events name it" />],
           ...(isOwn ? [] : Object.entries(metadata).map(([name, value]) => [name, value] as const)),
         ]}

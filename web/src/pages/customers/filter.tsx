@@ -70,7 +70,7 @@ export function CustomerFilter({ placeholder = "Any customer", also }: CustomerF
   const [typed, setTyped] = useState("");
   const isChosen = typed === customer || typed === also?.label;
   const [search] = useDebouncedValue(isChosen ? "" : typed.trim(), TYPING_MS);
-  const customers = useChoices(search)?.customers ?? [];
+  const { customers = [], nextPageToken = "" } = useChoices(search) ?? {};
   const hasCustomers = useHasCustomers();
   if (!hasCustomers && customer === "") return null;
   const names = new Map(customers.map(({ userId, displayName }) => [userId, displayName]));
@@ -87,7 +87,8 @@ export function CustomerFilter({ placeholder = "Any customer", also }: CustomerF
       onSearchChange={setTyped}
       // The service has searched.
       filter={({ options }) => options}
-      nothingFoundMessage="No such customer"
+      // A search stops early where few customers match.
+      nothingFoundMessage={nextPageToken === "" ? "No such customer" : "Type more of the user id"}
       renderOption={({ option }) => (
         <Stack gap={0}>
           <Text size="sm" style={{ overflowWrap: "anywhere" }}>

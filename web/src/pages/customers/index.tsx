@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { Box, Button, Group, Text } from "@mantine/core";
 import { IconUsers } from "@tabler/icons-react";
+import { useEffect } from "react";
 import { Link } from "react-router";
 import { type Customer, CustomerService } from "../../../../gen/webhook/v1/customer_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
@@ -14,7 +15,7 @@ import { PageTitle } from "../../parts/page.tsx";
 import { CustomerBadges } from "../../parts/states.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { openInWords } from "./customer-facts.tsx";
+import { countedInWords } from "./customer-facts.tsx";
 import { customerPage } from "./filter.tsx";
 
 /** The number of items per page. */
@@ -36,6 +37,14 @@ export default function CustomersPage() {
       refetchInterval: REFRESH_MS,
     },
   );
+  const found = list.data?.pages.flatMap((page) => page.customers);
+  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } = list;
+  const goesOn = found?.length === 0 && hasNextPage && !isFetchNextPageError;
+  useEffect(() => {
+    // A page of a search may be empty before the last one.
+    if (goesOn && !isFetchingNextPage) void fetchNextPage();
+  }, [goesOn, isFetchingNextPage, fetchNextPage]);
+
   return (
     <>
       <PageTitle
@@ -54,7 +63,7 @@ export default function CustomersPage() {
       </Box>
       <Pages
         list={list}
-        items={list.data?.pages.flatMap((page) => page.customers)}
+        items={goesOn ? undefined : found}
         of={["customer", "customers"]}
         failed="Could not load the customers"
         loading={<Loading lines={8} height={40} />}
@@ -112,14 +121,14 @@ function CustomerList({ customers }: { customers: readonly Customer[] }) {
         { name: "Customer", cell: name },
         { name: "State", cell: state },
         { name: "Webhooks", ta: "right", cell: ({ counts }) => counts?.webhooks.toLocaleString() },
-        { name: "Keys", ta: "right", cell: ({ counts }) => counts?.apiKeys.toLocaleString() },
-        { name: "Pending", ta: "right", cell: ({ counts }) => openInWords(counts?.pendingDeliveries) },
-        { name: "Retrying", ta: "right", cell: ({ counts }) => openInWords(counts?.retryingDeliveries) },
+        { name: "Keys", ta: "right", cell: ({ counts }) => countedInWords(counts?.apiKeys) },
+        { name: "Pending", ta: "right", cell: ({ counts }) => countedInWords(counts?.pendingDeliveries) },
+        { name: "Retrying", ta: "right", cell: ({ counts }) => countedInWords(counts?.retryingDeliveries) },
         { name: "Created", cell: ({ created }) => <Time value={created} relative otherwise="By an event" /> },
       ]}
       cardsBelow="md"
       card={(customer) => {
-        const { webhooks = 0, apiKeys = 0, pendingDeliveries, retryingDeliveries } = customer.counts ?? {};
+        const { webhooks = 0, apiKeys, pendingDeliveries, retryingDeliveries } = customer.counts ?? {};
         return (
           <>
             <Group justify="space-between" align="flex-start" gap="xs">
@@ -127,8 +136,8 @@ function CustomerList({ customers }: { customers: readonly Customer[] }) {
               {state(customer)}
             </Group>
             <Text size="sm">
-              {countOf(webhooks, "webhook", "webhooks")}, {countOf(apiKeys, "API key", "API keys")},{" "}
-              {openInWords(pendingDeliveries)} pending, {openInWords(retryingDeliveries)} retrying
+              {countOf(webhooks, "webhook", "webhooks")}, {countedInWords(apiKeys)} API keys,{" "}
+              {countedInWords(pendingDeliveries)} pending, {countedInWords(retryingDeliveries)} retrying
             </Text>
             <Dimmed size="xs">
               {customer.created ? (
