@@ -10,6 +10,7 @@ import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { EventTypeService } from "../../gen/webhook/v1/event_type_pb.ts";
+import { IncidentService } from "../../gen/webhook/v1/incident_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
@@ -19,6 +20,7 @@ import { customerService } from "../customers/rpc/index.ts";
 import { eventTypeService } from "../event-types/rpc/index.ts";
 import { queueTestEvent } from "../events/index.ts";
 import { eventService } from "../events/rpc/index.ts";
+import { incidentService } from "../incidents/rpc/index.ts";
 import type { Gate } from "../keys/gate/index.ts";
 import { apiKeyService, sessionService } from "../keys/rpc/index.ts";
 import { latestEvents } from "../log/index.ts";
@@ -48,6 +50,7 @@ export const SERVICES: readonly DescService[] = [
   EndpointService,
   EventTypeService,
   CustomerService,
+  IncidentService,
 ];
 
 /** All services: the contract's, the settings page's, and health and reflection for gRPC clients. */
@@ -92,6 +95,7 @@ export function createRoutes(
     addService(router, EndpointService, endpointService(webhookParts));
     addService(router, EventTypeService, eventTypeService(context));
     addService(router, CustomerService, customerService(customerParts));
+    addService(router, IncidentService, incidentService(context));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

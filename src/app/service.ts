@@ -5,6 +5,7 @@ import { type Config, exportsMetrics } from "../config/index.ts";
 import { builtWorkflows } from "../dispatch/index.ts";
 import type { WorkerOptions } from "../dispatch/worker/index.ts";
 import { registerConfiguredTypes, watchEventTypes } from "../event-types/index.ts";
+import { readIncidentCounts } from "../incidents/index.ts";
 import { untilAnswered } from "../lib/pg/index.ts";
 import { createLogger, type Progress, systemClock, watchBlockedThread } from "../lib/process/index.ts";
 import { drainTemporalMetrics, exportMetrics, startTracing } from "../metrics/index.ts";
@@ -177,7 +178,12 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     await instance.start();
     await knowEventTypes(stores);
     isPrepared = true;
-    started.defer(metrics.watchBacklog(directUrl, readBacklog));
+    started.defer(
+      metrics.watchBacklog(directUrl, async (session, from) => ({
+        ...(await readBacklog(session, from)),
+        ...(await readIncidentCounts(session)),
+      })),
+    );
     started.defer(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
     if (config.noticeMail && role !== "api") {
       const { startNoticeMails } = await import("../notices/notice-mails.ts");

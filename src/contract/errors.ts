@@ -100,6 +100,7 @@ export const ERROR_REASONS = {
   ENDPOINT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such endpoint" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such delivery" },
   REPLAY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such replay" },
+  INCIDENT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such incident" },
   EVENT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such event" },
   APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such API key" },

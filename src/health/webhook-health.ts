@@ -19,7 +19,7 @@ const ERROR_FRESH_S = 10;
 /** Waiting deliveries of a webhook whose last attempts are compared to find its latest error. */
 const ERRORS_COMPARED = 4;
 
-/** A webhook whose health has changed. */
+/** The health of a webhook that was judged. */
 export interface HealthChange {
   webhookId: bigint;
   /** The normalised URL that requests go to. */
@@ -30,6 +30,8 @@ export interface HealthChange {
   since: Date;
   /** The start of the previous health. */
   wasSince: Date;
+  /** Its latest error: `HTTP status 503`, with a text after a colon if there is one, or the text alone. */
+  lastError: string | null;
 }
 
 const recent = (row: string) =>
@@ -111,12 +113,12 @@ const JUDGE = `
     error_read = case when j.error is null then h.error_read else now() end
   from judged j
   where h.webhook_id = j.webhook_id and (j.health <> h.health or j.error is not null)
-  returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.was, h.health, h.since, j.was_since as "wasSince"`;
+  returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.was, h.health, h.since, j.was_since as "wasSince",
+    h.last_error as "lastError"`;
 
-/** Judges the health of webhooks that have a row in `webhook_health`. Returns the changed ones. */
-export async function judgeHealth(trx: Db, webhookIds: readonly bigint[]): Promise<HealthChange[]> {
-  const judged = await rows<HealthChange>(trx, JUDGE, { webhookIds: webhookIds.map(String) });
-  return judged.filter(({ was, health }) => was !== health);
+/** Judges the health of webhooks that have a row in `webhook_health`. Returns those whose health or latest error was stored. */
+export function judgeHealth(trx: Db, webhookIds: readonly bigint[]): Promise<HealthChange[]> {
+  return rows<HealthChange>(trx, JUDGE, { webhookIds: webhookIds.map(String) });
 }
 
 /**

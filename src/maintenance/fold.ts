@@ -1,10 +1,11 @@
 import type { Logger } from "pino";
 import { NOTE_FOR_BREAKERS } from "../breakers/index.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/index.ts";
+import { leaveForgotten, trackIncidents } from "../incidents/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
-import { noticeFailed, noticeHealth } from "../notices/index.ts";
-import { ADVISORY_LOCKS, withPartitions } from "../schema/index.ts";
+import { noticeFailed, noticeHealth, noticeIncidents } from "../notices/index.ts";
+import { ADVISORY_LOCKS, takeLock, withPartitions } from "../schema/index.ts";
 import { foldInto, LATENCY_BOUNDS_MS } from "../stats/index.ts";
 import { inLog } from "../webhooks/index.ts";
 
@@ -39,8 +40,8 @@ const FOLD = `
 
 /**
  * Adds unfolded deltas to the rollups, a step at a time, so that a reader finds few of them. Only one process folds at a
- * time; another one's call does nothing. The same transaction judges the health of the webhooks concerned, and publishes
- * notices of what changed.
+ * time; another one's call does nothing. The same transaction judges the health of the webhooks concerned, brings incidents up to date,
+ * and publishes notices of what changed.
  *
  * @param onHealth told of the webhooks whose health has changed, once that is stored
  * @returns how many rows of `rollup_deltas` were folded; 0 when none is left
@@ -58,8 +59,11 @@ export async function foldDeltas(
       bounds: LATENCY_BOUNDS_MS,
     });
     if (!step) return 0;
-    if (step.noted.length > 0) changes = await judgeHealth(trx, step.noted);
+    const judged = step.noted.length > 0 ? await judgeHealth(trx, step.noted) : [];
+    changes = judged.filter(({ was, health }) => was !== health);
+    const incidents = await trackIncidents(trx, judged);
     await noticeHealth(trx, changes);
+    await noticeIncidents(trx, incidents);
     await noticeFailed(trx, step.failed);
     return step.n;
   };
@@ -93,4 +97,18 @@ export const FOLD_JOB: Job<{ db: Db; log: Logger }> = {
         else log.info({ ...inLog(change), health }, "webhook has recovered");
       }
     }),
+};
+
+/** Ends incidents for webhooks that were deleted, or of which nothing is known any more. */
+export const FORGOTTEN_JOB: Job<{ db: Db }> = {
+  name: "end incidents of forgotten webhooks",
+  everyS: 15,
+  run: ({ db }) =>
+    withPartitions(db, () =>
+      db.transaction(async (trx) => {
+        // Health is judged by one process at a time.
+        await takeLock(trx, "fold");
+        await noticeIncidents(trx, await leaveForgotten(trx));
+      }),
+    ),
 };

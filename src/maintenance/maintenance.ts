@@ -1,11 +1,12 @@
 import { BREAKER_JOB } from "../breakers/index.ts";
 import { ERASURE_JOB } from "../events/index.ts";
 import { HEALTH_JOB } from "../health/index.ts";
+import { COUNT_RECOVERED_JOB } from "../incidents/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import { type Job, startJobs } from "../lib/process/index.ts";
 import { type JobParts, QUEUE_JOBS } from "../queue/index.ts";
 import { CUSTOMER_ERASURE_JOB } from "./customer-erasure.ts";
-import { FOLD_JOB } from "./fold.ts";
+import { FOLD_JOB, FORGOTTEN_JOB } from "./fold.ts";
 
 type Parts = JobParts & Parameters<typeof BREAKER_JOB.run>[0];
 
@@ -16,6 +17,8 @@ const JOBS: readonly Job<Parts>[] = [
   BREAKER_JOB,
   HEALTH_JOB,
   CUSTOMER_ERASURE_JOB,
+  FORGOTTEN_JOB,
+  COUNT_RECOVERED_JOB,
   // Last: a response that cannot be erased must not hold up the rest.
   ERASURE_JOB,
 ];

@@ -46,6 +46,10 @@ export interface Backlog {
   next: bigint | null;
   /** Time since the start of the latest dispatch run, in seconds; null before the first. */
   lastRunS: number | null;
+  /** Open incidents by the code of their cause. Left out for none. */
+  incidents?: readonly { cause: string; count: number }[];
+  /** Webhooks by health. Left out if they were not counted. */
+  webhooks?: readonly { health: string; count: number }[];
 }
 
 /** Reads the backlog. Looks at the webhooks after an id, as many as one reading may. */
@@ -155,6 +159,8 @@ function gauges({
   overdue,
   oldestSendableS,
   lastRunS,
+  incidents = [],
+  webhooks = [],
 }: Omit<Backlog, "next">): GaugeMetricData[] {
   return [
     gauge(
@@ -180,6 +186,18 @@ function gauges({
       "s",
       "Time since the start of the latest dispatch run.",
       lastRunS === null ? [] : [[lastRunS, {}]],
+    ),
+    gauge(
+      "webhook.incidents.open",
+      "{incident}",
+      "Open incidents by the code of their cause. A cause without one is left out.",
+      incidents.map(({ cause, count }) => [count, { cause }]),
+    ),
+    gauge(
+      "webhook.webhooks",
+      "{webhook}",
+      "Webhooks by health.",
+      webhooks.map(({ health, count }) => [count, { health }]),
     ),
   ];
 }

@@ -19,9 +19,9 @@ import { NIL_ID } from "../schema/index.ts";
 import { HEALTH_NUMBERS, type Health } from "../webhooks/index.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
-const NO_KEY = NIL_ID;
+export const NO_KEY = NIL_ID;
 /** The value of X-Service-UserId for notices about webhooks. */
-const USER_ID = "service";
+export const USER_ID = "service";
 /** The maximum number of notices published by one statement. */
 const MAX_PER_STATEMENT = 500;
 
@@ -281,6 +281,7 @@ function webhookMessage(about: AboutWebhook): MessageInitShape<typeof NoticeWebh
   };
 }
 
-function write<Desc extends DescMessage>(desc: Desc, fields: MessageInitShape<Desc>): string {
+/** Writes the payload of a notice. */
+export function write<Desc extends DescMessage>(desc: Desc, fields: MessageInitShape<Desc>): string {
   return jsonWriter(desc, "payload")(create(desc, fields));
 }

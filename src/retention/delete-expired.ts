@@ -1,6 +1,7 @@
 import { Context } from "@temporalio/activity";
 import { deleteOldAuditEntries } from "../audit/index.ts";
 import type { DispatchConfig } from "../config/index.ts";
+import { deleteOldIncidents } from "../incidents/index.ts";
 import { forgetExpiredKeySecrets } from "../keys/index.ts";
 import { type Db, untilAnswered } from "../lib/pg/index.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/index.ts";
@@ -28,7 +29,7 @@ export function createDeleteExpired(
       await answer(() => forgetExpiredSecrets(db));
       await answer(() => forgetExpiredKeySecrets(db));
       await answer(() => deleteOldReplays(db, retentionDays));
-      const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
+      const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0, incidents: 0 };
       let changes: number;
       do {
         const step = await answer(() =>
@@ -36,13 +37,14 @@ export function createDeleteExpired(
         );
         countFailed(instruments.failed, step.expired, "expired");
         const audit = await answer(() => deleteOldAuditEntries(db, auditRetentionDays));
-        const done = { ...step, partitions: step.partitions.length, audit };
+        const incidents = await answer(() => deleteOldIncidents(db, retentionDays));
+        const done = { ...step, partitions: step.partitions.length, audit, incidents };
         for (const what of Object.keys(total) as (keyof typeof total)[]) total[what] += done[what];
         changes = Object.values(done).reduce((sum, each) => sum + each);
       } while (changes > 0 && !stop.aborted);
-      const { expired, payloads, keys, runs, partitions, audit } = total;
+      const { expired, payloads, keys, runs, partitions, audit, incidents } = total;
       return {
-        summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs, ${audit} audit entries deleted`,
+        summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs, ${audit} audit entries, ${incidents} incidents deleted`,
       };
     });
 }

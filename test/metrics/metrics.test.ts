@@ -151,6 +151,7 @@ test("the pool, the statements, the event loop, the memory and the backlog are m
         "webhook_dispatch_last_run_age_seconds",
         "webhook_leases_expired_total",
         "webhook_retries_overdue",
+        "webhook_webhooks",
       ].filter((name) => !names.has(name));
     })
     .toEqual([]);

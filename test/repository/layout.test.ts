@@ -21,6 +21,7 @@ const LEVELS: readonly string[] = [
   "webhooks",
   "queue",
   "events health stats",
+  "incidents",
   "log notices",
   "breakers replays",
   "delivery retention revocation",

@@ -7,6 +7,7 @@ import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { EventTypeService } from "../../gen/webhook/v1/event_type_pb.ts";
+import { IncidentService } from "../../gen/webhook/v1/incident_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
@@ -19,6 +20,7 @@ const SERVICES = {
   stats: StatsService,
   audit: AuditService,
   replays: ReplayService,
+  incidents: IncidentService,
   keys: ApiKeyService,
   eventTypes: EventTypeService,
   customers: CustomerService,

@@ -2,7 +2,7 @@
 // @generated from file webhook/v1/notice.proto (package webhook.v1, syntax proto3)
 /* eslint-disable */
 
-// Notices: events of the service itself, about webhooks. Callers subscribe to them as to every other event type, and cannot
+// Notices: events of the service itself, about webhooks and incidents. Callers subscribe to them as to every other event type, and cannot
 // publish them. To add a notice, add a member of WebhookProcess with a number from 10001 (event.proto), a payload message,
 // and a member of Notice.data with the same name; then run `npm run generate`.
 //
@@ -21,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/notice.proto.
  */
 export const file_webhook_v1_notice: GenFile = /*@__PURE__*/
-  fileDesc("Chd3ZWJob29rL3YxL25vdGljZS5wcm90bxIKd2ViaG9vay52MSK2AgoGTm90aWNlEjUKD3dlYmhvb2tfZmFpbGluZxgBIAEoCzIaLndlYmhvb2sudjEuV2ViaG9va0ZhaWxpbmdIABI5ChF3ZWJob29rX3JlY292ZXJlZBgCIAEoCzIcLndlYmhvb2sudjEuV2ViaG9va1JlY292ZXJlZEgAEjcKEHdlYmhvb2tfZGlzYWJsZWQYAyABKAsyGy53ZWJob29rLnYxLldlYmhvb2tEaXNhYmxlZEgAEjUKD2RlbGl2ZXJ5X2ZhaWxlZBgEIAEoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlGYWlsZWRIABJCChZ3ZWJob29rX2ZpbHRlcl9zdG9wcGVkGAUgASgLMiAud2ViaG9vay52MS5XZWJob29rRmlsdGVyU3RvcHBlZEgAQgYKBGRhdGEiqAIKDU5vdGljZVdlYmhvb2sSFgoCaWQYASABKANCCoi1GAGitRgCMTISGwoEbmFtZRgCIAEoCUIIorUYBFNob3BIAIgBARIwCg93ZWJob29rX3Byb2Nlc3MYAyABKAlCF4i1GAGitRgPT3JkZXJEaXNwYXRjaGVkEi8KA3VybBgEIAEoCUIiiLUYAaK1GBpodHRwczovL3Nob3AuZXhhbXBsZS9ob29rcxIiCgRob3N0GAUgASgJQhSItRgBorUYDHNob3AuZXhhbXBsZRJCCgthcHBsaWNhdGlvbhgGIAEoCUIoorUYJDAxYTFmY2IxLWEyOWYtNzMwZS1iYjJiLTVhMTQ5Yjk1MGFiZEgBiAEBQgcKBV9uYW1lQg4KDF9hcHBsaWNhdGlvbiLlAgoOV2ViaG9va0ZhaWxpbmcSMAoHd2ViaG9vaxgBIAEoCzIZLndlYmhvb2sudjEuTm90aWNlV2ViaG9va0IEiLUYARJQCg1oZWFsdGhfYmVmb3JlGAIgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQh6ItRgBorUYFldFQkhPT0tfSEVBTFRIX0hFQUxUSFkSSQoGaGVhbHRoGAMgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQh6ItRgBorUYFldFQkhPT0tfSEVBTFRIX0ZBSUxJTkcSRwoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjFUMDk6MzA6MDBaEiwKCmxhc3RfZXJyb3IYBSABKAlCE6K1GA9IVFRQIHN0YXR1cyA1MDNIAIgBAUINCgtfbGFzdF9lcnJvciK5AwoQV2ViaG9va1JlY292ZXJlZBIwCgd3ZWJob29rGAEgASgLMhkud2ViaG9vay52MS5Ob3RpY2VXZWJob29rQgSItRgBElAKDWhlYWx0aF9iZWZvcmUYAiABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCHoi1GAGitRgWV0VCSE9PS19IRUFMVEhfRkFJTElORxJKCgZoZWFsdGgYAyABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCH4i1GAGitRgXV0VCSE9PS19IRUFMVEhfREVHUkFERUQSRwoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjFUMDk6NDI6MDBaEk8KDWZhaWxpbmdfc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjFUMDk6MzA6MDBaEiwKCmxhc3RfZXJyb3IYBiABKAlCE6K1GA9IVFRQIHN0YXR1cyA1MDNIAIgBAUINCgtfbGFzdF9lcnJvciKeAwoPV2ViaG9va0Rpc2FibGVkEjAKB3dlYmhvb2sYASABKAsyGS53ZWJob29rLnYxLk5vdGljZVdlYmhvb2tCBIi1GAESSQoGaGVhbHRoGAIgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQh6ItRgBorUYFldFQkhPT0tfSEVBTFRIX0ZBSUxJTkcSOwoGcmVhc29uGAMgASgJQiuItRgBorUYI25vIGF0dGVtcHQgaGFzIHN1Y2NlZWRlZCBmb3IgNSBkYXlzEkcKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTI2VDA5OjMxOjAwWhJLCg1mYWlsaW5nX3NpbmNlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIYorUYFDIwMjYtMTEtMjFUMDk6MzA6MDBaEiwKCmxhc3RfZXJyb3IYBiABKAlCE6K1GA9IVFRQIHN0YXR1cyA1MDNIAIgBAUINCgtfbGFzdF9lcnJvciLkAQoUV2ViaG9va0ZpbHRlclN0b3BwZWQSMAoHd2ViaG9vaxgBIAEoCzIZLndlYmhvb2sudjEuTm90aWNlV2ViaG9va0IEiLUYARJRCgZmaWx0ZXIYAiABKAlCQYi1GAGitRg5ZXZlbnQubGluZXMuYWxsKGEsIGV2ZW50LmxpbmVzLmV4aXN0cyhiLCBhLnNrdSA9PSBiLnNrdSkpEkcKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWiK7AwoORGVsaXZlcnlGYWlsZWQSMAoHd2ViaG9vaxgBIAEoCzIZLndlYmhvb2sudjEuTm90aWNlV2ViaG9va0IEiLUYARJBCgtkZWxpdmVyeV9pZBgCIAEoCUIsiLUYAaK1GCQwMWExZmNiMS1hMjlmLTc2NGItYWU3OC00ODljMWI5ODQ4NjUSPgoIZXZlbnRfaWQYAyABKAlCLIi1GAGitRgkMDFhMWZjYjEtYTI5Zi03NjRiLWEzYzUtNzFiNmIwZjBjMWQyEisKCmV2ZW50X3R5cGUYBCABKAlCF4i1GAGitRgPT3JkZXJEaXNwYXRjaGVkEhcKCGF0dGVtcHRzGAUgASgFQgWitRgBNBJLCglmYWlsZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjFUMTA6MDE6MDBaEhkKBnJlYXNvbhgHIAEoCUIEorUYAEgAiAEBEiwKCmxhc3RfZXJyb3IYCCABKAlCE6K1GA9IVFRQIHN0YXR1cyA1MDNIAYgBAUIJCgdfcmVhc29uQg0KC19sYXN0X2Vycm9yYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_options, file_webhook_v1_webhook]);
+  fileDesc("Chd3ZWJob29rL3YxL25vdGljZS5wcm90bxIKd2ViaG9vay52MSKkAwoGTm90aWNlEjUKD3dlYmhvb2tfZmFpbGluZxgBIAEoCzIaLndlYmhvb2sudjEuV2ViaG9va0ZhaWxpbmdIABI5ChF3ZWJob29rX3JlY292ZXJlZBgCIAEoCzIcLndlYmhvb2sudjEuV2ViaG9va1JlY292ZXJlZEgAEjcKEHdlYmhvb2tfZGlzYWJsZWQYAyABKAsyGy53ZWJob29rLnYxLldlYmhvb2tEaXNhYmxlZEgAEjUKD2RlbGl2ZXJ5X2ZhaWxlZBgEIAEoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlGYWlsZWRIABJCChZ3ZWJob29rX2ZpbHRlcl9zdG9wcGVkGAUgASgLMiAud2ViaG9vay52MS5XZWJob29rRmlsdGVyU3RvcHBlZEgAEjUKD2luY2lkZW50X29wZW5lZBgGIAEoCzIaLndlYmhvb2sudjEuSW5jaWRlbnRPcGVuZWRIABI1Cg9pbmNpZGVudF9jbG9zZWQYByABKAsyGi53ZWJob29rLnYxLkluY2lkZW50Q2xvc2VkSABCBgoEZGF0YSKoAgoNTm90aWNlV2ViaG9vaxIWCgJpZBgBIAEoA0IKiLUYAaK1GAIxMhIbCgRuYW1lGAIgASgJQgiitRgEU2hvcEgAiAEBEjAKD3dlYmhvb2tfcHJvY2VzcxgDIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSLwoDdXJsGAQgASgJQiKItRgBorUYGmh0dHBzOi8vc2hvcC5leGFtcGxlL2hvb2tzEiIKBGhvc3QYBSABKAlCFIi1GAGitRgMc2hvcC5leGFtcGxlEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSAGIAQFCBwoFX25hbWVCDgoMX2FwcGxpY2F0aW9uIuUCCg5XZWJob29rRmFpbGluZxIwCgd3ZWJob29rGAEgASgLMhkud2ViaG9vay52MS5Ob3RpY2VXZWJob29rQgSItRgBElAKDWhlYWx0aF9iZWZvcmUYAiABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCHoi1GAGitRgWV0VCSE9PS19IRUFMVEhfSEVBTFRIWRJJCgZoZWFsdGgYAyABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCHoi1GAGitRgWV0VCSE9PS19IRUFMVEhfRkFJTElORxJHCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFoSLAoKbGFzdF9lcnJvchgFIAEoCUITorUYD0hUVFAgc3RhdHVzIDUwM0gAiAEBQg0KC19sYXN0X2Vycm9yIrkDChBXZWJob29rUmVjb3ZlcmVkEjAKB3dlYmhvb2sYASABKAsyGS53ZWJob29rLnYxLk5vdGljZVdlYmhvb2tCBIi1GAESUAoNaGVhbHRoX2JlZm9yZRgCIAEoDjIZLndlYmhvb2sudjEuV2ViaG9va0hlYWx0aEIeiLUYAaK1GBZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEkoKBmhlYWx0aBgDIAEoDjIZLndlYmhvb2sudjEuV2ViaG9va0hlYWx0aEIfiLUYAaK1GBdXRUJIT09LX0hFQUxUSF9ERUdSQURFRBJHCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTo0MjowMFoSTwoNZmFpbGluZ19zaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFoSLAoKbGFzdF9lcnJvchgGIAEoCUITorUYD0hUVFAgc3RhdHVzIDUwM0gAiAEBQg0KC19sYXN0X2Vycm9yIp4DCg9XZWJob29rRGlzYWJsZWQSMAoHd2ViaG9vaxgBIAEoCzIZLndlYmhvb2sudjEuTm90aWNlV2ViaG9va0IEiLUYARJJCgZoZWFsdGgYAiABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCHoi1GAGitRgWV0VCSE9PS19IRUFMVEhfRkFJTElORxI7CgZyZWFzb24YAyABKAlCK4i1GAGitRgjbm8gYXR0ZW1wdCBoYXMgc3VjY2VlZGVkIGZvciA1IGRheXMSRwoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjZUMDk6MzE6MDBaEksKDWZhaWxpbmdfc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhiitRgUMjAyNi0xMS0yMVQwOTozMDowMFoSLAoKbGFzdF9lcnJvchgGIAEoCUITorUYD0hUVFAgc3RhdHVzIDUwM0gAiAEBQg0KC19sYXN0X2Vycm9yIuQBChRXZWJob29rRmlsdGVyU3RvcHBlZBIwCgd3ZWJob29rGAEgASgLMhkud2ViaG9vay52MS5Ob3RpY2VXZWJob29rQgSItRgBElEKBmZpbHRlchgCIAEoCUJBiLUYAaK1GDlldmVudC5saW5lcy5hbGwoYSwgZXZlbnQubGluZXMuZXhpc3RzKGIsIGEuc2t1ID09IGIuc2t1KSkSRwoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjFUMDk6MzA6MDBaIt0CCg5JbmNpZGVudE9wZW5lZBIeCgtpbmNpZGVudF9pZBgBIAEoA0IJiLUYAaK1GAE3EikKBWNhdXNlGAIgASgJQhqItRgBorUYEmNvbm5lY3Rpb25fcmVmdXNlZBIrCgdzdW1tYXJ5GAMgASgJQhqItRgBorUYEmNvbm5lY3Rpb24gcmVmdXNlZBJFCgZyZW1lZHkYBCABKAlCNaK1GDFjaGVjayB0aGF0IHRoZSBzZXJ2ZXIgcnVucywgYW5kIGl0cyBob3N0IGFuZCBwb3J0EiUKB3N1YmplY3QYBSABKAlCFIi1GAGitRgMc2hvcC5leGFtcGxlEkcKBXNpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIcCgh3ZWJob29rcxgHIAEoA0IKiLUYAaK1GAIxMiKmAwoOSW5jaWRlbnRDbG9zZWQSHgoLaW5jaWRlbnRfaWQYASABKANCCYi1GAGitRgBNxIpCgVjYXVzZRgCIAEoCUIaiLUYAaK1GBJjb25uZWN0aW9uX3JlZnVzZWQSKwoHc3VtbWFyeRgDIAEoCUIaiLUYAaK1GBJjb25uZWN0aW9uIHJlZnVzZWQSRQoGcmVtZWR5GAQgASgJQjWitRgxY2hlY2sgdGhhdCB0aGUgc2VydmVyIHJ1bnMsIGFuZCBpdHMgaG9zdCBhbmQgcG9ydBIlCgdzdWJqZWN0GAUgASgJQhSItRgBorUYDHNob3AuZXhhbXBsZRJHCgVzaW5jZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQwOTozMDowMFoSHAoId2ViaG9va3MYByABKANCCoi1GAGitRgCMTISRwoFZW5kZWQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhyItRgBorUYFDIwMjYtMTEtMjFUMDk6NDI6MDBaIrsDCg5EZWxpdmVyeUZhaWxlZBIwCgd3ZWJob29rGAEgASgLMhkud2ViaG9vay52MS5Ob3RpY2VXZWJob29rQgSItRgBEkEKC2RlbGl2ZXJ5X2lkGAIgASgJQiyItRgBorUYJDAxYTFmY2IxLWEyOWYtNzY0Yi1hZTc4LTQ4OWMxYjk4NDg2NRI+CghldmVudF9pZBgDIAEoCUIsiLUYAaK1GCQwMWExZmNiMS1hMjlmLTc2NGItYTNjNS03MWI2YjBmMGMxZDISKwoKZXZlbnRfdHlwZRgEIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSFwoIYXR0ZW1wdHMYBSABKAVCBaK1GAE0EksKCWZhaWxlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHIi1GAGitRgUMjAyNi0xMS0yMVQxMDowMTowMFoSGQoGcmVhc29uGAcgASgJQgSitRgASACIAQESLAoKbGFzdF9lcnJvchgIIAEoCUITorUYD0hUVFAgc3RhdHVzIDUwM0gBiAEBQgkKB19yZWFzb25CDQoLX2xhc3RfZXJyb3JiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options, file_webhook_v1_webhook]);
 
 /**
  * A notice. No method takes one: only the service publishes notices.
@@ -62,6 +62,18 @@ export type Notice = Message<"webhook.v1.Notice"> & {
      */
     value: WebhookFilterStopped;
     case: "webhookFilterStopped";
+  } | {
+    /**
+     * @generated from field: webhook.v1.IncidentOpened incident_opened = 6;
+     */
+    value: IncidentOpened;
+    case: "incidentOpened";
+  } | {
+    /**
+     * @generated from field: webhook.v1.IncidentClosed incident_closed = 7;
+     */
+    value: IncidentClosed;
+    case: "incidentClosed";
   } | { case: undefined; value?: undefined };
 };
 
@@ -326,6 +338,140 @@ export const WebhookFilterStoppedSchema: GenMessage<WebhookFilterStopped> = /*@_
   messageDesc(file_webhook_v1_notice, 5);
 
 /**
+ * Webhooks begin to fail with one cause at one host. Webhooks of an installed app or of a customer get notices about its webhooks only, and
+ * only these webhooks count.
+ *
+ * @generated from message webhook.v1.IncidentOpened
+ */
+export type IncidentOpened = Message<"webhook.v1.IncidentOpened"> & {
+  /**
+   * The id of the incident.
+   *
+   * @generated from field: int64 incident_id = 1;
+   */
+  incidentId: bigint;
+
+  /**
+   * The code of the cause, as in FailureCause.
+   *
+   * @generated from field: string cause = 2;
+   */
+  cause: string;
+
+  /**
+   * The cause in words.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
+   * What to do. Empty if nothing is known.
+   *
+   * @generated from field: string remedy = 4;
+   */
+  remedy: string;
+
+  /**
+   * What the cause lies in: a host, with its port if it is not 443, or another part of the way to it.
+   *
+   * @generated from field: string subject = 5;
+   */
+  subject: string;
+
+  /**
+   * The first failed attempt.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 6;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * The webhooks that it concerns so far.
+   *
+   * @generated from field: int64 webhooks = 7;
+   */
+  webhooks: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.IncidentOpened.
+ * Use `create(IncidentOpenedSchema)` to create a new message.
+ */
+export const IncidentOpenedSchema: GenMessage<IncidentOpened> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_notice, 6);
+
+/**
+ * The last webhook of an incident has recovered, or fails with another cause.
+ *
+ * @generated from message webhook.v1.IncidentClosed
+ */
+export type IncidentClosed = Message<"webhook.v1.IncidentClosed"> & {
+  /**
+   * The id of the incident.
+   *
+   * @generated from field: int64 incident_id = 1;
+   */
+  incidentId: bigint;
+
+  /**
+   * The code of the cause, as in FailureCause.
+   *
+   * @generated from field: string cause = 2;
+   */
+  cause: string;
+
+  /**
+   * The cause in words.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
+   * What to do. Empty if nothing is known.
+   *
+   * @generated from field: string remedy = 4;
+   */
+  remedy: string;
+
+  /**
+   * What the cause lies in: a host, with its port if it is not 443, or another part of the way to it.
+   *
+   * @generated from field: string subject = 5;
+   */
+  subject: string;
+
+  /**
+   * The first failed attempt.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 6;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * The webhooks that it has concerned.
+   *
+   * @generated from field: int64 webhooks = 7;
+   */
+  webhooks: bigint;
+
+  /**
+   * When it ended.
+   *
+   * @generated from field: google.protobuf.Timestamp ended = 8;
+   */
+  ended?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.IncidentClosed.
+ * Use `create(IncidentClosedSchema)` to create a new message.
+ */
+export const IncidentClosedSchema: GenMessage<IncidentClosed> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_notice, 7);
+
+/**
  * A delivery has failed: its last retry failed, or it ended without one. Test deliveries cause no notice.
  *
  * @generated from message webhook.v1.DeliveryFailed
@@ -393,5 +539,5 @@ export type DeliveryFailed = Message<"webhook.v1.DeliveryFailed"> & {
  * Use `create(DeliveryFailedSchema)` to create a new message.
  */
 export const DeliveryFailedSchema: GenMessage<DeliveryFailed> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_notice, 6);
+  messageDesc(file_webhook_v1_notice, 8);
 

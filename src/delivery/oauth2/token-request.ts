@@ -1,4 +1,5 @@
 import { type Dispatcher, errors, request } from "undici";
+import { ATTEMPT_ERRORS } from "../../contract/attempt-errors.ts";
 import { USER_AGENT } from "../../contract/delivery-headers.ts";
 import type { OAuth2Client } from "../../contract/target-rules.ts";
 import {
@@ -89,7 +90,7 @@ async function ask(
   timeoutMs: number,
 ): Promise<AccessToken> {
   const { tokenUrl, clientId, clientSecret, scope, audience } = client;
-  const endpoint = `token endpoint ${new URL(tokenUrl).host}`;
+  const endpoint = `${ATTEMPT_ERRORS.tokenEndpoint}${new URL(tokenUrl).host}`;
   const parameters = new URLSearchParams({ grant_type: "client_credentials" });
   if (scope !== null) parameters.set("scope", scope);
   if (audience !== null) parameters.set("audience", audience);

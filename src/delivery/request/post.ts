@@ -1,3 +1,4 @@
+import { ATTEMPT_ERRORS } from "../../contract/attempt-errors.ts";
 import { type Dispatching, describeFault, ProxyUnavailableError } from "../../lib/egress/index.ts";
 import {
   describeStatus,
@@ -91,8 +92,8 @@ export function post(
     giveUp();
     const inTime = `within ${timeoutMs / 1_000} s`;
     if (response.status !== null) endBody();
-    else if (wasSent) settle(`no response ${inTime}; ${ANSWER_SOONER}`, "webhook timeout");
-    else settle(`no connection ${inTime}, DNS lookup included; ${CHECK_HOST}`, "host timeout");
+    else if (wasSent) settle(`${ATTEMPT_ERRORS.noResponse} ${inTime}; ${ANSWER_SOONER}`, "webhook timeout");
+    else settle(`${ATTEMPT_ERRORS.noConnection} ${inTime}, DNS lookup included; ${CHECK_HOST}`, "host timeout");
   }
 
   // Node runs timers before I/O. By `setImmediate`, a response that arrived while the process was busy is read before the attempt expires.

@@ -112,6 +112,95 @@ const FAULTS: Record<string, string> = {
   UND_ERR_BODY_TIMEOUT: `no complete response in time; ${START_IT}`,
 };
 
+/** Causes of connection errors that have codes of their own. All others follow from the kind of their code (`causeOfCode`). */
+const CAUSES: Record<string, FaultCause> = {
+  CERT_HAS_EXPIRED: "certificate_expired",
+  HOSTNAME_MISMATCH: "certificate_name",
+  ERR_TLS_CERT_ALTNAME_INVALID: "certificate_name",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "certificate_untrusted",
+  SELF_SIGNED_CERT_IN_CHAIN: "certificate_untrusted",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "certificate_untrusted",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate_untrusted",
+  UNABLE_TO_GET_ISSUER_CERT: "certificate_untrusted",
+  CERT_UNTRUSTED: "certificate_untrusted",
+  ECONNREFUSED: "connection_refused",
+  ECONNRESET: "connection_closed",
+  EPIPE: "connection_closed",
+  ECONNABORTED: "connection_closed",
+  UND_ERR_SOCKET: "connection_closed",
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "connection_closed",
+  UND_ERR_CONNECT_TIMEOUT: "connection_timeout",
+  ETIMEDOUT: "connection_timeout",
+  EHOSTUNREACH: "unreachable",
+  EHOSTDOWN: "unreachable",
+  ENETUNREACH: "unreachable",
+  ENETDOWN: "unreachable",
+  EACCES: "service",
+  EPERM: "service",
+  EMFILE: "service",
+  ENFILE: "service",
+  ENOMEM: "service",
+  OUT_OF_MEM: "service",
+  ENOBUFS: "service",
+  EADDRNOTAVAIL: "service",
+  HTTP2_ONLY: "tls",
+  UND_ERR_HEADERS_OVERFLOW: "response_too_large",
+  UND_ERR_RES_EXCEEDED_MAX_SIZE: "response_too_large",
+  UND_ERR_HEADERS_TIMEOUT: "no_response",
+  UND_ERR_BODY_TIMEOUT: "no_response",
+};
+
+/** The cause of a connection error: a stable name. `service`: this service or its machine. `connection`: any other. */
+export type FaultCause =
+  | "certificate_expired"
+  | "certificate_name"
+  | "certificate_untrusted"
+  | "certificate"
+  | "tls_client_certificate"
+  | "tls"
+  | "connection_refused"
+  | "connection_closed"
+  | "connection_timeout"
+  | "connection"
+  | "unreachable"
+  | "dns_not_found"
+  | "dns_failed"
+  | "address_refused"
+  | "proxy"
+  | "not_http"
+  | "response_too_large"
+  | "no_response"
+  | "service";
+
+/** The cause by the start of a description without a code. */
+const CAUSES_BY_START: readonly (readonly [start: string, cause: FaultCause])[] = [
+  ["address refused: ", "address_refused"],
+  ["host name does not resolve: ", "dns_not_found"],
+  ["host name could not be looked up: ", "dns_failed"],
+  ["DNS lookup of ", "dns_failed"],
+  ["outbound proxy: ", "proxy"],
+  ["the outbound proxy is unavailable: ", "proxy"],
+];
+
+/** The cause in a text of `describeFault`; undefined for other texts. */
+export function causeOfFault(description: string): FaultCause | undefined {
+  const [, byStart] = CAUSES_BY_START.find(([start]) => description.startsWith(start)) ?? [];
+  if (byStart) return byStart;
+  const code = / \(([A-Za-z][\w/]+)\)$/.exec(description)?.[1];
+  return code === undefined ? undefined : causeOfCode(code);
+}
+
+function causeOfCode(code: string): FaultCause {
+  const known = CAUSES[code];
+  if (known) return known;
+  if (isCertificateFault(code)) return "certificate";
+  if (FAULTS[code]?.includes("client certificate")) return "tls_client_certificate";
+  if (TLS_CODE.test(code)) return "tls";
+  if (PARSER_CODE.test(code)) return "not_http";
+  // Codes of the system and of undici are in upper case; the others are names of errors in this service.
+  return /^[A-Z0-9_]+$/.test(code) ? "connection" : "service";
+}
+
 /** Describes a connection error in one line, usually with its code: `connection refused; check that … (ECONNREFUSED)`. */
 export function describeFault(error: Error): string {
   const code = faultCode(error);

@@ -9,7 +9,7 @@ export {
 } from "./address-guard.ts";
 export type { Connections, Dispatching } from "./connections.ts";
 export { contentCoding, decompressed } from "./content-coding.ts";
-export { describeFault, faultCode, isTlsFault } from "./faults.ts";
+export { causeOfFault, describeFault, type FaultCause, faultCode, isTlsFault } from "./faults.ts";
 export { createHttpClient, HANDSHAKES, MAX_RESPONSE_BYTES } from "./http-client.ts";
 export { NameResolver, type Resolver } from "./name-resolver.ts";
 export { OutboundProxy } from "./outbound-proxy.ts";

@@ -107,7 +107,7 @@ const DELETE = "DELETE /webhook";
 const LIST = "GET /webhook/list";
 const URL = "https://receiver.example/refused";
 const choose =
-  "allowed: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged), 10001 (WebhookFailing), 10002 (WebhookRecovered), 10003 (WebhookDisabled), 10004 (DeliveryFailed), 10005 (WebhookFilterStopped)";
+  "allowed: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged), 10001 (WebhookFailing), 10002 (WebhookRecovered), 10003 (WebhookDisabled), 10004 (DeliveryFailed), 10005 (WebhookFilterStopped), 10006 (IncidentOpened), 10007 (IncidentClosed)";
 const https = "send an https:// URL";
 const number = "not a whole number; send a whole number, at most 9223372036854775807";
 const range = "webhookId is out of range: it must be from -9223372036854775808 to 9223372036854775807";

@@ -69,6 +69,8 @@ test("the catalogue marks notices, and callers cannot publish them: the error na
     "WebhookDisabled",
     "DeliveryFailed",
     "WebhookFilterStopped",
+    "IncidentOpened",
+    "IncidentClosed",
   ]);
   for (const field of ["webhookFailing", "webhook_recovered", "webhookDisabled", "deliveryFailed"]) {
     const response = await fetch(`${api.url}/webhook.v1.EventService/PublishEvent`, {

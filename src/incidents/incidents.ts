@@ -1,0 +1,175 @@
+import { type Scope, webhookIn } from "../calls/index.ts";
+import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
+import { ofWebhook } from "../queue/index.ts";
+import { failedAttempts } from "../stats/index.ts";
+
+/** The maximum number of webhooks of an incident whose deliveries are counted. */
+export const MAX_MEASURED = 10_000;
+/** The maximum number of deliveries of a webhook that are counted, waiting and failed ones each. */
+const MAX_COUNTED = 10_000;
+/** The period of the failed attempts, in minutes, the current one included. */
+const TREND_MIN = 5;
+
+/** Counts of deliveries. */
+interface Counts {
+  waiting: bigint;
+  nextAttempt: Date | null;
+  failed: bigint;
+  recovered: bigint;
+}
+
+/** An incident as a scope shows it. */
+export interface IncidentRow extends Counts {
+  id: bigint;
+  cause: string;
+  subject: string;
+  since: Date;
+  ended: Date | null;
+  /** Microseconds since 1970; null while it is open. */
+  endedUs: bigint | null;
+  webhooks: number;
+  failing: number;
+  customers: number;
+  failedAttempts: bigint;
+  failedAttemptsBefore: bigint;
+  /** The number of webhooks that the counts concern. */
+  measured: number;
+  /** An error of one of the webhooks, as `causeOfLatest` takes it. */
+  error: string;
+}
+
+/** A webhook in an incident. */
+export interface IncidentWebhookRow extends Counts {
+  id: bigint;
+  name: string | null;
+  process: number;
+  url: string;
+  customer: string | null;
+  since: Date;
+  ended: Date | null;
+  error: string;
+}
+
+/** Restricts a list of incidents. Fields that are not set do not restrict. */
+export interface IncidentFilter {
+  open?: boolean | undefined;
+  webhookId?: bigint | undefined;
+  subject?: string | undefined;
+}
+
+/** A place in the list of incidents: the end, in microseconds since 1970, null for open ones; and the id. */
+export interface IncidentPosition {
+  endedUs: bigint | null;
+  id: bigint;
+}
+
+const END = "coalesce(i.closed, 'infinity'::timestamptz)";
+
+/** The incidents of a scope. In a limited one, only its webhooks count, and an incident is open while one of them fails. */
+function incidentsIn(scope: Scope): string {
+  if (scope === "everything") return "incidents";
+  return `(
+    select i.id, i.cause, i.subject, min(m.since) as opened,
+      case when bool_or(m.ended is null) then null else max(m.ended) end as closed,
+      count(*)::int as webhooks, count(*) filter (where m.ended is null)::int as failing
+    from webhooks w join incident_webhooks m on m.webhook_id = w.id join incidents i on i.id = m.incident_id
+    where ${webhookIn(scope, "w").sql} group by i.id)`;
+}
+
+const upTo = (rowsOf: string) => `(select count(*) from (${rowsOf} limit ${MAX_COUNTED}) c)`;
+const opened = (table: "queue" | "retries") =>
+  upTo(`select from ${table} t where ${ofWebhook("t", "m.webhook_id")} order by t.webhook_id, t.id`);
+const attemptsIn = (from: number, to: number) => `(
+  select coalesce(sum(${failedAttempts("r")}), 0) from rollup_minutes r where r.webhook_id = m.webhook_id
+    and r.start > date_trunc('minute', now()) - interval '${from} minutes'
+    and r.start <= date_trunc('minute', now()) - interval '${to} minutes')`;
+
+/** Counts of webhook `m` of an incident: current ones while it fails, afterwards those that were counted last. */
+const COUNTS = `cross join lateral (
+  select ${opened("queue")} + ${opened("retries")} as waiting,
+    (select min(due) from retries t where ${ofWebhook("t", "m.webhook_id")}) as next_attempt,
+    ${upTo(`select from deliveries d where d.webhook_id = m.webhook_id and d.id >= m.first_delivery and d.outcome = 'failed'
+      and d.finished >= m.since`)} as failed, 0 as recovered,
+    ${attemptsIn(TREND_MIN, 0)} as attempts, ${attemptsIn(2 * TREND_MIN, TREND_MIN)} as attempts_before
+  where m.ended is null
+  union all select 0, null, m.failed, m.recovered, 0, 0 where m.ended is not null
+) c`;
+
+async function read(db: Db, scope: Scope, condition: string, bindings: Bindings): Promise<IncidentRow[]> {
+  const inScope = webhookIn(scope, "w");
+  const sum = (column: string) => `coalesce(sum(c.${column}), 0)::bigint`;
+  return rows<IncidentRow>(
+    db,
+    `select i.id, i.cause, i.subject, i.opened as since, i.closed as ended,
+        (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks, i.failing, s.*
+      from (select i.* from ${incidentsIn(scope)} i where ${condition}) i cross join lateral (
+        select count(*)::int as measured, count(distinct m.customer)::int as customers, ${sum("waiting")} as waiting,
+          min(c.next_attempt) as "nextAttempt", ${sum("failed")} as failed, ${sum("recovered")} as recovered,
+          ${sum("attempts")} as "failedAttempts", ${sum("attempts_before")} as "failedAttemptsBefore",
+          coalesce(min(m.error) filter (where m.ended is null), min(m.error), '') as error
+        from (
+          select m.*, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id
+          where m.incident_id = i.id and ${inScope.sql} limit ${MAX_MEASURED}
+        ) m ${COUNTS}
+      ) s order by ${END} desc, i.id desc`,
+    { ...bindings, ...inScope.bindings },
+  );
+}
+
+/** The scope's incidents: open ones first, then past ones, the latest first. */
+export function listIncidents(
+  db: Db,
+  scope: Scope,
+  { open, webhookId, subject }: IncidentFilter,
+  { after, limit }: { after: IncidentPosition | null; limit: number },
+): Promise<IncidentRow[]> {
+  const conditions = ["true"];
+  if (open !== undefined) conditions.push(`i.closed is ${open ? "" : "not "}null`);
+  if (webhookId !== undefined)
+    conditions.push(
+      "i.id in (select incident_id from incident_webhooks where webhook_id = :webhookId::bigint)",
+    );
+  if (subject !== undefined) conditions.push("i.subject = :subject::text");
+  if (after)
+    conditions.push(
+      `(${END}, i.id) < (coalesce('epoch'::timestamptz + :endedUs::bigint * interval '1 microsecond', 'infinity'), :afterId::bigint)`,
+    );
+  return read(
+    db,
+    scope,
+    `${conditions.join(" and ")} order by ${END} desc, i.id desc limit :limit::int`,
+    {
+      webhookId: webhookId ?? null,
+      subject: subject ?? null,
+      endedUs: after?.endedUs ?? null,
+      afterId: after?.id ?? null,
+      limit,
+    },
+  );
+}
+
+/** The scope's incident with this id; undefined if it has none. */
+export async function getIncident(db: Db, scope: Scope, id: bigint): Promise<IncidentRow | undefined> {
+  return (await read(db, scope, "i.id = :id::bigint", { id }))[0];
+}
+
+/** The webhooks of an incident that are in the scope, by id. */
+export function listIncidentWebhooks(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  { after, limit }: { after: bigint | null; limit: number },
+): Promise<IncidentWebhookRow[]> {
+  const inScope = webhookIn(scope, "w");
+  return rows<IncidentWebhookRow>(
+    db,
+    `select m.webhook_id as id, m.name, m.process, m.url, m.customer, m.since, m.ended, m.error, c.waiting::bigint,
+        c.next_attempt as "nextAttempt", c.failed::bigint, c.recovered::bigint
+      from (
+        select m.*, w.name, w.process, w.url, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id
+        where m.incident_id = :id::bigint and m.webhook_id > coalesce(:after::bigint, 0) and ${inScope.sql}
+        order by m.webhook_id limit :limit::int
+      ) m ${COUNTS} order by m.webhook_id`,
+    { ...inScope.bindings, id, after, limit },
+  );
+}

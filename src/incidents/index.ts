@@ -1,0 +1,5 @@
+/** Incidents: what fails, by cause and host. */
+export { causeOfLatest, type FailureCause, failureCause } from "./causes.ts";
+export { readIncidentCounts } from "./incident-counts.ts";
+export { COUNT_RECOVERED_JOB, deleteOldIncidents } from "./recovered.ts";
+export { type IncidentChange, leaveForgotten, trackIncidents } from "./track.ts";

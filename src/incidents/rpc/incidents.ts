@@ -1,0 +1,115 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import type {
+  IncidentSchema,
+  IncidentService,
+  IncidentWebhookSchema,
+} from "../../../gen/webhook/v1/incident_pb.ts";
+import { assertText, BY_ID, callerScope, readPage } from "../../calls/index.ts";
+import { processName } from "../../contract/catalogue.ts";
+import { DomainError } from "../../contract/errors.ts";
+import { present, timestampOf } from "../../contract/present.ts";
+import type { Db } from "../../lib/pg/index.ts";
+import { causeOfLatest } from "../causes.ts";
+import {
+  getIncident,
+  type IncidentPosition,
+  type IncidentRow,
+  type IncidentWebhookRow,
+  listIncidents,
+  listIncidentWebhooks,
+} from "../incidents.ts";
+
+/** The maximum number of incidents per page, and the number if a request names none. */
+const PAGE_SIZES = { most: 100, usual: 20 };
+/** The same for the webhooks of an incident. */
+const WEBHOOK_PAGE_SIZES = { most: 1_000, usual: 100 };
+/** The maximum length of a subject in a filter, in characters. */
+const MAX_HOST = 300;
+
+const BY_END = {
+  of: ({ endedUs, id }: IncidentPosition) => Buffer.from(`${endedUs ?? "open"} ${id}`),
+  parse(token: Buffer): IncidentPosition | undefined {
+    const [, us, id] = /^(open|\d{1,16}) (\d{1,18})$/.exec(String(token)) ?? [];
+    if (us === undefined || id === undefined) return undefined;
+    return { endedUs: us === "open" ? null : BigInt(us), id: BigInt(id) };
+  },
+};
+
+/** Lists and returns incidents. */
+export function incidentService({ db }: { db: Db }): ServiceImpl<typeof IncidentService> {
+  return {
+    async listIncidents(request, handler) {
+      const scope = callerScope(handler, request.customer);
+      const { open, webhookId, host } = request;
+      assertText("host", host, MAX_HOST);
+      const filter = { open, webhookId, subject: host === "" ? undefined : host };
+      const { rows, nextPageToken } = await readPage(
+        request,
+        BY_END,
+        (page) => listIncidents(db, scope, filter, page),
+        PAGE_SIZES,
+      );
+      return { incidents: rows.map(incidentMessage), nextPageToken };
+    },
+
+    async getIncident(request, handler) {
+      const scope = callerScope(handler);
+      const { incidentId } = request;
+      const incident = await getIncident(db, scope, incidentId);
+      if (!incident) {
+        throw new DomainError(
+          "NOT_FOUND",
+          `there is no incident ${incidentId}; list the incidents to find its id`,
+          { reason: "INCIDENT_NOT_FOUND" },
+        );
+      }
+      const { rows, nextPageToken } = await readPage(
+        request,
+        BY_ID,
+        (page) => listIncidentWebhooks(db, scope, incidentId, page),
+        WEBHOOK_PAGE_SIZES,
+      );
+      return { incident: incidentMessage(incident), webhooks: rows.map(webhookMessage), nextPageToken };
+    },
+  };
+}
+
+function incidentMessage(row: IncidentRow): MessageInitShape<typeof IncidentSchema> {
+  return present({
+    id: row.id,
+    cause: { ...causeOfLatest(row.error), code: row.cause },
+    subject: row.subject,
+    since: timestampFromDate(row.since),
+    ended: timestampOf(row.ended),
+    webhooks: BigInt(row.webhooks),
+    failingWebhooks: BigInt(row.failing),
+    customers: BigInt(row.customers),
+    waiting: row.waiting,
+    nextAttempt: timestampOf(row.nextAttempt),
+    failed: row.failed,
+    recovered: row.recovered,
+    failedAttempts: row.failedAttempts,
+    failedAttemptsBefore: row.failedAttemptsBefore,
+    measuredWebhooks: BigInt(row.measured),
+    lastError: row.error,
+  });
+}
+
+function webhookMessage(row: IncidentWebhookRow): MessageInitShape<typeof IncidentWebhookSchema> {
+  return present({
+    webhookId: row.id,
+    name: row.name,
+    webhookProcess: processName(row.process),
+    url: row.url,
+    customer: row.customer,
+    since: timestampFromDate(row.since),
+    ended: timestampOf(row.ended),
+    waiting: row.waiting,
+    nextAttempt: timestampOf(row.nextAttempt),
+    failed: row.failed,
+    recovered: row.recovered,
+    lastError: row.error,
+  });
+}

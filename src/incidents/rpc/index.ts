@@ -1,0 +1,2 @@
+/** The methods of IncidentService. */
+export { incidentService } from "./incidents.ts";

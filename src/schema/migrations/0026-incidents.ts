@@ -1,0 +1,54 @@
+import type { Knex } from "knex";
+
+/** Incidents: what fails, grouped by cause and host. Only new tables: older releases beside this one change no incident. */
+export async function up(knex: Knex): Promise<void> {
+  await knex.raw(`
+    create table incidents (
+      id bigint generated always as identity primary key,
+      cause text not null,
+      subject text not null,
+      opened timestamptz not null,
+      closed timestamptz,
+      webhooks int not null default 0,
+      failing int not null default 0
+    ) with (fillfactor = 70);
+    comment on table incidents is 'What has failed: one cause at one subject, with the webhooks that it concerns.';
+    comment on column incidents.subject is 'What the cause lies in: a host, with its port if it is not 443, or another part, such as the outbound proxy.';
+    comment on column incidents.webhooks is 'Rows of incident_webhooks,';
+    comment on column incidents.failing is 'and those of them that have not ended.';
+    create unique index incidents_open on incidents (cause, subject) where closed is null;
+    create index incidents_order on incidents (coalesce(closed, 'infinity'::timestamptz), id);
+    create index incidents_subject on incidents (subject, id);
+
+    create table incident_webhooks (
+      incident_id bigint not null,
+      webhook_id bigint not null,
+      since timestamptz not null,
+      ended timestamptz,
+      error text not null,
+      differs timestamptz,
+      first_delivery uuid not null,
+      last_delivery uuid,
+      failed int not null default 0,
+      recovered int not null default 0,
+      check_at timestamptz,
+      primary key (incident_id, webhook_id)
+    ) with (fillfactor = 70);
+    comment on table incident_webhooks is 'The webhooks that an incident concerns or has concerned. A webhook is in at most one that has not ended for it.';
+    comment on column incident_webhooks.error is 'The error with which it joined the incident.';
+    comment on column incident_webhooks.differs is 'Since when its errors have had another cause; null if they have not.';
+    comment on column incident_webhooks.first_delivery is 'Its oldest delivery that was open when it joined.';
+    comment on column incident_webhooks.last_delivery is 'The first id after the incident ended for it.';
+    comment on column incident_webhooks.failed is 'Deliveries between these ids that ended as failed since it joined,';
+    comment on column incident_webhooks.recovered is 'and those that were delivered, both as counted last.';
+    comment on column incident_webhooks.check_at is 'When to count them again; null for not any more.';
+    create index incident_webhooks_webhook on incident_webhooks (webhook_id, incident_id);
+    create unique index incident_webhooks_failing on incident_webhooks (webhook_id) where ended is null;
+    create index incident_webhooks_check on incident_webhooks (check_at) where check_at is not null;
+  `);
+}
+
+/** Migrations only go forward: a rollback of data-bearing tables is a restore from backup. */
+export async function down(): Promise<void> {
+  throw new Error("migrations only go forward; restore a backup instead");
+}

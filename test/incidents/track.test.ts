@@ -1,0 +1,215 @@
+import { expect, test } from "vitest";
+import { getIncident, listIncidents, listIncidentWebhooks } from "../../src/incidents/incidents.ts";
+import { countRecovered, deleteOldIncidents } from "../../src/incidents/recovered.ts";
+import { leaveForgotten } from "../../src/incidents/track.ts";
+import { foldDeltas } from "../../src/maintenance/fold.ts";
+import { cancelFirst } from "../../src/queue/deleted-webhooks.ts";
+import { type AttemptResult, recordAttempts } from "../../src/queue/results.ts";
+import { adoptRetries, assignGroups } from "../../src/queue/retry-groups.ts";
+import { deleteWebhook } from "../../src/webhooks/webhook-deletion.ts";
+import {
+  claim,
+  claimRetries,
+  freshClaimant,
+  NO_WAIT,
+  openQueueDatabase,
+  queueEvents,
+  queueMany,
+  result,
+} from "../queue/queue.ts";
+
+const db = await openQueueDatabase();
+const REFUSED = "connection refused; check that the server runs, and its host and port (ECONNREFUSED)";
+const FOUND = { all: {}, first: { after: null, limit: 100 } };
+
+/** Webhooks of a host with pending deliveries. */
+const webhooksOf = (host: string, webhooks = 1, events = 1) =>
+  queueMany(db, { urlPrefix: `https://${host}/`, webhooks, events });
+
+/** Makes an attempt of everything that is pending or waits for a retry, with the same result, and judges. */
+async function attemptAll(outcome: Partial<AttemptResult>): Promise<void> {
+  const claimant = await freshClaimant(db);
+  await db("retries").update({ run_id: null });
+  await adoptRetries(db, claimant.runId);
+  await assignGroups(db, claimant.runId);
+  await db("run_groups").update({ group_number: 1 });
+  const claimed = [...(await claim(db, claimant)), ...(await claimRetries(db, claimant))];
+  const results = claimed.map((delivery) => ({
+    ...result(delivery, outcome.status ?? 0),
+    status: null,
+    ...outcome,
+  }));
+  await recordAttempts(db, results, NO_WAIT);
+  while ((await foldDeltas(db)) > 0);
+}
+const failAll = (error = REFUSED) => attemptAll({ delivered: false, error });
+const answerAll = (status: number) => attemptAll({ delivered: status === 200, status, error: null });
+
+/** Makes what has happened so far so much older. */
+async function letPass(seconds: number): Promise<void> {
+  const tables: Record<string, string[]> = {
+    webhook_health: ["since", "first_failure", "last_failure", "last_success", "error_read"],
+    incidents: ["opened", "closed"],
+    incident_webhooks: ["since", "ended", "differs", "check_at"],
+  };
+  for (const [table, columns] of Object.entries(tables)) {
+    const earlier = columns.map((column) => `${column} = ${column} - make_interval(secs => :seconds)`);
+    await db.raw(`update ${table} set ${earlier.join(", ")}`, { seconds });
+  }
+}
+
+const list = () => listIncidents(db, "everything", FOUND.all, FOUND.first);
+const only = async () => {
+  const [incident, ...others] = await list();
+  expect(others).toEqual([]);
+  if (!incident) throw new Error("there is no incident");
+  return incident;
+};
+
+test("webhooks of a host that fail with one cause are one incident with what waits for it", async () => {
+  const ids = await webhooksOf("shop.example", 300, 2);
+  await failAll();
+  const [health] = await db("webhook_health");
+  const incident = await only();
+  expect(incident).toMatchObject({
+    cause: "connection_refused",
+    subject: "shop.example",
+    ended: null,
+    webhooks: 300,
+    failing: 300,
+    measured: 300,
+    customers: 0,
+    waiting: 600n,
+    failed: 0n,
+    recovered: 0n,
+    failedAttempts: 600n,
+    failedAttemptsBefore: 0n,
+    error: REFUSED,
+  });
+  expect(incident.since).toEqual(health.since);
+  const [{ due }] = await db("retries").min("due as due");
+  expect(incident.nextAttempt).toEqual(due);
+  const { id } = incident;
+  const first = await listIncidentWebhooks(db, "everything", id, { after: null, limit: 2 });
+  expect(first).toMatchObject([
+    { id: ids[0], process: 1, url: "https://shop.example/1", waiting: 2n, ended: null },
+    { id: ids[1] },
+  ]);
+  const rest = await listIncidentWebhooks(db, "everything", id, { after: ids[297] as bigint, limit: 9 });
+  expect(rest.map((each) => each.id)).toEqual(ids.slice(298));
+});
+
+test("an incident per cause and host, and one for all hosts whose token endpoint or service fails", async () => {
+  await webhooksOf("a.example");
+  await failAll();
+  await webhooksOf("b.example:8443");
+  await answerAll(503);
+  await webhooksOf("c.example");
+  await webhooksOf("d.example");
+  await failAll("token endpoint login.example answered 401; see the log of the token endpoint");
+  const found = await list();
+  expect(found.map(({ cause, subject, failing }) => [cause, subject, failing])).toEqual([
+    ["token_endpoint", "login.example", 2],
+    ["http_5xx", "b.example:8443", 1],
+    ["connection_refused", "a.example", 1],
+  ]);
+});
+
+test("an incident ends when its last webhook recovers, and then tells what failed and what was recovered", async () => {
+  const [first, second] = await webhooksOf("shop.example", 2, 3);
+  await failAll();
+  await failAll();
+  await failAll();
+  // The fourth attempt is the last one of a round: they fail for good.
+  await failAll();
+  expect(await only()).toMatchObject({ failing: 2, waiting: 0n, failed: 6n, nextAttempt: null });
+  await queueEvents(db, [first, second] as bigint[], 2);
+  await failAll();
+  expect(await only()).toMatchObject({ waiting: 4n, failed: 6n });
+  await queueEvents(db, [first] as bigint[]);
+  const [delivery] = await claim(db);
+  await recordAttempts(db, [result(delivery as never, 200)], NO_WAIT);
+  await foldDeltas(db);
+  expect(await only()).toMatchObject({ ended: null, webhooks: 2, failing: 1, waiting: 2n });
+  await answerAll(200);
+  const { ended } = await only();
+  expect(ended).toBeInstanceOf(Date);
+  await letPass(60);
+  expect(await countRecovered(db)).toBe(2);
+  expect(await only()).toMatchObject({ webhooks: 2, failing: 0, waiting: 0n, failed: 6n, recovered: 5n });
+});
+
+test("deliveries that are sent again after an incident count as recovered, and are counted less and less often", async () => {
+  await webhooksOf("shop.example", 1, 2);
+  for (let n = 0; n < 4; n += 1) await failAll();
+  const [webhook] = await db("webhooks");
+  await queueEvents(db, [BigInt(webhook.id)]);
+  await answerAll(200);
+  await letPass(60);
+  await countRecovered(db);
+  // The delivery of the success was published after the incident began.
+  expect(await only()).toMatchObject({ failed: 2n, recovered: 1n });
+  expect(await countRecovered(db)).toBe(0);
+  await db("deliveries").update({ outcome: "delivered" });
+  await letPass(120);
+  await countRecovered(db);
+  expect(await only()).toMatchObject({ failed: 0n, recovered: 3n });
+  await letPass(100_000);
+  expect(await countRecovered(db)).toBe(0);
+});
+
+test("a webhook stays in its incident while its causes alternate, and moves after a minute of another one", async () => {
+  await webhooksOf("shop.example");
+  await failAll();
+  await letPass(20);
+  await answerAll(500);
+  await letPass(50);
+  await failAll();
+  await letPass(20);
+  await queueEvents(db, await db("webhooks").pluck("id").then((ids) => ids.map(BigInt)));
+  await answerAll(500);
+  expect(await only()).toMatchObject({ cause: "connection_refused", failing: 1 });
+  await letPass(61);
+  await queueEvents(db, await db("webhooks").pluck("id").then((ids) => ids.map(BigInt)));
+  await answerAll(500);
+  expect((await list()).map(({ cause, ended }) => [cause, ended !== null])).toEqual([
+    ["http_5xx", false],
+    ["connection_refused", true],
+  ]);
+});
+
+test("an incident that begins again within five minutes is the same one; later it is another one", async () => {
+  const ids = await webhooksOf("shop.example");
+  await failAll();
+  const { id, since } = await only();
+  await answerAll(200);
+  for (const minutes of [4, 6]) {
+    await letPass(minutes * 60);
+    await queueEvents(db, ids);
+    await failAll();
+    if (minutes === 4) {
+      expect(await only()).toMatchObject({ id, ended: null, webhooks: 1, failing: 1 });
+      expect((await only()).since.getTime()).toBeLessThan(since.getTime());
+    }
+    await answerAll(200);
+  }
+  expect(await list()).toHaveLength(2);
+});
+
+test("an incident ends for webhooks that were deleted or forgotten, and is deleted after the retention", async () => {
+  const [webhookId] = await webhooksOf("shop.example", 2);
+  await failAll();
+  expect(await db.transaction(leaveForgotten)).toEqual([]);
+  await deleteWebhook(db, webhookId as bigint, cancelFirst);
+  expect(await db.transaction(leaveForgotten)).toEqual([]);
+  expect(await only()).toMatchObject({ failing: 1 });
+  await db("webhook_health").delete();
+  const { id } = await only();
+  expect(await db.transaction(leaveForgotten)).toEqual([{ id, change: "closed" }]);
+  await letPass(29 * 86_400);
+  expect(await deleteOldIncidents(db, 30)).toBe(0);
+  await letPass(2 * 86_400);
+  expect(await deleteOldIncidents(db, 30)).toBe(1);
+  expect(await db("incident_webhooks")).toEqual([]);
+  expect(await getIncident(db, "everything", id)).toBeUndefined();
+});
