@@ -13,6 +13,7 @@ import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
 import { EventTypeService } from "../gen/webhook/v1/event_type_pb.ts";
+import { IncidentService } from "../gen/webhook/v1/incident_pb.ts";
 import { ReplayService } from "../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
@@ -32,6 +33,7 @@ export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/endpoint_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
 export * from "../gen/webhook/v1/event_type_pb.ts";
+export * from "../gen/webhook/v1/incident_pb.ts";
 export * from "../gen/webhook/v1/notice_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
 export * from "../gen/webhook/v1/replay_pb.ts";
@@ -53,6 +55,7 @@ export interface WebhookClients {
   endpoints: Client<typeof EndpointService>;
   eventTypes: Client<typeof EventTypeService>;
   customers: Client<typeof CustomerService>;
+  incidents: Client<typeof IncidentService>;
 }
 
 /**
@@ -71,6 +74,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     endpoints: createClient(EndpointService, transport),
     eventTypes: createClient(EventTypeService, transport),
     customers: createClient(CustomerService, transport),
+    incidents: createClient(IncidentService, transport),
   };
 }
 

@@ -1,6 +1,5 @@
 import { type Scope, webhookIn } from "../calls/index.ts";
 import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
-import { ofWebhook } from "../queue/index.ts";
 import { failedAttempts } from "../stats/index.ts";
 
 /** The maximum number of webhooks of an incident whose deliveries are counted. */
@@ -20,7 +19,7 @@ interface Counts {
 
 /** An incident as a scope shows it. */
 export interface IncidentRow extends Counts {
-  id: bigint;
+  id: string;
   cause: string;
   subject: string;
   since: Date;
@@ -60,7 +59,7 @@ export interface IncidentFilter {
 /** A place in the list of incidents: the end, in microseconds since 1970, null for open ones; and the id. */
 export interface IncidentPosition {
   endedUs: bigint | null;
-  id: bigint;
+  id: string;
 }
 
 const END = "coalesce(i.closed, 'infinity'::timestamptz)";
@@ -78,7 +77,7 @@ function incidentsIn(scope: Scope): string {
 
 const upTo = (rowsOf: string) => `(select count(*) from (${rowsOf} limit ${MAX_COUNTED}) c)`;
 const opened = (table: "queue" | "retries") =>
-  upTo(`select from ${table} t where ${ofWebhook("t", "m.webhook_id")} order by t.webhook_id, t.id`);
+  upTo(`select from ${table} t where t.webhook_id = m.webhook_id`);
 const attemptsIn = (from: number, to: number) => `(
   select coalesce(sum(${failedAttempts("r")}), 0) from rollup_minutes r where r.webhook_id = m.webhook_id
     and r.start > date_trunc('minute', now()) - interval '${from} minutes'
@@ -87,7 +86,7 @@ const attemptsIn = (from: number, to: number) => `(
 /** Counts of webhook `m` of an incident: current ones while it fails, afterwards those that were counted last. */
 const COUNTS = `cross join lateral (
   select ${opened("queue")} + ${opened("retries")} as waiting,
-    (select min(due) from retries t where ${ofWebhook("t", "m.webhook_id")}) as next_attempt,
+    (select min(due) from retries t where t.webhook_id = m.webhook_id) as next_attempt,
     ${upTo(`select from deliveries d where d.webhook_id = m.webhook_id and d.id >= m.first_delivery and d.outcome = 'failed'
       and d.finished >= m.since`)} as failed, 0 as recovered,
     ${attemptsIn(TREND_MIN, 0)} as attempts, ${attemptsIn(2 * TREND_MIN, TREND_MIN)} as attempts_before
@@ -127,37 +126,33 @@ export function listIncidents(
   if (open !== undefined) conditions.push(`i.closed is ${open ? "" : "not "}null`);
   if (webhookId !== undefined)
     conditions.push(
-      "i.id in (select incident_id from incident_webhooks where webhook_id = :webhookId::bigint)",
+      `i.id in (select m.incident_id from incident_webhooks m join webhooks w on w.id = m.webhook_id
+        where m.webhook_id = :webhookId::bigint and ${webhookIn(scope, "w").sql})`,
     );
   if (subject !== undefined) conditions.push("i.subject = :subject::text");
   if (after)
     conditions.push(
-      `(${END}, i.id) < (coalesce('epoch'::timestamptz + :endedUs::bigint * interval '1 microsecond', 'infinity'), :afterId::bigint)`,
+      `(${END}, i.id) < (coalesce('epoch'::timestamptz + :endedUs::bigint * interval '1 microsecond', 'infinity'), :afterId::uuid)`,
     );
-  return read(
-    db,
-    scope,
-    `${conditions.join(" and ")} order by ${END} desc, i.id desc limit :limit::int`,
-    {
-      webhookId: webhookId ?? null,
-      subject: subject ?? null,
-      endedUs: after?.endedUs ?? null,
-      afterId: after?.id ?? null,
-      limit,
-    },
-  );
+  return read(db, scope, `${conditions.join(" and ")} order by ${END} desc, i.id desc limit :limit::int`, {
+    webhookId: webhookId ?? null,
+    subject: subject ?? null,
+    endedUs: after?.endedUs ?? null,
+    afterId: after?.id ?? null,
+    limit,
+  });
 }
 
 /** The scope's incident with this id; undefined if it has none. */
-export async function getIncident(db: Db, scope: Scope, id: bigint): Promise<IncidentRow | undefined> {
-  return (await read(db, scope, "i.id = :id::bigint", { id }))[0];
+export async function getIncident(db: Db, scope: Scope, id: string): Promise<IncidentRow | undefined> {
+  return (await read(db, scope, "i.id = :id::uuid", { id }))[0];
 }
 
 /** The webhooks of an incident that are in the scope, by id. */
 export function listIncidentWebhooks(
   db: Db,
   scope: Scope,
-  id: bigint,
+  id: string,
   { after, limit }: { after: bigint | null; limit: number },
 ): Promise<IncidentWebhookRow[]> {
   const inScope = webhookIn(scope, "w");
@@ -167,7 +162,7 @@ export function listIncidentWebhooks(
         c.next_attempt as "nextAttempt", c.failed::bigint, c.recovered::bigint
       from (
         select m.*, w.name, w.process, w.url, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id
-        where m.incident_id = :id::bigint and m.webhook_id > coalesce(:after::bigint, 0) and ${inScope.sql}
+        where m.incident_id = :id::uuid and m.webhook_id > coalesce(:after::bigint, 0) and ${inScope.sql}
         order by m.webhook_id limit :limit::int
       ) m ${COUNTS} order by m.webhook_id`,
     { ...inScope.bindings, id, after, limit },

@@ -1,6 +1,5 @@
 import { count, type Db } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
-import { ofWebhook } from "../queue/index.ts";
 import { FIRST_CHECK_S } from "./track.ts";
 
 /** The maximum number of webhooks whose deliveries are counted per step. */
@@ -11,7 +10,8 @@ const MAX_COUNTED = 100_000;
 const COUNTED_FOR_DAYS = 7;
 
 const open = (table: "queue" | "retries") =>
-  `exists (select from ${table} t where ${ofWebhook("t", "m.webhook_id", "m.first_delivery", "m.last_delivery")})`;
+  `exists (
+    select from ${table} t where t.webhook_id = m.webhook_id and t.id >= m.first_delivery and t.id < m.last_delivery)`;
 
 /**
  * Counts, of webhooks that have left an incident, which of the deliveries that were open in the meantime have been delivered since and which

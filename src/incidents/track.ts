@@ -16,7 +16,7 @@ export const FIRST_CHECK_S = 15;
 
 /** An incident that was opened or has ended. */
 export interface IncidentChange {
-  id: bigint;
+  id: string;
   change: "opened" | "closed";
 }
 
@@ -132,7 +132,7 @@ async function joinIncidents(trx: Db, joining: readonly Failing[]): Promise<Inci
   await rows(
     trx,
     `with given as (
-        select * from unnest(:incidents::bigint[], :webhooks::bigint[], :since::timestamptz[], :firsts::uuid[], :errors::text[])
+        select * from unnest(:incidents::uuid[], :webhooks::bigint[], :since::timestamptz[], :firsts::uuid[], :errors::text[])
           as g(incident_id, webhook_id, since, first_id, error)
       ),
       joined as (
@@ -147,7 +147,7 @@ async function joinIncidents(trx: Db, joining: readonly Failing[]): Promise<Inci
       from (select incident_id, count(*)::int as n, count(*) filter (where is_new)::int as fresh from joined group by 1) j
       where i.id = j.incident_id`,
     {
-      incidents: plainArray(joining.map(({ cause, subject }) => idOf.get(`${cause} ${subject}`) as bigint)),
+      incidents: plainArray(joining.map(({ cause, subject }) => idOf.get(`${cause} ${subject}`) as string)),
       webhooks: plainArray(joining.map(({ webhookId }) => webhookId)),
       since: plainArray(joining.map(({ since }) => since.toISOString())),
       firsts: plainArray(joining.map(({ since }) => firstIdOf(since))),
@@ -163,7 +163,7 @@ const oldest = (table: "queue" | "retries") =>
 
 /** The open incidents of causes: those that are open, those that have just ended and begin again, and new ones. */
 function openIncidents(trx: Db, wanted: readonly Failing[]) {
-  return rows<{ id: bigint; cause: string; subject: string; isOpened: boolean }>(
+  return rows<{ id: string; cause: string; subject: string; isOpened: boolean }>(
     trx,
     `with wanted as (
         select * from unnest(:causes::text[], :subjects::text[], :since::timestamptz[]) as w(cause, subject, since)

@@ -12,7 +12,7 @@ const { INCIDENT_OPENED, INCIDENT_CLOSED } = WebhookProcess;
 
 /** An incident as the subscribers with one scope are told of it. */
 interface NoticedIncident {
-  id: bigint;
+  id: string;
   process: WebhookProcess;
   cause: string;
   subject: string;
@@ -85,7 +85,7 @@ const NOTICED = `
     where r.process = any(:processes::int[]) and r.deleted is null group by 1, 2, 3, 4
   )
   select i.id, s.process, i.cause, i.subject, m.error, m.since, i.closed as ended, m.webhooks, s.recipients, now() as now
-  from unnest(:ids::bigint[], :processes::int[]) as n(id, process)
+  from unnest(:ids::uuid[], :processes::int[]) as n(id, process)
     join incidents i on i.id = n.id join subscriber s on s.process = n.process cross join lateral (
       select count(*)::int as webhooks, min(m.since) as since, min(m.error) as error
       from incident_webhooks m join webhooks w on w.id = m.webhook_id

@@ -8,6 +8,9 @@ import { fanOutStep } from "../../src/events/fan-out.ts";
 import { publishEvents } from "../../src/events/publish.ts";
 import { queueTestEvent } from "../../src/events/test-events.ts";
 import { judgeHealth } from "../../src/health/webhook-health.ts";
+import { getIncident, listIncidents, listIncidentWebhooks } from "../../src/incidents/incidents.ts";
+import { countRecovered } from "../../src/incidents/recovered.ts";
+import { trackIncidents } from "../../src/incidents/track.ts";
 import { type Db, openDatabase, rows } from "../../src/lib/pg/database.ts";
 import { getDelivery, getSentRequest } from "../../src/log/deliveries.ts";
 import { listDeliveries } from "../../src/log/list.ts";
@@ -131,7 +134,11 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
       select 2 + n % 2, url, url, gen_random_uuid(), '' from generate_series(1, 20000) n,
         lateral (select 'https://other.example/' || n as url) u;
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
-      select -n, 'failing', now(), now() from generate_series(1, 40000) n`,
+      select -n, 'failing', now(), now() from generate_series(1, 40000) n;
+    insert into incidents (cause, subject, opened, closed)
+      select 'dns_failed', 'host-' || n, now(), now() from generate_series(1, 6000) n;
+    insert into incident_webhooks (incident_id, webhook_id, since, ended, error, first_delivery)
+      select gen_random_uuid(), -n, now(), now(), 'error', gen_random_uuid() from generate_series(1, 40000) n`,
   );
   await foldAll(db);
 }
@@ -255,6 +262,30 @@ describe("no table that grows is read from end to end", () => {
     },
     "counting a webhook's overdue retries": (trx) => readOverdueRetries(trx, webhookId),
     "judging the health of webhooks": (trx) => judgeHealth(trx, [webhookId]),
+    "tracking incidents": async (trx) => {
+      const since = new Date();
+      const about = {
+        webhookId,
+        targetUrl: "https://example.com/",
+        was: "healthy",
+        since,
+        wasSince: since,
+      } as const;
+      const judged = (lastError: string) => [{ ...about, health: "failing", lastError } as const];
+      await trackIncidents(trx, judged("HTTP status 401"));
+      const page = { after: null, limit: 10 };
+      for (const filter of [{}, { open: false }, { subject: "other.example" }])
+        await listIncidents(trx, "everything", filter, page);
+      for (const scope of ["everything", app] as const) {
+        const [incident] = await listIncidents(trx, scope, { webhookId, open: true }, page);
+        const id = incident?.id as string;
+        await getIncident(trx, scope, id);
+        await listIncidentWebhooks(trx, scope, id, page);
+      }
+      await trackIncidents(trx, [{ ...about, was: "failing", health: "healthy", lastError: null }]);
+      await trx("incident_webhooks").update({ check_at: since });
+      await countRecovered(trx);
+    },
     "reading the backlog": (trx) => readBacklog(trx, { after: 0n, maxWebhooks: 10, maxCounted: 100 }),
     "applying the retention": (trx) => retentionStep(trx, trx, 30),
     "failing what has expired": (trx) => endExpired(trx, idAt(new Date(Date.now() - 3_600_000)), 1_000),

@@ -93,7 +93,8 @@ export function post(
     const inTime = `within ${timeoutMs / 1_000} s`;
     if (response.status !== null) endBody();
     else if (wasSent) settle(`${ATTEMPT_ERRORS.noResponse} ${inTime}; ${ANSWER_SOONER}`, "webhook timeout");
-    else settle(`${ATTEMPT_ERRORS.noConnection} ${inTime}, DNS lookup included; ${CHECK_HOST}`, "host timeout");
+    else
+      settle(`${ATTEMPT_ERRORS.noConnection} ${inTime}, DNS lookup included; ${CHECK_HOST}`, "host timeout");
   }
 
   // Node runs timers before I/O. By `setImmediate`, a response that arrived while the process was busy is read before the attempt expires.

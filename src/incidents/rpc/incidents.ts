@@ -6,7 +6,7 @@ import type {
   IncidentService,
   IncidentWebhookSchema,
 } from "../../../gen/webhook/v1/incident_pb.ts";
-import { assertText, BY_ID, callerScope, readPage } from "../../calls/index.ts";
+import { assertText, BY_ID, callerScope, isUuid, optionalUuid, readPage } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { present, timestampOf } from "../../contract/present.ts";
@@ -27,13 +27,15 @@ const PAGE_SIZES = { most: 100, usual: 20 };
 const WEBHOOK_PAGE_SIZES = { most: 1_000, usual: 100 };
 /** The maximum length of a subject in a filter, in characters. */
 const MAX_HOST = 300;
+/** The maximum length of a user_id, in characters. */
+const MAX_CUSTOMER = 128;
 
 const BY_END = {
   of: ({ endedUs, id }: IncidentPosition) => Buffer.from(`${endedUs ?? "open"} ${id}`),
   parse(token: Buffer): IncidentPosition | undefined {
-    const [, us, id] = /^(open|\d{1,16}) (\d{1,18})$/.exec(String(token)) ?? [];
-    if (us === undefined || id === undefined) return undefined;
-    return { endedUs: us === "open" ? null : BigInt(us), id: BigInt(id) };
+    const [, us, id] = /^(open|\d{1,16}) (\S+)$/.exec(String(token)) ?? [];
+    if (us === undefined || id === undefined || !isUuid(id)) return undefined;
+    return { endedUs: us === "open" ? null : BigInt(us), id };
   },
 };
 
@@ -41,8 +43,9 @@ const BY_END = {
 export function incidentService({ db }: { db: Db }): ServiceImpl<typeof IncidentService> {
   return {
     async listIncidents(request, handler) {
-      const scope = callerScope(handler, request.customer);
-      const { open, webhookId, host } = request;
+      const { open, webhookId, host, customer } = request;
+      assertText("customer", customer ?? "", MAX_CUSTOMER);
+      const scope = callerScope(handler, customer);
       assertText("host", host, MAX_HOST);
       const filter = { open, webhookId, subject: host === "" ? undefined : host };
       const { rows, nextPageToken } = await readPage(
@@ -56,7 +59,7 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
 
     async getIncident(request, handler) {
       const scope = callerScope(handler);
-      const { incidentId } = request;
+      const incidentId = optionalUuid("incident_id", request.incidentId) as string;
       const incident = await getIncident(db, scope, incidentId);
       if (!incident) {
         throw new DomainError(

@@ -60,7 +60,7 @@ const CERTIFICATE_FAULTS: Record<string, string> = {
 };
 
 /** Causes and remedies of other connection errors, by error code of Node, OpenSSL or undici. */
-const FAULTS: Record<string, string> = {
+export const FAULTS: Record<string, string> = {
   ...CERTIFICATE_FAULTS,
   ECONNREFUSED: `connection refused; ${START_IT}`,
   ECONNRESET: `connection reset; ${SEE_LOG}`,
@@ -112,43 +112,26 @@ const FAULTS: Record<string, string> = {
   UND_ERR_BODY_TIMEOUT: `no complete response in time; ${START_IT}`,
 };
 
-/** Causes of connection errors that have codes of their own. All others follow from the kind of their code (`causeOfCode`). */
-const CAUSES: Record<string, FaultCause> = {
-  CERT_HAS_EXPIRED: "certificate_expired",
-  HOSTNAME_MISMATCH: "certificate_name",
-  ERR_TLS_CERT_ALTNAME_INVALID: "certificate_name",
-  DEPTH_ZERO_SELF_SIGNED_CERT: "certificate_untrusted",
-  SELF_SIGNED_CERT_IN_CHAIN: "certificate_untrusted",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "certificate_untrusted",
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate_untrusted",
-  UNABLE_TO_GET_ISSUER_CERT: "certificate_untrusted",
-  CERT_UNTRUSTED: "certificate_untrusted",
-  ECONNREFUSED: "connection_refused",
-  ECONNRESET: "connection_closed",
-  EPIPE: "connection_closed",
-  ECONNABORTED: "connection_closed",
-  UND_ERR_SOCKET: "connection_closed",
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "connection_closed",
-  UND_ERR_CONNECT_TIMEOUT: "connection_timeout",
-  ETIMEDOUT: "connection_timeout",
-  EHOSTUNREACH: "unreachable",
-  EHOSTDOWN: "unreachable",
-  ENETUNREACH: "unreachable",
-  ENETDOWN: "unreachable",
-  EACCES: "service",
-  EPERM: "service",
-  EMFILE: "service",
-  ENFILE: "service",
-  ENOMEM: "service",
-  OUT_OF_MEM: "service",
-  ENOBUFS: "service",
-  EADDRNOTAVAIL: "service",
-  HTTP2_ONLY: "tls",
-  UND_ERR_HEADERS_OVERFLOW: "response_too_large",
-  UND_ERR_RES_EXCEEDED_MAX_SIZE: "response_too_large",
-  UND_ERR_HEADERS_TIMEOUT: "no_response",
-  UND_ERR_BODY_TIMEOUT: "no_response",
+/** The error codes of causes. The cause of other codes follows from their kind (`causeOfCode`). */
+const CODES_OF: Partial<Record<FaultCause, string>> = {
+  certificate_expired: "CERT_HAS_EXPIRED",
+  certificate_name: "HOSTNAME_MISMATCH ERR_TLS_CERT_ALTNAME_INVALID",
+  certificate_untrusted:
+    "DEPTH_ZERO_SELF_SIGNED_CERT SELF_SIGNED_CERT_IN_CHAIN UNABLE_TO_VERIFY_LEAF_SIGNATURE UNABLE_TO_GET_ISSUER_CERT_LOCALLY UNABLE_TO_GET_ISSUER_CERT CERT_UNTRUSTED",
+  connection_refused: "ECONNREFUSED",
+  connection_closed: "ECONNRESET EPIPE ECONNABORTED UND_ERR_SOCKET UND_ERR_RES_CONTENT_LENGTH_MISMATCH",
+  connection_timeout: "UND_ERR_CONNECT_TIMEOUT ETIMEDOUT",
+  unreachable: "EHOSTUNREACH EHOSTDOWN ENETUNREACH ENETDOWN",
+  service: "EACCES EPERM EMFILE ENFILE ENOMEM OUT_OF_MEM ENOBUFS EADDRNOTAVAIL",
+  tls: "HTTP2_ONLY",
+  response_too_large: "UND_ERR_HEADERS_OVERFLOW UND_ERR_RES_EXCEEDED_MAX_SIZE",
+  no_response: "UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT",
 };
+const CAUSES = new Map(
+  Object.entries(CODES_OF).flatMap(([cause, codes]) =>
+    codes.split(" ").map((code) => [code, cause as FaultCause]),
+  ),
+);
 
 /** The cause of a connection error: a stable name. `service`: this service or its machine. `connection`: any other. */
 export type FaultCause =
@@ -191,7 +174,7 @@ export function causeOfFault(description: string): FaultCause | undefined {
 }
 
 function causeOfCode(code: string): FaultCause {
-  const known = CAUSES[code];
+  const known = CAUSES.get(code);
   if (known) return known;
   if (isCertificateFault(code)) return "certificate";
   if (FAULTS[code]?.includes("client certificate")) return "tls_client_certificate";

@@ -22,7 +22,7 @@ const CHECK_OURS =
   "the operator of this service must check the name servers in /etc/resolv.conf, and the network to them";
 
 /** Messages by c-ares error code; `%` is replaced by the name. */
-const REASONS: Record<string, string> = {
+export const REASONS: Record<string, string> = {
   ENOTFOUND: `host name does not resolve: % does not exist (NXDOMAIN); ${CHECK_NAME}`,
   ENODATA: `host name does not resolve: % has no A or AAAA record (empty DNS answer); ${CHECK_NAME}`,
   EBADNAME: `host name does not resolve: % is not a valid DNS name; ${CHECK_NAME}`,

@@ -4,7 +4,7 @@ import type { Knex } from "knex";
 export async function up(knex: Knex): Promise<void> {
   await knex.raw(`
     create table incidents (
-      id bigint generated always as identity primary key,
+      id uuid primary key default new_event_id(),
       cause text not null,
       subject text not null,
       opened timestamptz not null,
@@ -21,7 +21,7 @@ export async function up(knex: Knex): Promise<void> {
     create index incidents_subject on incidents (subject, id);
 
     create table incident_webhooks (
-      incident_id bigint not null,
+      incident_id uuid not null,
       webhook_id bigint not null,
       since timestamptz not null,
       ended timestamptz,

@@ -6,6 +6,7 @@ import { createLocalAuthority } from "../../../demo/certificates.ts";
 import type { AuditAction } from "../../../gen/webhook/v1/audit_pb.ts";
 import { OrderDispatchedSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import type { EventTypeChange } from "../../../gen/webhook/v1/event_type_pb.ts";
+import { judgedWebhooks } from "../../incidents/failing.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import { buildFileSet, eventTypeProto } from "../../support/registered-types.ts";
 import { changeDelivery } from "../../support/stored-deliveries.ts";
@@ -68,6 +69,14 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
   };
   const replayId = async () =>
     (await replays.startReplay({ what: { case: "resend", value: {} } })).replay?.id as string;
+  const incidentId = async () => {
+    const [opened] = await judgedWebhooks(
+      api.context.db,
+      [await api.register()],
+      `token endpoint ${randomUUID()} x`,
+    );
+    return opened?.id;
+  };
   const settings = (authentication: object) => ({
     headers: [{ name: "X-Tenant", value: "4711" }],
     authentication,
@@ -305,6 +314,11 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       entries: (_, { replay }) => ({ REPLAY_STARTED: [replay.id] }),
       unknown: { "resend.event_id": "accepted" },
     },
+    "IncidentService.ListIncidents": {
+      request: async () => ({ ...(await about.request()), host: "shop.example" }),
+      unknown: { webhook_id: "accepted" },
+    },
+    "IncidentService.GetIncident": { request: async () => ({ incidentId: await incidentId() }) },
     "ReplayService.GetReplay": aboutReplay,
     "ReplayService.ListReplays": { ...about, unknown: { webhook_id: "accepted" } },
     "ReplayService.PauseReplay": { ...aboutReplay, entries: "REPLAY_PAUSED" },
