@@ -1,5 +1,5 @@
 import { type Scope, webhookIn } from "../calls/index.ts";
-import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
+import { type Bindings, type Db, plainArray, rows } from "../lib/pg/index.ts";
 import { failedAttempts } from "../stats/index.ts";
 
 /** The maximum number of webhooks of an incident whose deliveries are counted. */
@@ -167,4 +167,27 @@ export function listIncidentWebhooks(
       ) m ${COUNTS} order by m.webhook_id`,
     { ...inScope.bindings, id, after, limit },
   );
+}
+
+/** The open incident of a webhook. */
+export interface OpenIncident {
+  id: string;
+  cause: string;
+  /** Since when the webhook has failed with this cause. */
+  since: Date;
+}
+
+/** The open incidents of webhooks, by webhook. */
+export async function openIncidentsOf(
+  db: Db,
+  webhookIds: Iterable<bigint>,
+): Promise<Map<bigint, OpenIncident>> {
+  const ids = plainArray([...new Set(webhookIds)]);
+  const found = await rows<OpenIncident & { webhookId: bigint }>(
+    db,
+    `select m.webhook_id as "webhookId", i.id, i.cause, m.since from incident_webhooks m join incidents i on i.id = m.incident_id
+      where m.webhook_id = any(:ids::bigint[]) and m.ended is null`,
+    { ids },
+  );
+  return new Map(found.map(({ webhookId, ...incident }) => [webhookId, incident]));
 }

@@ -5,6 +5,7 @@ import { COUNT_RECOVERED_JOB } from "../incidents/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import { type Job, startJobs } from "../lib/process/index.ts";
 import { type JobParts, QUEUE_JOBS } from "../queue/index.ts";
+import { OUTCOMES_JOB } from "../replays/index.ts";
 import { CUSTOMER_ERASURE_JOB } from "./customer-erasure.ts";
 import { FOLD_JOB, FORGOTTEN_JOB } from "./fold.ts";
 
@@ -19,6 +20,7 @@ const JOBS: readonly Job<Parts>[] = [
   CUSTOMER_ERASURE_JOB,
   FORGOTTEN_JOB,
   COUNT_RECOVERED_JOB,
+  OUTCOMES_JOB,
   // Last: a response that cannot be erased must not hold up the rest.
   ERASURE_JOB,
 ];

@@ -85,9 +85,9 @@ const QUEUE_MISSED = `
   ),
   queued as (
     insert into queue (id, event_id, webhook_id, queued)
-    select new_delivery_id(id), id, :webhookId::bigint, now() from counted
+    select new_delivery_id(id), id, :webhookId::bigint, now() from counted returning id::text
   )
-  select (select count(*)::int from counted) as queued,
+  select array(select id from queued) as queued,
     (select count(*)::int from missed) - (select count(*)::int from counted) as skipped,
     case when (select count(*) from missed) = :size::int then (select id from missed order by id desc limit 1)
       when (select count(*) from scanned) = ${MAX_SCANNED} then (select id from scanned order by id desc limit 1)

@@ -38,6 +38,10 @@ export interface ReplayRow {
   created: Date;
   ended: Date | null;
   queued: bigint;
+  /** The deliveries of these that were delivered, those that failed, and those that have not ended, as counted last. */
+  delivered: bigint;
+  failed: bigint;
+  open: bigint;
   skipped: bigint;
   /** The examined part of the time range, over all webhooks, from 0 to 1. */
   progress: number;
@@ -62,12 +66,12 @@ const STATE = `case when r.cancelled then 'cancelled' when r.ended is not null t
   when r.paused is not null then 'paused' else 'running' end`;
 
 const COLUMNS = `r.id, r.kind, r.filter, ${STATE} as state, r.created, r.ended, r.workflow_id as "workflowId",
-  r.run_id as "runId", r.customer, r.installed_app_id as "installedAppId", p.waiting, r.queued + p.queued as queued,
+  r.run_id as "runId", r.customer, r.installed_app_id as "installedAppId", p.waiting, o.*, r.queued + p.queued as queued,
   r.skipped + p.skipped as skipped, r.webhooks + p.webhooks as webhooks,
   case when r.ended is not null and not r.cancelled then 1 when r.listed_to is not null then 0
     else coalesce(p.progress, 0) end as progress`;
 
-/** Joins the sums over an open replay's webhooks; an ended one has none. */
+/** Joins the sums over an open replay's webhooks, of which an ended one has none, and the outcomes of what it has queued. */
 const SUMS = `cross join lateral (
     select coalesce(sum(p.queued), 0)::bigint as queued, coalesce(sum(p.skipped), 0)::bigint as skipped,
       count(*)::int as webhooks, count(*) filter (where p.waiting and p.ended is null)::int as waiting,
@@ -75,7 +79,11 @@ const SUMS = `cross join lateral (
         (${SECONDS_OF("p.after_step")} - ${SECONDS_OF("r.from_id")})
           / greatest(0.001, ${SECONDS_OF("r.to_id")} - ${SECONDS_OF("r.from_id")}))) end)::float8 as progress
     from replay_webhooks p where p.replay_id = r.id
-  ) p`;
+  ) p cross join lateral (
+    select coalesce(sum(s.delivered), 0)::bigint as delivered, coalesce(sum(s.failed), 0)::bigint as failed,
+      coalesce(sum(cardinality(s.open)), 0)::bigint as open
+    from replay_steps s where s.replay_id = r.id
+  ) o`;
 
 /** `Scope` of the key that started a replay. */
 export function replayScope({ processes, ...owner }: Owned & { processes: readonly number[] }): Scope {

@@ -41,7 +41,8 @@ export async function keepReplay(db: Db, id: string): Promise<RunningReplay | un
 
 /** The result of a step. */
 export interface Taken {
-  queued: number;
+  /** The ids of the deliveries queued. */
+  queued: readonly string[];
   /** The number of deliveries or events that cannot be delivered any more. */
   skipped: number;
   /** The id up to which all were examined; null if none is left. */

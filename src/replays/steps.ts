@@ -4,6 +4,7 @@ import { searchDeliveries, startRound } from "../log/index.ts";
 import { readWaiting, type Waiting } from "../queue/index.ts";
 import { lastIdOf, timeOfId } from "../schema/index.ts";
 import { queueMissed } from "./backfill.ts";
+import { noteQueued } from "./outcomes.ts";
 import type { RunningReplay, Taken } from "./running.ts";
 
 /**
@@ -163,6 +164,8 @@ export function stepWebhook(
     const behind = (waiting.oldestS ?? 0) > BEHIND_S;
     const take = replay.kind === "resend" ? resend : queueMissed;
     const taken = await take(trx, replay, webhookId, place.after, size, limits);
+    const queued = taken.queued.length;
+    await noteQueued(trx, id, taken.queued);
     await count(
       trx,
       `update replay_webhooks set after_step = coalesce(:to::uuid, after_step),
@@ -176,12 +179,12 @@ export function stepWebhook(
         webhookId,
         to: taken.examinedTo,
         size,
-        queued: taken.queued,
+        queued,
         skipped: taken.skipped,
         pause: pauseAfter(webhookId, place, behind, taken),
       },
     );
-    return { queued: taken.queued, behind };
+    return { queued, behind };
   });
 }
 
@@ -235,7 +238,7 @@ function nextStep({ step, busyS }: Place, { oldestS }: Waiting): number {
 function pauseAfter(webhookId: bigint, { busyS }: Place, behind: boolean, { queued, waits }: Taken): number {
   if (waits) return UNSETTLED_LOOK_S;
   if (webhookId === 0n) return STEP_OVER_ALL_S;
-  if (queued === 0) return 0;
+  if (queued.length === 0) return 0;
   return behind ? BEHIND_PAUSE_FACTOR * Math.max(LOOK_S.min, busyS ?? 0) : LOOK_S.min;
 }
 
@@ -255,7 +258,7 @@ async function resend(
   const ids = page.deliveries.map(({ id }) => id);
   const again = ids.length === 0 ? [] : await startRound(trx, scope, ids, retentionDays);
   return {
-    queued: again.length,
+    queued: again,
     skipped: ids.length - again.length,
     examinedTo: ids.length === size ? (ids[0] as string) : page.searchedTo,
     waits: false,

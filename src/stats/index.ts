@@ -1,4 +1,5 @@
-/** Statistics: rollups. */
+/** Statistics: rollups, and counts of what fails. */
+
 export {
   deleteOldRollups,
   failedAttempts,
@@ -7,3 +8,4 @@ export {
   MINUTE_RETENTION_HOURS,
   takeOut,
 } from "./rollups.ts";
+export { countFailing } from "./stats.ts";

@@ -101,6 +101,28 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   return row as OverviewRow;
 }
 
+/** Counts deliveries that have failed and those that are retried, of one webhook of the scope or of all. */
+export async function countFailing(
+  db: Db,
+  scope: Scope,
+  webhookId?: bigint,
+): Promise<{ failed: bigint; retrying: bigint }> {
+  const all = counted(scope);
+  const inScope = webhookIn(scope, "w");
+  const webhooks =
+    webhookId === undefined
+      ? all.webhooks
+      : `webhook_id in (select w.id from webhooks w where w.id = :webhookId::bigint and ${inScope.sql})`;
+  const own = scope === "everything" && webhookId === undefined ? "true" : webhooks;
+  const [found] = await rows<{ failed: bigint; retrying: bigint }>(
+    db,
+    `select (select coalesce(sum(failed), 0)::bigint from (${countsSince("hour", webhooks, "true")}) c) as failed,
+        (select count(*) from retries where ${own}) as retrying`,
+    { ...inScope.bindings, webhookId: webhookId ?? null },
+  );
+  return found ?? { failed: 0n, retrying: 0n };
+}
+
 /** Counts in one time interval. */
 export interface HistoryRow {
   start: Date;

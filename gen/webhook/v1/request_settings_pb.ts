@@ -6,6 +6,8 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { FailureCause } from "./incident_pb.ts";
+import { file_webhook_v1_incident } from "./incident_pb.ts";
 import { file_webhook_v1_options } from "./options_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -13,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/request_settings.proto.
  */
 export const file_webhook_v1_request_settings: GenFile = /*@__PURE__*/
-  fileDesc("CiF3ZWJob29rL3YxL3JlcXVlc3Rfc2V0dGluZ3MucHJvdG8SCndlYmhvb2sudjEiRgoNUmVxdWVzdEhlYWRlchISCgRuYW1lGAEgASgJQgSItRgBEhcKBXZhbHVlGAIgASgJQgOAAQFIAIgBAUIICgZfdmFsdWUiUAoTQmFzaWNBdXRoZW50aWNhdGlvbhIQCgh1c2VybmFtZRgBIAEoCRIaCghwYXNzd29yZBgCIAEoCUIDgAEBSACIAQFCCwoJX3Bhc3N3b3JkIjkKFEJlYXJlckF1dGhlbnRpY2F0aW9uEhcKBXRva2VuGAEgASgJQgOAAQFIAIgBAUIICgZfdG9rZW4itAEKFE9BdXRoMkF1dGhlbnRpY2F0aW9uEhcKCXRva2VuX3VybBgBIAEoCUIEiLUYARIXCgljbGllbnRfaWQYAiABKAlCBIi1GAESHwoNY2xpZW50X3NlY3JldBgDIAEoCUIDgAEBSACIAQESDQoFc2NvcGUYBCABKAkSEAoIYXVkaWVuY2UYBSABKAkSFgoOc2VjcmV0X2luX2JvZHkYBiABKAhCEAoOX2NsaWVudF9zZWNyZXQiXAoRQ2xpZW50Q2VydGlmaWNhdGUSGAoLY2VydGlmaWNhdGUYASABKAlIAIgBARIVCgNrZXkYAiABKAlCA4ABAUgBiAEBQg4KDF9jZXJ0aWZpY2F0ZUIGCgRfa2V5IkQKFkNlcnRpZmljYXRlQXV0aG9yaXRpZXMSGQoMY2VydGlmaWNhdGVzGAEgASgJSACIAQFCDwoNX2NlcnRpZmljYXRlcyKBAQoLVGxzU2V0dGluZ3MSOQoSY2xpZW50X2NlcnRpZmljYXRlGAEgASgLMh0ud2ViaG9vay52MS5DbGllbnRDZXJ0aWZpY2F0ZRI3CgthdXRob3JpdGllcxgCIAEoCzIiLndlYmhvb2sudjEuQ2VydGlmaWNhdGVBdXRob3JpdGllcyKPAgoPUmVxdWVzdFNldHRpbmdzEioKB2hlYWRlcnMYASADKAsyGS53ZWJob29rLnYxLlJlcXVlc3RIZWFkZXISMAoFYmFzaWMYAiABKAsyHy53ZWJob29rLnYxLkJhc2ljQXV0aGVudGljYXRpb25IABIyCgZiZWFyZXIYAyABKAsyIC53ZWJob29rLnYxLkJlYXJlckF1dGhlbnRpY2F0aW9uSAASMgoGb2F1dGgyGAQgASgLMiAud2ViaG9vay52MS5PQXV0aDJBdXRoZW50aWNhdGlvbkgAEiQKA3RscxgFIAEoCzIXLndlYmhvb2sudjEuVGxzU2V0dGluZ3NCEAoOYXV0aGVudGljYXRpb24iewoaTWFza2VkT0F1dGgyQXV0aGVudGljYXRpb24SEQoJdG9rZW5fdXJsGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRINCgVzY29wZRgDIAEoCRIQCghhdWRpZW5jZRgEIAEoCRIWCg5zZWNyZXRfaW5fYm9keRgFIAEoCCJ8ChBDZXJ0aWZpY2F0ZUZhY3RzEg8KB3N1YmplY3QYASABKAkSDgoGaXNzdWVyGAIgASgJEisKB2V4cGlyZXMYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmZpbmdlcnByaW50X3NoYTI1NhgEIAEoCSKcAgoVTWFza2VkUmVxdWVzdFNldHRpbmdzEhQKDGhlYWRlcl9uYW1lcxgBIAMoCRIbCg5iYXNpY191c2VybmFtZRgCIAEoCUgAiAEBEhgKEGhhc19iZWFyZXJfdG9rZW4YAyABKAgSNgoGb2F1dGgyGAQgASgLMiYud2ViaG9vay52MS5NYXNrZWRPQXV0aDJBdXRoZW50aWNhdGlvbhI4ChJjbGllbnRfY2VydGlmaWNhdGUYBSABKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHMSMQoLYXV0aG9yaXRpZXMYBiADKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHNCEQoPX2Jhc2ljX3VzZXJuYW1lIjwKIEdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiagohR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlEjMKCHNldHRpbmdzGAEgASgLMiEud2ViaG9vay52MS5NYXNrZWRSZXF1ZXN0U2V0dGluZ3MSEAoIcmV2aXNpb24YAiABKAMijwEKIFNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESLQoIc2V0dGluZ3MYAiABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIVCghyZXZpc2lvbhgDIAEoA0gAiAEBQgsKCV9yZXZpc2lvbiJqCiFTZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2USMwoIc2V0dGluZ3MYASABKAsyIS53ZWJob29rLnYxLk1hc2tlZFJlcXVlc3RTZXR0aW5ncxIQCgh3YXJuaW5ncxgCIAMoCSJjChhUcnlXZWJob29rUmVxdWVzdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARItCghzZXR0aW5ncxgCIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzIsIBChlUcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEhMKBnN0YXR1cxgCIAEoBUgAiAEBEhIKBWVycm9yGAMgASgJSAGIAQESGwoOcmVzcG9uc2Vfc3RhcnQYBCABKAlIAogBARITCgtkdXJhdGlvbl9tcxgFIAEoBRIQCgh3YXJuaW5ncxgGIAMoCUIJCgdfc3RhdHVzQggKBl9lcnJvckIRCg9fcmVzcG9uc2Vfc3RhcnRiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("CiF3ZWJob29rL3YxL3JlcXVlc3Rfc2V0dGluZ3MucHJvdG8SCndlYmhvb2sudjEiRgoNUmVxdWVzdEhlYWRlchISCgRuYW1lGAEgASgJQgSItRgBEhcKBXZhbHVlGAIgASgJQgOAAQFIAIgBAUIICgZfdmFsdWUiUAoTQmFzaWNBdXRoZW50aWNhdGlvbhIQCgh1c2VybmFtZRgBIAEoCRIaCghwYXNzd29yZBgCIAEoCUIDgAEBSACIAQFCCwoJX3Bhc3N3b3JkIjkKFEJlYXJlckF1dGhlbnRpY2F0aW9uEhcKBXRva2VuGAEgASgJQgOAAQFIAIgBAUIICgZfdG9rZW4itAEKFE9BdXRoMkF1dGhlbnRpY2F0aW9uEhcKCXRva2VuX3VybBgBIAEoCUIEiLUYARIXCgljbGllbnRfaWQYAiABKAlCBIi1GAESHwoNY2xpZW50X3NlY3JldBgDIAEoCUIDgAEBSACIAQESDQoFc2NvcGUYBCABKAkSEAoIYXVkaWVuY2UYBSABKAkSFgoOc2VjcmV0X2luX2JvZHkYBiABKAhCEAoOX2NsaWVudF9zZWNyZXQiXAoRQ2xpZW50Q2VydGlmaWNhdGUSGAoLY2VydGlmaWNhdGUYASABKAlIAIgBARIVCgNrZXkYAiABKAlCA4ABAUgBiAEBQg4KDF9jZXJ0aWZpY2F0ZUIGCgRfa2V5IkQKFkNlcnRpZmljYXRlQXV0aG9yaXRpZXMSGQoMY2VydGlmaWNhdGVzGAEgASgJSACIAQFCDwoNX2NlcnRpZmljYXRlcyKBAQoLVGxzU2V0dGluZ3MSOQoSY2xpZW50X2NlcnRpZmljYXRlGAEgASgLMh0ud2ViaG9vay52MS5DbGllbnRDZXJ0aWZpY2F0ZRI3CgthdXRob3JpdGllcxgCIAEoCzIiLndlYmhvb2sudjEuQ2VydGlmaWNhdGVBdXRob3JpdGllcyKPAgoPUmVxdWVzdFNldHRpbmdzEioKB2hlYWRlcnMYASADKAsyGS53ZWJob29rLnYxLlJlcXVlc3RIZWFkZXISMAoFYmFzaWMYAiABKAsyHy53ZWJob29rLnYxLkJhc2ljQXV0aGVudGljYXRpb25IABIyCgZiZWFyZXIYAyABKAsyIC53ZWJob29rLnYxLkJlYXJlckF1dGhlbnRpY2F0aW9uSAASMgoGb2F1dGgyGAQgASgLMiAud2ViaG9vay52MS5PQXV0aDJBdXRoZW50aWNhdGlvbkgAEiQKA3RscxgFIAEoCzIXLndlYmhvb2sudjEuVGxzU2V0dGluZ3NCEAoOYXV0aGVudGljYXRpb24iewoaTWFza2VkT0F1dGgyQXV0aGVudGljYXRpb24SEQoJdG9rZW5fdXJsGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRINCgVzY29wZRgDIAEoCRIQCghhdWRpZW5jZRgEIAEoCRIWCg5zZWNyZXRfaW5fYm9keRgFIAEoCCJ8ChBDZXJ0aWZpY2F0ZUZhY3RzEg8KB3N1YmplY3QYASABKAkSDgoGaXNzdWVyGAIgASgJEisKB2V4cGlyZXMYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmZpbmdlcnByaW50X3NoYTI1NhgEIAEoCSKcAgoVTWFza2VkUmVxdWVzdFNldHRpbmdzEhQKDGhlYWRlcl9uYW1lcxgBIAMoCRIbCg5iYXNpY191c2VybmFtZRgCIAEoCUgAiAEBEhgKEGhhc19iZWFyZXJfdG9rZW4YAyABKAgSNgoGb2F1dGgyGAQgASgLMiYud2ViaG9vay52MS5NYXNrZWRPQXV0aDJBdXRoZW50aWNhdGlvbhI4ChJjbGllbnRfY2VydGlmaWNhdGUYBSABKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHMSMQoLYXV0aG9yaXRpZXMYBiADKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHNCEQoPX2Jhc2ljX3VzZXJuYW1lIjwKIEdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiagohR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlEjMKCHNldHRpbmdzGAEgASgLMiEud2ViaG9vay52MS5NYXNrZWRSZXF1ZXN0U2V0dGluZ3MSEAoIcmV2aXNpb24YAiABKAMijwEKIFNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESLQoIc2V0dGluZ3MYAiABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncxIVCghyZXZpc2lvbhgDIAEoA0gAiAEBQgsKCV9yZXZpc2lvbiJqCiFTZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2USMwoIc2V0dGluZ3MYASABKAsyIS53ZWJob29rLnYxLk1hc2tlZFJlcXVlc3RTZXR0aW5ncxIQCgh3YXJuaW5ncxgCIAMoCSJjChhUcnlXZWJob29rUmVxdWVzdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARItCghzZXR0aW5ncxgCIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzIt4CChlUcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEhMKBnN0YXR1cxgCIAEoBUgAiAEBEhIKBWVycm9yGAMgASgJSAGIAQESGwoOcmVzcG9uc2Vfc3RhcnQYBCABKAlIAogBARITCgtkdXJhdGlvbl9tcxgFIAEoBRIQCgh3YXJuaW5ncxgGIAMoCRInCgVjYXVzZRgHIAEoCzIYLndlYmhvb2sudjEuRmFpbHVyZUNhdXNlEikKBnRpbWluZxgIIAEoCzIZLndlYmhvb2sudjEuUmVxdWVzdFRpbWluZxIRCglhZGRyZXNzZXMYCSADKAkSMwoMY2VydGlmaWNhdGVzGAogAygLMh0ud2ViaG9vay52MS5TZXJ2ZXJDZXJ0aWZpY2F0ZUIJCgdfc3RhdHVzQggKBl9lcnJvckIRCg9fcmVzcG9uc2Vfc3RhcnQixwEKDVJlcXVlc3RUaW1pbmcSEwoGZG5zX21zGAEgASgFSACIAQESFwoKY29ubmVjdF9tcxgCIAEoBUgBiAEBEhMKBnRsc19tcxgDIAEoBUgCiAEBEhoKDWZpcnN0X2J5dGVfbXMYBCABKAVIA4gBARIUCgdib2R5X21zGAUgASgFSASIAQFCCQoHX2Ruc19tc0INCgtfY29ubmVjdF9tc0IJCgdfdGxzX21zQhAKDl9maXJzdF9ieXRlX21zQgoKCF9ib2R5X21zIqIBChFTZXJ2ZXJDZXJ0aWZpY2F0ZRIPCgdzdWJqZWN0GAEgASgJEg4KBmlzc3VlchgCIAEoCRIuCgpub3RfYmVmb3JlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglub3RfYWZ0ZXIYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBW5hbWVzGAUgAygJYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_incident, file_webhook_v1_options]);
 
 /**
  * A header that the requests to a webhook carry.
@@ -583,6 +585,36 @@ export type TryWebhookRequestResponse = Message<"webhook.v1.TryWebhookRequestRes
    * @generated from field: repeated string warnings = 6;
    */
   warnings: string[];
+
+  /**
+   * Why the endpoint did not answer 2xx in time, and what to do. Unset if it did.
+   *
+   * @generated from field: webhook.v1.FailureCause cause = 7;
+   */
+  cause?: FailureCause | undefined;
+
+  /**
+   * Where the time went. Parts that were not reached are unset; the last part is the one in which the request ended.
+   *
+   * @generated from field: webhook.v1.RequestTiming timing = 8;
+   */
+  timing?: RequestTiming | undefined;
+
+  /**
+   * The addresses that the host name resolves to, of those that are allowed. Empty if an outbound proxy resolves it, and for keys of
+   * customers and of installed apps.
+   *
+   * @generated from field: repeated string addresses = 9;
+   */
+  addresses: string[];
+
+  /**
+   * The certificates of the server, also if they were not accepted: its own one first, then that of each issuer, as far as the server sends
+   * it or this service knows it.
+   *
+   * @generated from field: repeated webhook.v1.ServerCertificate certificates = 10;
+   */
+  certificates: ServerCertificate[];
 };
 
 /**
@@ -591,4 +623,96 @@ export type TryWebhookRequestResponse = Message<"webhook.v1.TryWebhookRequestRes
  */
 export const TryWebhookRequestResponseSchema: GenMessage<TryWebhookRequestResponse> = /*@__PURE__*/
   messageDesc(file_webhook_v1_request_settings, 16);
+
+/**
+ * The durations of the parts of a request, in milliseconds.
+ *
+ * @generated from message webhook.v1.RequestTiming
+ */
+export type RequestTiming = Message<"webhook.v1.RequestTiming"> & {
+  /**
+   * The DNS lookup.
+   *
+   * @generated from field: optional int32 dns_ms = 1;
+   */
+  dnsMs?: number | undefined;
+
+  /**
+   * The TCP connection, by way of the outbound proxy if there is one.
+   *
+   * @generated from field: optional int32 connect_ms = 2;
+   */
+  connectMs?: number | undefined;
+
+  /**
+   * The TLS handshake.
+   *
+   * @generated from field: optional int32 tls_ms = 3;
+   */
+  tlsMs?: number | undefined;
+
+  /**
+   * From the request to the response headers.
+   *
+   * @generated from field: optional int32 first_byte_ms = 4;
+   */
+  firstByteMs?: number | undefined;
+
+  /**
+   * The rest of the response.
+   *
+   * @generated from field: optional int32 body_ms = 5;
+   */
+  bodyMs?: number | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.RequestTiming.
+ * Use `create(RequestTimingSchema)` to create a new message.
+ */
+export const RequestTimingSchema: GenMessage<RequestTiming> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 17);
+
+/**
+ * A certificate that a server has sent.
+ *
+ * @generated from message webhook.v1.ServerCertificate
+ */
+export type ServerCertificate = Message<"webhook.v1.ServerCertificate"> & {
+  /**
+   * For example `CN=shop.example`.
+   *
+   * @generated from field: string subject = 1;
+   */
+  subject: string;
+
+  /**
+   * @generated from field: string issuer = 2;
+   */
+  issuer: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp not_before = 3;
+   */
+  notBefore?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp not_after = 4;
+   */
+  notAfter?: Timestamp | undefined;
+
+  /**
+   * The host names and addresses that it is for.
+   *
+   * @generated from field: repeated string names = 5;
+   */
+  names: string[];
+};
+
+/**
+ * Describes the message webhook.v1.ServerCertificate.
+ * Use `create(ServerCertificateSchema)` to create a new message.
+ */
+export const ServerCertificateSchema: GenMessage<ServerCertificate> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 18);
 

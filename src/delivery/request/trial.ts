@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { DeliveryConfig } from "../../config/index.ts";
 import { MAX_TRIALS, type RequestTrial, type TrialRequest } from "../../contract/target-rules.ts";
+import { failureCause } from "../../incidents/index.ts";
 import {
   createHttpClient,
   NameResolver,
@@ -19,6 +20,7 @@ import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { buildRequest } from "./request.ts";
 import { createSigner } from "./signature.ts";
+import { type TracedClient, tracedClient } from "./traced-client.ts";
 
 /** The value of X-Service-UserId in test requests to webhooks of installed apps. */
 const USER_ID = "test";
@@ -40,7 +42,11 @@ export function createRequestTrial(options: {
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
 
-  async function attempt(webhook: ClaimedWebhook, given: TrialRequest): Promise<Outcome> {
+  async function attempt(
+    webhook: ClaimedWebhook,
+    given: TrialRequest,
+    traced: TracedClient,
+  ): Promise<Outcome> {
     const { payload, oauth2 } = given;
     const started = new Date();
     const headers = [...given.headers];
@@ -57,15 +63,27 @@ export function createRequestTrial(options: {
     const content = { payload, userId: USER_ID, test: true };
     const additions = { headers, hidden: secretsIn(headers), ...(tls ? { tls } : {}) };
     const request = buildRequest({ id: randomUUID(), webhook }, content, sign, additions);
-    return new Promise((resolve) => post(via, request, timeoutMs, resolve));
+    return new Promise((resolve) => post(traced, request, timeoutMs, resolve));
   }
 
   const send: RequestTrial = async (given) => {
     const { webhookId, revision } = given;
     const webhook = (await webhooks.load(db, new Set([webhookId]))).get(webhookId);
     if (webhook?.revision !== revision) return null;
-    const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, given);
-    return { accepted: delivered, status, error, responseStart, durationMs };
+    // A client of its own: over a connection that is reused, neither lookup nor handshake would be tested.
+    const fresh = createHttpClient(
+      webhook.customer == null ? guards.operator : guards.customers,
+      1,
+      outbound,
+    );
+    const traced = tracedClient(fresh);
+    try {
+      const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, given, traced);
+      const cause = delivered ? null : failureCause(status, error);
+      return { accepted: delivered, status, error, responseStart, durationMs, cause, ...traced.seen() };
+    } finally {
+      await fresh.destroy();
+    }
   };
   return { send, close: () => client.destroy() };
 }

@@ -1,5 +1,6 @@
 import type { Client, Dispatcher } from "undici";
 import type { AddressGuard } from "./address-guard.ts";
+import type { ConnectionTrace } from "./connection-trace.ts";
 import { ResponseHead } from "./response-head.ts";
 import type { TlsIdentity } from "./tls-identity.ts";
 
@@ -43,6 +44,8 @@ export interface ConnectionOptions {
    * connection is reused.
    */
   onOpen?: () => void;
+  /** Gets how a new connection was opened. Unset if an idle connection is reused. */
+  trace?: ConnectionTrace | undefined;
 }
 
 /**
@@ -51,10 +54,9 @@ export interface ConnectionOptions {
  */
 export type NewClient = (
   origin: string,
-  tls: TlsIdentity | undefined,
+  connection: ConnectionOptions,
   signal: AbortSignal,
   head: ResponseHead,
-  guard: AddressGuard | undefined,
 ) => Client;
 
 /** Sends requests, each over a connection of a pool. */
@@ -169,11 +171,11 @@ export class Connections {
     await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
   }
 
-  #open(pool: string, origin: string, { tls, guard, onOpen }: ConnectionOptions): Kept {
-    onOpen?.();
+  #open(pool: string, origin: string, connection: ConnectionOptions): Kept {
+    connection.onOpen?.();
     const connecting = new AbortController();
     const head = new ResponseHead();
-    const client = this.#newClient(origin, tls, connecting.signal, head, guard);
+    const client = this.#newClient(origin, connection, connecting.signal, head);
     const state = { since: undefined, isReused: false, isIdle: false };
     const kept: Kept = { pool, client, connecting, head, ...state };
     this.#all.add(kept);

@@ -6,6 +6,7 @@ import pTimeout from "p-timeout";
 import { type buildConnector, Client, errors } from "undici";
 import { systemClock } from "../process/index.ts";
 import { type AddressGuard, bareHost, HTTPS_PORT } from "./address-guard.ts";
+import { type ConnectionTrace, traceHandshake } from "./connection-trace.ts";
 import { Connections } from "./connections.ts";
 import { dial, withoutMissingFamily } from "./dial.ts";
 import type { OutboundProxy } from "./outbound-proxy.ts";
@@ -51,9 +52,8 @@ export function createHttpClient(
 
   async function connect(
     { hostname, port: given }: buildConnector.Options,
-    tls: TlsIdentity | undefined,
+    { tls, guard = ownGuard, trace }: ConnectionOptions,
     signal: AbortSignal,
-    guard = ownGuard,
   ): Promise<Socket> {
     const host = bareHost(hostname);
     const port = Number(given || HTTPS_PORT);
@@ -68,10 +68,13 @@ export function createHttpClient(
     // The signal also aborts after a failed lookup. No handshake follows, so the slot is given back.
     signal.addEventListener("abort", free);
     await started;
+    if (trace) trace.opened = performance.now();
     const isLookedUp = family === 0 && !proxy?.resolvesNames;
     const addresses = isLookedUp ? await guard.resolve(host) : [{ address: host, family }];
     signal.throwIfAborted();
     signal.removeEventListener("abort", free);
+    if (trace) trace.lookedUp = performance.now();
+    if (trace && isLookedUp) trace.addresses = addresses.map(({ address }) => address);
 
     const end = performance.now() + CONNECT_TIMEOUT_MS;
     const limits = () => ({
@@ -85,7 +88,10 @@ export function createHttpClient(
     const [{ address }, ...others] = withoutMissingFamily(addresses) as [LookupAddress, ...LookupAddress[]];
     // Without `dial` if there is nothing to choose from: its separate socket takes the thread a tenth more time per connection.
     const direct = others.length === 0 ? { address, port } : undefined;
-    const socket = context.connect(host, tunnel ?? direct ?? (await dial(addresses, port, limits())));
+    const to = tunnel ?? direct ?? (await dial(addresses, port, limits()));
+    if (trace && to !== direct) trace.connected = performance.now();
+    const socket = context.connect(host, to);
+    if (trace) traceHandshake(trace, socket);
     try {
       await pTimeout(once(socket, "secureConnect"), limits());
       return socket;
@@ -97,7 +103,7 @@ export function createHttpClient(
 
   return new Connections(
     maxConnections,
-    (origin, tls, signal, head, guard) =>
+    (origin, connection, signal, head) =>
       new Client(origin, {
         pipelining: 1,
         allowH2: false,
@@ -110,7 +116,7 @@ export function createHttpClient(
         maxHeaderSize: MAX_HEAD_BYTES,
         maxResponseSize: MAX_RESPONSE_BYTES,
         connect: (options, callback) =>
-          void connect(options, tls, signal, guard).then(
+          void connect(options, connection, signal).then(
             (socket) => {
               head.attach(socket);
               callback(null, socket);

@@ -20,10 +20,13 @@ import {
   pageToken,
 } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { present } from "../../contract/present.ts";
 import { getEvent, readSubjects } from "../../events/index.ts";
+import { openIncidentsOf } from "../../incidents/index.ts";
 import type { Gate } from "../../keys/gate/index.ts";
 import { type Db, readPrimary, type StaleReads } from "../../lib/pg/index.ts";
 import { timeOfId } from "../../schema/index.ts";
+import { countFailing } from "../../stats/index.ts";
 import type { WorkflowUrl } from "../../temporal/index.ts";
 import { getWebhook, type Sign } from "../../webhooks/index.ts";
 import {
@@ -37,6 +40,7 @@ import { sentAgain, sentManyAgain } from "../delivery-changes.ts";
 import type { DeliveryFilter, DeliveryPage } from "../list.ts";
 import { searchDeliveries } from "../search.ts";
 import { sendAgain, sendManyAgain } from "../send-again.ts";
+import { readWaitingFor } from "../waiting-for.ts";
 import {
   deliveryFilter,
   finalDeliveryFilter,
@@ -132,10 +136,13 @@ export function deliveryService(
       const scope = callerScope(handler, request.customer);
       const { result, lagMs } = await reads.read(async (from) => {
         const found = await searchDeliveries(from, scope, filter, limit + 1, search);
-        return { found, subjects: await readSubjects(from, found.deliveries, callerOf(handler).id) };
+        const subjects = await readSubjects(from, found.deliveries, callerOf(handler).id);
+        return { found, subjects, waitingFor: await readWaitingFor(from, found.deliveries) };
       });
       if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
-      return pageMessage(result.found, limit, filter, (row) => deliveryMessage(row, result.subjects));
+      return pageMessage(result.found, limit, filter, (row) =>
+        deliveryMessage(row, result.subjects, result.waitingFor),
+      );
     },
 
     async sendAgain(request, handler) {
@@ -183,8 +190,10 @@ export function deliveryService(
       if (!found) throw noDelivery(request);
       const sent = await getSentRequest(db, scope, found.delivery.id);
       const subjects = await readSubjects(db, [found.delivery], callerOf(handler).id);
+      const incidents = await openIncidentsOf(db, [found.delivery.webhookId]);
       return {
-        delivery: deliveryMessage(found.delivery, subjects),
+        delivery: deliveryMessage(found.delivery, subjects, await readWaitingFor(db, [found.delivery])),
+        ...present({ incidentId: incidents.get(found.delivery.webhookId)?.id }),
         attempts: found.attempts.map((attempt) => attemptMessage(attempt, sent, sign)),
         ...(sent
           ? {
@@ -227,8 +236,23 @@ export function deliveryService(
       const search = searchText(request.search);
       const scope = callerScope(handler, request.customer);
       const limit = MAX_FAILURES_EXAMINED + 1;
-      const { result } = await reads.read((from) => searchDeliveries(from, scope, filter, limit, search));
-      return failureReasonsMessage(result, MAX_FAILURES_EXAMINED);
+      const { eventId, process, from: since, to } = filter;
+      const isCounted = [eventId, process, since, to, search].every((each) => each === undefined);
+      const { result } = await reads.read(async (from) => {
+        const page = await searchDeliveries(from, scope, filter, limit, search);
+        const webhookIds = page.deliveries.map(({ webhookId }) => webhookId);
+        const incidents = await openIncidentsOf(from, webhookIds);
+        return {
+          page,
+          incidents,
+          counts: isCounted ? await countFailing(from, scope, filter.webhookId) : null,
+        };
+      });
+      const { page, incidents, counts } = result;
+      const total =
+        counts &&
+        (filter.states ?? []).reduce((sum, state) => sum + counts[state as keyof typeof counts], 0n);
+      return failureReasonsMessage(page, MAX_FAILURES_EXAMINED, incidents, total);
     },
   };
 

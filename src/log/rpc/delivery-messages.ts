@@ -1,28 +1,38 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type {
-  AttemptSchema,
-  DeliveryRequestSchema,
-  DeliverySchema,
-  EventSchema,
+import {
+  type AttemptSchema,
+  type DeliveryRequestSchema,
+  type DeliverySchema,
+  type EventSchema,
+  type WaitingFor,
+  WaitingForSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Scope } from "../../calls/index.ts";
 import { isNotice, processName } from "../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
+import { numbersOf } from "../../contract/enum-numbers.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import { subjectOf } from "../../contract/subject.ts";
 import type { EventFacts, Subjects } from "../../events/index.ts";
+import { failureCause } from "../../incidents/index.ts";
 import { timeOfId } from "../../schema/index.ts";
 import { type Sign, UnopenableError } from "../../webhooks/index.ts";
 import type { AttemptRow, DeliveryRow, SentRequest } from "../deliveries.ts";
+import type { WaitingFor as WaitingForName } from "../waiting-for.ts";
 import { STATE_NUMBERS } from "./delivery-filter.ts";
 
+const WAITING_NUMBERS: Record<WaitingForName, WaitingFor> = numbersOf(WaitingForSchema);
+
+/** @param waitingFor as readWaitingFor returns it. Defaults to leaving it out */
 export function deliveryMessage(
   row: DeliveryRow,
   subjects: Subjects,
+  waitingFor?: (row: DeliveryRow) => WaitingForName | undefined,
 ): MessageInitShape<typeof DeliverySchema> {
   const { last } = row;
+  const waits = waitingFor?.(row);
   return present({
     id: row.id,
     eventId: row.eventId,
@@ -42,6 +52,7 @@ export function deliveryMessage(
     durationMs: last?.durationMs,
     status: last?.status,
     error: last?.error || null,
+    waitingFor: waits && WAITING_NUMBERS[waits],
   });
 }
 
@@ -106,8 +117,11 @@ export function attemptMessage(
     responseStart: row.responseStart,
     ...signatureFields(row, sent, sign),
     responseHeaders: headersOf(row.responseHeaders),
+    cause: hasFailed(row) ? failureCause(row.status, row.error) : null,
   });
 }
+
+const hasFailed = ({ status }: AttemptRow) => status === null || status < 200 || status > 299;
 
 /** The signature headers that an attempt sent: stored for failed ones, recomputed for others. */
 function signatureFields(

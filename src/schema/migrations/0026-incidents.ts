@@ -1,6 +1,9 @@
 import type { Knex } from "knex";
 
-/** Incidents: what fails, grouped by cause and host. Only new tables: older releases beside this one change no incident. */
+/**
+ * Incidents: what fails, grouped by cause and host; and what became of replayed deliveries. Only new tables: older releases beside this one
+ * change no incident, and what they replay is not counted.
+ */
 export async function up(knex: Knex): Promise<void> {
   await knex.raw(`
     create table incidents (
@@ -45,6 +48,21 @@ export async function up(knex: Knex): Promise<void> {
     create index incident_webhooks_webhook on incident_webhooks (webhook_id, incident_id);
     create unique index incident_webhooks_failing on incident_webhooks (webhook_id) where ended is null;
     create index incident_webhooks_check on incident_webhooks (check_at) where check_at is not null;
+
+    create table replay_steps (
+      id bigint generated always as identity primary key,
+      replay_id uuid not null references replays on delete cascade,
+      open uuid[] not null,
+      queued timestamptz not null default now(),
+      delivered int not null default 0,
+      failed int not null default 0,
+      check_at timestamptz
+    ) with (fillfactor = 70);
+    comment on table replay_steps is 'What became of the deliveries that each step of a replay has queued.';
+    comment on column replay_steps.open is 'Those that had not ended when they were looked up last.';
+    comment on column replay_steps.check_at is 'When to look them up again; null once all have ended.';
+    create index replay_steps_replay on replay_steps (replay_id);
+    create index replay_steps_check on replay_steps (check_at) where check_at is not null;
   `);
 }
 

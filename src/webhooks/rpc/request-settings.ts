@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type {
   MaskedOAuth2AuthenticationSchema,
@@ -130,8 +131,28 @@ export function requestSettingsMethods({
         if (now) expectRevision(now, webhook.revision);
         throw noWebhook(webhookId);
       }
-      const { accepted, status, error, responseStart, durationMs } = outcome;
-      return { accepted, durationMs, warnings, ...present({ status, error, responseStart }) };
+      const { accepted, status, error, responseStart, durationMs, cause, timing, addresses } = outcome;
+      return {
+        accepted,
+        durationMs,
+        warnings,
+        ...present({ status, error, responseStart, cause }),
+        timing: present({
+          dnsMs: timing.dns,
+          connectMs: timing.connect,
+          tlsMs: timing.tls,
+          firstByteMs: timing.firstByte,
+          bodyMs: timing.body,
+        }),
+        // Addresses in an internal DNS zone are nothing for others.
+        addresses: callerScope(handler) === "everything" ? [...addresses] : [],
+        certificates: outcome.certificates.map(({ notBefore, notAfter, names, ...certificate }) => ({
+          ...certificate,
+          names: [...names],
+          notBefore: timestampFromDate(notBefore),
+          notAfter: timestampFromDate(notAfter),
+        })),
+      };
     },
   };
 }

@@ -16,7 +16,10 @@ import { type MethodCase, methodCases } from "./method-cases.ts";
 
 const api = await startTestApi({
   dispatchNow: async () => {},
-  tryRequest: async () => ({ accepted: true, status: 200, error: null, responseStart: null, durationMs: 1 }),
+  tryRequest: async () => ({
+    ...{ accepted: true, status: 200, error: null, responseStart: null, durationMs: 1 },
+    ...{ cause: null, timing: {}, addresses: [], certificates: [] },
+  }),
 });
 const changedRows = await watchRows(api.context.db);
 const cases = await methodCases(api);

@@ -5,10 +5,29 @@ import { readConfig } from "../../../src/config/config.ts";
 import type { RequestTrial } from "../../../src/contract/target-rules.ts";
 import { createGuards } from "../../../src/delivery/request/guards.ts";
 import { createRequestTrial } from "../../../src/delivery/request/trial.ts";
+import { createInstalledApp } from "../../../src/keys/installed-apps.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { startTestApi } from "../../support/test-api.ts";
 
-const ACCEPTED = { accepted: true, status: 200, error: null, responseStart: null, durationMs: 1 };
+const ACCEPTED = {
+  accepted: true,
+  status: 200,
+  error: null,
+  responseStart: null,
+  durationMs: 6,
+  cause: null,
+  timing: { dns: 1, connect: 1, tls: 1, firstByte: 2, body: 1 },
+  addresses: ["203.0.113.7"],
+  certificates: [
+    {
+      subject: "CN=shop.example",
+      issuer: "CN=Authority",
+      notBefore: new Date(0),
+      notAfter: new Date(86_400_000),
+      names: ["shop.example"],
+    },
+  ],
+};
 
 /** What sends the next test requests. */
 let send: RequestTrial = async () => ACCEPTED;
@@ -35,6 +54,22 @@ test("of one key, two test requests are in flight: endpoints that hang delay no 
   expect(inFlight).toBe(2);
   answers.resolve();
   await Promise.all(tried);
+});
+
+test("the answer has timing, addresses and certificates; customers and apps are told no addresses", async () => {
+  send = async () => ACCEPTED;
+  const found = await webhooks.tryWebhookRequest({ webhookId: await api.register() });
+  expect(found).toMatchObject({
+    timing: { dnsMs: 1, connectMs: 1, tlsMs: 1, firstByteMs: 2, bodyMs: 1 },
+    addresses: ["203.0.113.7"],
+    certificates: [{ subject: "CN=shop.example", names: ["shop.example"], notAfter: { seconds: 86_400n } }],
+  });
+  const { id: installedAppId } = await createInstalledApp(api.context.db, "App");
+  const { secret } = await api.key({ installedAppId });
+  const ofApp = api.as(secret).webhooks;
+  const { webhook } = await ofApp.createWebhook({ process: 1, url: "https://receiver.example/of-app" });
+  const { addresses, certificates } = await ofApp.tryWebhookRequest({ webhookId: webhook?.id ?? 0n });
+  expect([addresses, certificates.length]).toEqual([[], 1]);
 });
 
 test("a test request with stored credentials is refused if the webhook was moved since they were read", async () => {

@@ -1,0 +1,68 @@
+import pino from "pino";
+import { expect, test } from "vitest";
+import { createLocalAuthority } from "../../../demo/certificates.ts";
+import type { TrialOutcome } from "../../../src/contract/target-rules.ts";
+import { createRequestTrial } from "../../../src/delivery/request/trial.ts";
+import { createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
+import { aReceiver } from "../../support/receivers.ts";
+import { useApi } from "../../support/test-api.ts";
+import { LOOPBACK } from "../http-parts.ts";
+
+const api = await useApi();
+const { db, secrets } = api.context;
+
+/** Sends a test request to a URL. */
+async function tried(url: string, timeoutMs = 60_000): Promise<TrialOutcome> {
+  const trial = createRequestTrial({
+    db,
+    secrets,
+    guard: createAddressGuard([LOOPBACK]),
+    log: pino({ level: "silent" }),
+    delivery: { proxy: undefined, proxyDns: "local", timeoutMs },
+  });
+  const webhookId = await api.register();
+  await db("webhooks")
+    .where({ id: String(webhookId) })
+    .update({ url, target_url: url });
+  const { revision } = await db("webhooks")
+    .where({ id: String(webhookId) })
+    .first("revision");
+  const given = { headers: [], oauth2: null, tls: null, payload: "{}" };
+  const outcome = await trial.send({ webhookId, revision: BigInt(revision), ...given });
+  await trial.close();
+  return outcome as TrialOutcome;
+}
+
+const partsOf = ({ timing }: TrialOutcome) => Object.keys(timing);
+
+test("a test request tells where its time went, the addresses and the certificates, each time anew", async () => {
+  const receiver = await aReceiver();
+  for (let n = 0; n < 2; n += 1) {
+    const outcome = await tried(`${receiver.url}/`);
+    expect(outcome).toMatchObject({ accepted: true, cause: null });
+    expect(partsOf(outcome)).toEqual(["dns", "connect", "tls", "firstByte", "body"]);
+    expect(outcome.addresses).toContain("127.0.0.1");
+    const [own, issuer] = outcome.certificates;
+    expect(own?.names).toEqual(["localhost", "127.0.0.1"]);
+    expect(own?.notAfter.getTime()).toBeGreaterThan(Date.now());
+    expect(own?.notBefore.getTime()).toBeLessThan(Date.now());
+    if (issuer) expect(issuer.subject).toBe(own?.issuer);
+  }
+});
+
+test("a certificate that is not accepted is shown, and the request ended in TLS", async () => {
+  const certificate = await (await createLocalAuthority()).issue(["other.example"]);
+  const outcome = await tried(`${(await aReceiver(undefined, certificate)).url}/`);
+  expect(outcome.cause?.code).toMatch(/^certificate_/);
+  expect(partsOf(outcome).slice(0, 3)).toEqual(["dns", "connect", "tls"]);
+  expect(outcome.certificates[0]?.names).toEqual(["other.example"]);
+});
+
+test("without a connection there are no later parts, and no certificate", async () => {
+  const receiver = await aReceiver();
+  await receiver.close();
+  const outcome = await tried(`${receiver.url}/`);
+  expect(outcome.cause).toMatchObject({ code: "connection_refused", summary: "connection refused" });
+  expect(partsOf(outcome)).toEqual(["dns", "connect"]);
+  expect(outcome.certificates).toEqual([]);
+});
