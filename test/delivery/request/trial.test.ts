@@ -21,14 +21,11 @@ async function tried(url: string, timeoutMs = 60_000): Promise<TrialOutcome> {
     delivery: { proxy: undefined, proxyDns: "local", timeoutMs },
   });
   const webhookId = await api.register();
-  await db("webhooks")
-    .where({ id: String(webhookId) })
-    .update({ url, target_url: url });
-  const { revision } = await db("webhooks")
-    .where({ id: String(webhookId) })
-    .first("revision");
+  const stored = () => db("webhooks").where("id", String(webhookId));
+  await stored().update({ url, target_url: url });
+  const [revision] = await stored().pluck("revision");
   const given = { headers: [], oauth2: null, tls: null, payload: "{}" };
-  const outcome = await trial.send({ webhookId, revision: BigInt(revision), ...given });
+  const outcome = await trial.send({ webhookId, revision: BigInt(revision as bigint), ...given });
   await trial.close();
   return outcome as TrialOutcome;
 }
@@ -38,7 +35,7 @@ const partsOf = ({ timing }: TrialOutcome) => Object.keys(timing);
 test("a test request tells where its time went, the addresses and the certificates, each time anew", async () => {
   const receiver = await aReceiver();
   for (let n = 0; n < 2; n += 1) {
-    const outcome = await tried(`${receiver.url}/`);
+    const outcome = await tried(`${receiver.url}/${n}`);
     expect(outcome).toMatchObject({ accepted: true, cause: null });
     expect(partsOf(outcome)).toEqual(["dns", "connect", "tls", "firstByte", "body"]);
     expect(outcome.addresses).toContain("127.0.0.1");
