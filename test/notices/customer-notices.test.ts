@@ -119,6 +119,7 @@ test.each([true, false])(
       health: "failing",
       since,
       wasSince: since,
+      lastError: "HTTP status 503",
     } as const;
     const plans = await plansOf(db, (trx) => noticeHealth(trx, [change]));
     const byIndex = [expect.stringMatching(/^webhooks_operator/), "webhooks_customer"];

@@ -16,7 +16,7 @@ async function tried(url: string, timeoutMs = 60_000): Promise<TrialOutcome> {
   const trial = createRequestTrial({
     db,
     secrets,
-    guard: createAddressGuard([LOOPBACK]),
+    guards: { operator: createAddressGuard([LOOPBACK]), customers: createAddressGuard([]) },
     log: pino({ level: "silent" }),
     delivery: { proxy: undefined, proxyDns: "local", timeoutMs },
   });
