@@ -45,7 +45,12 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
   const subject = (delivery: Delivery) => <Subject delivery={delivery} />;
   const target = (delivery: Delivery) => <Target delivery={delivery} />;
   const own = useOwnCustomer();
-  const customer = ({ customer: id }: Delivery) => id !== undefined && <CustomerLink id={id} />;
+  const customer = ({ customer: id }: Delivery) =>
+    id !== undefined && (
+      <Text size="sm" truncate title={id}>
+        <CustomerLink id={id} />
+      </Text>
+    );
   const hasCustomers = deliveries.some(({ customer: id }) => id !== undefined && id !== own);
   const result = (delivery: Delivery) => <Result delivery={delivery} />;
   const identity = ({ id }: Delivery) => (
@@ -72,11 +77,15 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
         selection && { name: "Selection", head: all(), w: 36, cell: box },
         { name: "Delivery", w: 118, cell: identity },
         { name: "Created", w: 102, cell: ({ created }) => <Time value={created} relative="short" /> },
-        ofOne !== "event" && { name: "Event", w: ofOne ? "24%" : "17%", cell: subject },
+        ofOne !== "event" && {
+          name: "Event",
+          w: ofOne ? "24%" : hasCustomers ? "14%" : "17%",
+          cell: subject,
+        },
         ofOne !== "webhook" && { name: "Webhook", cell: target },
-        hasCustomers && ofOne !== "webhook" && { name: "Customer", w: "12%", cell: customer },
+        hasCustomers && ofOne !== "webhook" && { name: "Customer", w: "10%", cell: customer },
         { name: "State", w: 96, cell: state },
-        { name: "Last result", w: ofOne ? undefined : "20%", cell: result },
+        { name: "Last result", w: ofOne ? undefined : hasCustomers ? "15%" : "20%", cell: result },
         {
           name: "Tries",
           w: 46,
