@@ -16,7 +16,6 @@ export {
   release,
 } from "./claims.ts";
 export { isFree, ofWebhook, WORKERS } from "./conditions.ts";
-export { type CustomerCounts, countOfCustomers } from "./customer-counts.ts";
 export { cancelFirst } from "./deleted-webhooks.ts";
 export { cancelOfErased, cancelOfWebhooks, endExpired, endFiltered } from "./endings.ts";
 export { type EventContent, loadContents } from "./event-contents.ts";

@@ -1,5 +1,5 @@
-/** Statistics: rollups, and counts of what fails. */
-
+/** Statistics: rollups, and what customers have. */
+export { countOfCustomers } from "./customer-counts.ts";
 export {
   deleteOldRollups,
   failedAttempts,

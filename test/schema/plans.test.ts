@@ -21,7 +21,6 @@ import { foldDeltas } from "../../src/maintenance/fold.ts";
 import { readBacklog } from "../../src/queue/backlog.ts";
 import { loadStopped } from "../../src/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimPending, release } from "../../src/queue/claims.ts";
-import { countOfCustomers } from "../../src/queue/customer-counts.ts";
 import { cancelFirst, cancelOfDeleted } from "../../src/queue/deleted-webhooks.ts";
 import { endBeyond, endBeyondQuotas, endExpired } from "../../src/queue/endings.ts";
 import { loadContents } from "../../src/queue/event-contents.ts";
@@ -31,6 +30,7 @@ import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src
 import { closeExpiredRuns, closeRun } from "../../src/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/queue/workers.ts";
 import { retentionStep } from "../../src/retention/retention.ts";
+import { countOfCustomers } from "../../src/stats/customer-counts.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/stats/stats.ts";
 import { pauseWebhooksOf } from "../../src/webhooks/customer-pause.ts";
 import { deleteWebhook } from "../../src/webhooks/webhook-deletion.ts";

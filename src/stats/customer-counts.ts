@@ -1,6 +1,6 @@
 import { ownedIn, type Scope, webhookIn } from "../calls/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
-import { ofWebhook } from "./conditions.ts";
+import { ofWebhook } from "../queue/index.ts";
 
 /** The maximum number of rows of a kind that are counted of a customer. */
 const MAX_COUNTED = 1_000;
