@@ -24,6 +24,14 @@ export interface HealthChange {
   webhookId: bigint;
   /** The normalised URL that requests go to. */
   targetUrl: string;
+  /** Null for none. */
+  name: string | null;
+  /** The name of its installed app; null for none. */
+  application: string | null;
+  /** The user_id of its customer; null for none. */
+  customer: string | null;
+  /** The latest error, without the URL; null if it is not known. */
+  lastError: string | null;
   was: Health;
   health: Health;
   /** The start of the current health. */
@@ -88,7 +96,8 @@ const LATEST_ERROR = `
 
 const JUDGE = `
   with judged as materialized (
-    select h.webhook_id, h.health as was, h.since as was_since, j.health, e.error, w.target_url
+    select h.webhook_id, h.health as was, h.since as was_since, j.health, e.error, w.target_url, w.name, w.customer,
+      (select a.name from installed_apps a where a.id = w.installed_app_id) as application
     from unnest(:webhookIds::bigint[]) n(webhook_id)
       cross join lateral (select * from webhook_health k where k.webhook_id = n.webhook_id offset 0) h
       join webhooks w on w.id = n.webhook_id and w.deleted is null
@@ -113,8 +122,8 @@ const JUDGE = `
     error_read = case when j.error is null then h.error_read else now() end
   from judged j
   where h.webhook_id = j.webhook_id and (j.health <> h.health or j.error is not null)
-  returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.was, h.health, h.since, j.was_since as "wasSince",
-    h.last_error as "lastError"`;
+  returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.name, j.application, j.customer,
+    h.last_error as "lastError", j.was, h.health, h.since, j.was_since as "wasSince"`;
 
 /** Judges the health of webhooks that have a row in `webhook_health`. Returns those whose health or latest error was stored. */
 export function judgeHealth(trx: Db, webhookIds: readonly bigint[]): Promise<HealthChange[]> {

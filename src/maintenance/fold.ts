@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { NOTE_FOR_BREAKERS } from "../breakers/index.ts";
+import { present } from "../contract/present.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/index.ts";
 import { leaveForgotten, trackIncidents } from "../incidents/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
@@ -91,10 +92,11 @@ export const FOLD_JOB: Job<{ db: Db; log: Logger }> = {
     // The process that stored a change logs it, so that of all processes one does.
     foldDeltas(db, (changes) => {
       for (const change of changes) {
-        const { was, health, since } = change;
+        const { was, health, since, name, application, customer, lastError: error } = change;
         if ((was === "failing") === (health === "failing")) continue;
-        if (health === "failing") log.info({ ...inLog(change), since }, "webhook is failing");
-        else log.info({ ...inLog(change), health }, "webhook has recovered");
+        const about = { ...inLog(change), ...present({ name, application, customer }) };
+        if (health === "failing") log.warn({ ...about, since, ...present({ error }) }, "webhook is failing");
+        else log.info({ ...about, health }, "webhook has recovered");
       }
     }),
 };

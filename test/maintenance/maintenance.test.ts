@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
@@ -67,15 +68,28 @@ async function claimedOfOne(events: number) {
   return { webhookId: String(webhookId), record };
 }
 
-test("one process logs that a webhook is failing and that it has recovered, by id and host", async () => {
+test("one process warns that a webhook is failing, whose it is and why, and logs that it has recovered", async () => {
   const { webhookId, record } = await claimedOfOne(3);
+  const appId = randomUUID();
+  await db("installed_apps").insert({ id: appId, name: "Shop" });
+  const owned = { name: "Orders", customer: "tenant-42", installed_app_id: appId };
+  await db("webhooks").where("id", webhookId).update(owned);
   start(3);
-  const webhook = { level: 30, webhookId, host: "shop.example" };
+  const webhook = {
+    webhookId,
+    host: "shop.example",
+    name: "Orders",
+    application: "Shop",
+    customer: "tenant-42",
+  };
   await record(503);
-  expect(await saying("webhook is failing")).toEqual([expect.objectContaining(webhook)]);
+  expect(await saying("webhook is failing")).toEqual([
+    { ...webhook, level: 40, msg: "webhook is failing", since: expect.any(String), error: "HTTP status 503" },
+  ]);
   await record(500);
   await record(200);
-  expect(await saying("webhook has recovered")).toMatchObject([{ ...webhook, health: "degraded" }]);
+  const recovered = { ...webhook, level: 30, health: "degraded" };
+  expect(await saying("webhook has recovered")).toMatchObject([recovered]);
   expect(await saying("webhook is failing")).toHaveLength(1);
   expect(JSON.stringify(lines)).not.toMatch(/hooks|s3cret/);
 });

@@ -12,7 +12,7 @@ const MAX_FRAMES = 8;
 const DATABASE_ERRORS = new Set(["DatabaseError", "KnexTimeoutError"]);
 
 /**
- * Creates the logger: JSON lines, or readable lines on a terminal. Errors are logged with their cause. Lines of a traced call
+ * Creates the logger: JSON lines with times of ISO 8601 in UTC, or readable lines on a terminal. Errors are logged with their cause. Lines of a traced call
  * carry its `traceId`. A line about the same database error is logged once per REPEAT_MS, with the number of lines left out as
  * `repeats`: while a database is away, each call fails alike.
  *
@@ -28,6 +28,7 @@ export function createLogger(
   const options: pino.LoggerOptions = {
     level,
     base: about,
+    timestamp: pino.stdTimeFunctions.isoTime,
     serializers: { err: describeError },
     hooks: { logMethod: countRepeats() },
     mixin() {

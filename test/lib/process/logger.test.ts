@@ -43,6 +43,12 @@ test("a repeated database error is logged once, and then its count as long as it
   expect(lines[0]).not.toHaveProperty("repeats");
 });
 
+test("lines have their time in ISO 8601, in UTC", () => {
+  const { log, lines } = logged();
+  log.info("started");
+  expect(lines[0]).toMatchObject({ time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/) });
+});
+
 test("lines with a reference, and lines about other errors, are all logged", () => {
   const { log, lines } = logged();
   for (const reference of ["a", "b"]) log.error({ err: databaseError("42P01"), reference }, "internal error");
