@@ -1,10 +1,13 @@
 import { expect, test } from "vitest";
+import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
 import { forgetHealthy, type HealthChange } from "../../src/health/webhook-health.ts";
 import { foldDeltas } from "../../src/maintenance/fold.ts";
 import { cancelFirst } from "../../src/queue/deleted-webhooks.ts";
 import { recordAttempts } from "../../src/queue/results.ts";
 import { CHANGE } from "../../src/queue/rollup-deltas.ts";
+import { webhookMessage } from "../../src/webhooks/rpc/webhook-message.ts";
 import { deleteWebhook } from "../../src/webhooks/webhook-deletion.ts";
+import { requiredWebhook } from "../../src/webhooks/webhooks.ts";
 import { claim, openQueueDatabase, queue, record, result, SPACING } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();
@@ -37,6 +40,23 @@ async function letPass(seconds: number): Promise<void> {
 }
 
 const healths = () => db("webhook_health").pluck("health");
+
+test("a webhook is never tried until its first attempt, successful or not, and is healthy meanwhile", async () => {
+  const shown = async (id: bigint) => {
+    const webhook = await requiredWebhook(db, "everything", id);
+    const { neverTried, health } = webhookMessage(webhook, "everything");
+    return [neverTried, health];
+  };
+  for (const [outcome, health] of [
+    ["succeeded", WebhookHealth.HEALTHY],
+    ["failed", WebhookHealth.FAILING],
+  ] as const) {
+    const id = await queue(db, 1);
+    expect(await shown(id)).toEqual([true, WebhookHealth.HEALTHY]);
+    await attempts(id, { [outcome]: 1 });
+    expect(await shown(id)).toEqual([false, health]);
+  }
+});
 
 test("a webhook whose attempts succeed costs no row", async () => {
   expect(await attempts(await queue(db, 0), { succeeded: 20 })).toEqual([]);

@@ -54,6 +54,7 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...settingFields(row),
     paused: timestampOf(row.paused),
     ...troubleFields(row.trouble),
+    neverTried: row.neverTried,
     filter: row.filter,
     filterSlow: timestampOf(row.filterSlow),
     filterStopped: timestampOf(row.filterStopped),

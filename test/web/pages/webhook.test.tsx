@@ -19,6 +19,7 @@ import {
   invalid,
   MINUTE,
   NOW,
+  notFound,
   SECOND,
   TYPES,
   webhooks,
@@ -390,4 +391,15 @@ test("a webhook that its circuit breaker has disabled says so, and is enabled fr
   sees("410 Gone", find("note", /./, find("main")));
   await click("Enable and send");
   expect(calls.resumeWebhook).toMatchObject([{ webhookId: 7n }]);
+});
+
+test("a webhook that is not found may also be one that the key has no access to", async () => {
+  await openWebhook({}, { getWebhook: notFound("WEBHOOK_NOT_FOUND") });
+  sees("It was deleted, never existed, or is not accessible with your key.");
+});
+
+test("a webhook without attempts is not tried yet, instead of healthy", async () => {
+  await openWebhook({ neverTried: true, health: WebhookHealth.HEALTHY });
+  sees("Not tried yet");
+  seesNot("Healthy");
 });

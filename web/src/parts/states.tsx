@@ -3,6 +3,7 @@ import {
   IconAlertTriangle,
   IconBan,
   IconCheck,
+  IconCircleDashed,
   IconClock,
   IconClockPause,
   IconFilter,
@@ -93,6 +94,12 @@ export const WEBHOOK_HEALTHS = (
   ] as const
 ).map(([health, meaning, as]) => ({ health, meaning, ...look(as) }));
 
+/** In place of the health of a webhook without attempts. */
+const NOT_TRIED = {
+  ...look(["Not tried yet", "gray", IconCircleDashed]),
+  meaning: "Nothing was sent to the endpoint so far.",
+};
+
 /** The label of circuit breakers that hold deliveries back. */
 const BREAKER_STATES = [
   { state: CircuitBreakerState.OPEN, ...look(["Circuit open", "orange", IconPlugConnectedX]) },
@@ -146,7 +153,7 @@ export function CustomerBadges({ customer: { paused, erasure, counts } }: { cust
  * breaker, or on hold because its endpoint wants no requests.
  */
 export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
-  const told = WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
+  const told = webhook.neverTried ? NOT_TRIED : WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
   const held = BREAKER_STATES.find(({ state }) => state === webhook.circuitBreaker?.state);
   return (
     <Group gap={4} wrap="wrap" style={{ flexShrink: 0, rowGap: 0 }}>

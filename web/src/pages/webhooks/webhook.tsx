@@ -79,7 +79,7 @@ function Missing({ id, log }: { id: string; log?: string }) {
         }
       >
         {log
-          ? "This webhook was deleted or never existed. Its deliveries, if any, are still available."
+          ? "It was deleted, never existed, or is not accessible with your key. Deliveries that your key may read are still available."
           : "Ids of webhooks are whole numbers. Find the webhook in the list of all."}
       </Empty>
     </>
