@@ -103,6 +103,25 @@ export async function findMatchingEvents(
   return withinLimits(found, order);
 }
 
+/**
+ * A condition on an event's id: whether a text is one of the values that `findMatchingEvents` compares.
+ *
+ * @param n distinguishes the names of the values
+ */
+export function eventMatches(
+  id: string,
+  text: string,
+  n: number,
+  { keys }: { keys: boolean },
+): { sql: string; bindings: Bindings } {
+  const ofKey = keys ? ` or e.idempotency_key = :text${n}` : "";
+  return {
+    sql: `exists (select from events e where e.id = ${id} and (e.user_id = :text${n}${ofKey}))
+      or exists (select from search_terms t where t.term = :term${n}::bigint and t.event_id = ${id})`,
+    bindings: { [`text${n}`]: text, [`term${n}`]: String(termOf(text)) },
+  };
+}
+
 /** Events share the first eight bytes of their ids with their deliveries, and are compared by these. */
 function conditionsOf({ from, to, before, after }: EventBounds, id: string): string[] {
   return [

@@ -1,5 +1,5 @@
 import { type Scope, webhookIn } from "../calls/index.ts";
-import type { MatchingEvents } from "../events/index.ts";
+import { eventMatches, type MatchingEvents } from "../events/index.ts";
 import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { firstIdOf, idRangeOf } from "../schema/index.ts";
@@ -13,6 +13,7 @@ import {
   TABLES,
   toDelivery,
 } from "./deliveries.ts";
+import { namePartOf, type SearchText } from "./search-text.ts";
 
 /** A filter of deliveries. Omitted fields do not restrict. */
 export interface DeliveryFilter {
@@ -38,6 +39,10 @@ interface Matching {
   host?: string | undefined;
   /** The start of a webhook's normalised URL. */
   url?: string | undefined;
+  /** A part of a webhook's name, in lower case. */
+  name?: string | undefined;
+  /** Words that each identify the delivery, by itself, its webhook or its event. */
+  words?: readonly SearchText[] | undefined;
   /** The id ranges of events. */
   events?: MatchingEvents["events"] | undefined;
 }
@@ -88,7 +93,7 @@ export async function listDeliveries(
     conditions,
     from: events ? "events" : sourceOf(webhooks),
     order,
-    fits: limit <= scanned / (webhooks?.length ?? 1),
+    fits: !filter.words && limit <= scanned / (webhooks?.length ?? 1),
   };
   const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part) => read(part, reading));
   if (parts.length === 0) return { deliveries: [], searchedTo: null };
@@ -128,10 +133,10 @@ export async function listDeliveries(
 
 /** The ids of the webhooks that match scope and filter; null if there are too many or nothing restricts them. */
 async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matching): Promise<bigint[] | null> {
-  const { process, webhookId, deliveryId, eventId, events, host } = filter;
+  const { process, webhookId, deliveryId, eventId, events, host, name } = filter;
   // Few rows are examined in any case, so conditions on the rows are enough.
   if (deliveryId !== undefined || eventId !== undefined || events) return null;
-  if (scope === "everything" && process === undefined && host === undefined)
+  if (scope === "everything" && process === undefined && host === undefined && name === undefined)
     return webhookId === undefined ? null : [webhookId];
   const { sql, bindings } = webhookConditions(scope, filter);
   const isOfCustomer = scope !== "everything" && scope.customer !== null;
@@ -147,27 +152,73 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matchin
 /** The host and port of a webhook, as in the index `webhooks_host`. */
 const AUTHORITY = `(split_part(w.target_url, '/', 3)) collate "C"`;
 
+/** A condition in SQL with its values. */
+interface Condition {
+  sql: string;
+  bindings: Bindings;
+}
+
 function webhookConditions(
   scope: Scope,
-  { process, host, url }: DeliveryFilter & Matching,
-): { sql: string; bindings: Bindings } {
-  const inScope = webhookIn(scope, "w");
-  const conditions = [inScope.sql];
-  const bindings = { ...inScope.bindings };
-  if (process !== undefined) {
-    conditions.push("w.process = :process::int");
-    bindings.process = process;
-  }
-  if (host !== undefined) {
-    // With any port: a semicolon is the character after the colon.
-    conditions.push(`(${AUTHORITY} = :host or (${AUTHORITY} > :hostPorts and ${AUTHORITY} < :hostEnd))`);
-    Object.assign(bindings, { host, hostPorts: `${host}:`, hostEnd: `${host};` });
-  }
-  if (url !== undefined) {
-    conditions.push("starts_with(w.target_url, :url)");
-    bindings.url = url;
-  }
-  return { sql: conditions.join(" and "), bindings };
+  { process, host, url, name }: DeliveryFilter & Matching,
+): Condition {
+  const ofUrl = host === undefined ? null : atUrl({ host, url }, "");
+  const all = [
+    webhookIn(scope, "w"),
+    ...(process === undefined ? [] : [{ sql: "w.process = :process::int", bindings: { process } }]),
+    ...(ofUrl ? [ofUrl] : []),
+    ...(name === undefined ? [] : [named(name, "")]),
+  ];
+  return joined(all, " and ");
+}
+
+function joined(conditions: readonly Condition[], by: " and " | " or "): Condition {
+  return {
+    sql: conditions.map(({ sql }) => sql).join(by),
+    bindings: Object.assign({}, ...conditions.map(({ bindings }) => bindings)),
+  };
+}
+
+/** Whether a webhook has a host and the start of a URL. @param n distinguishes the names of the values */
+function atUrl({ host, url }: { host: string; url?: string | undefined }, n: number | ""): Condition {
+  // With any port: a semicolon is the character after the colon.
+  const ofHost = `(${AUTHORITY} = :host${n} or (${AUTHORITY} > :hostPorts${n} and ${AUTHORITY} < :hostEnd${n}))`;
+  return {
+    sql: url === undefined ? ofHost : `(${ofHost} and starts_with(w.target_url, :url${n}))`,
+    bindings: {
+      ...{ [`host${n}`]: host, [`hostPorts${n}`]: `${host}:`, [`hostEnd${n}`]: `${host};` },
+      ...(url === undefined ? {} : { [`url${n}`]: url }),
+    },
+  };
+}
+
+/** Whether a webhook's name contains a text. */
+function named(part: string, n: number | ""): Condition {
+  return { sql: `position(:name${n} in lower(w.name)) > 0`, bindings: { [`name${n}`]: part } };
+}
+
+/** Whether a scope may search for idempotency keys. They belong to publishers, not to installed apps. */
+export const knowsKeys = (scope: Scope): boolean => scope === "everything";
+
+/** Whether a word identifies a delivery, as in `searchDeliveries`. */
+function identifiedBy(scope: Scope, word: SearchText, n: number): Condition {
+  const { text, uuid, webhookId, host, url } = word;
+  const name = namePartOf(word);
+  const [id, webhook] = [`uuid${n}`, `webhookId${n}`];
+  return joined(
+    [
+      ...(uuid === undefined
+        ? []
+        : [{ sql: `d.id = :${id}::uuid or d.event_id = :${id}::uuid`, bindings: { [id]: uuid } }]),
+      ...(webhookId === undefined
+        ? []
+        : [{ sql: `d.webhook_id = :${webhook}::bigint`, bindings: { [webhook]: String(webhookId) } }]),
+      ...(host === undefined ? [] : [atUrl({ host, url }, n)]),
+      ...(name === undefined ? [] : [named(name, n)]),
+      eventMatches("d.event_id", text, n, { keys: knowsKeys(scope) }),
+    ],
+    " or ",
+  );
 }
 
 /**
@@ -182,6 +233,11 @@ function restrictions(
   const bounds: ((column: string) => string)[] = [];
   const { sql, bindings } = webhookConditions(scope, filter);
   const conditions = [sql];
+  for (const [n, word] of (filter.words ?? []).entries()) {
+    const identified = identifiedBy(scope, word, n);
+    conditions.push(`(${identified.sql})`);
+    Object.assign(bindings, identified.bindings);
+  }
   const bound = (condition: string, name: string, value: string) => {
     bounds.push((column) => `${column} ${condition} :${name}::uuid`);
     bindings[name] = value;

@@ -1,27 +1,15 @@
 import type { Scope } from "../calls/index.ts";
 import { findMatchingEvents } from "../events/index.ts";
 import type { Db } from "../lib/pg/index.ts";
-import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "./list.ts";
+import { type DeliveryFilter, type DeliveryPage, knowsKeys, listDeliveries } from "./list.ts";
+import { namePartOf, type SearchText, wordsOf } from "./search-text.ts";
 
-/** The values that a search compares, besides user ids, idempotency keys and searchable values. */
-export interface SearchText {
-  /** Trimmed, not empty. */
-  text: string;
-  /** Set if it is a UUID, in lower case: the id of a delivery or an event. */
-  uuid?: string | undefined;
-  /** Set if it is the number of a webhook. */
-  webhookId?: bigint | undefined;
-  /** The host of a webhook, with or without a port, normalised as in URLs. */
-  host?: string | undefined;
-  /** The start of a webhook's URL, normalised. */
-  url?: string | undefined;
-}
+/** The maximum number of rows that each reading of a search for several words examines: some are compared in several tables. */
+const MAX_SCANNED = 5_000;
 
 /**
  * `listDeliveries` with only those that a text identifies: by their id, event, webhook, user id, idempotency key, or a
- * searchable value of the payload. All, without a text.
- *
- * What the text may mean is read one after the other, each in its own snapshot, and merged.
+ * searchable value of the payload. A text of several words also finds those that each word identifies. All, without a text.
  */
 export async function searchDeliveries(
   db: Db,
@@ -31,10 +19,38 @@ export async function searchDeliveries(
   search: SearchText | undefined,
 ): Promise<DeliveryPage> {
   if (!search) return listDeliveries(db, scope, filter, limit);
+  const whole = await identified(db, scope, filter, limit, search);
+  const words = wordsOf(search.text);
+  if (words.length === 0) return whole;
+  const isAscending = filter.after !== undefined;
+  let furthest: DeliveryPage | undefined;
+  // The deliveries that one word identifies, of which the others select. The reading that comes furthest has all.
+  for (const word of words) {
+    const others = words.filter((each) => each !== word);
+    const page = await identified(db, scope, { ...filter, words: others }, limit, word, MAX_SCANNED);
+    const [to, furthestTo] = [page.searchedTo, furthest?.searchedTo ?? null];
+    if (!furthest || to === null || (furthestTo !== null && isBeyond(isAscending, to, furthestTo))) furthest = page;
+    if (to === null) break;
+  }
+  return merged([whole, ...(furthest ? [furthest] : [])], limit, isAscending);
+}
+
+/**
+ * The deliveries that a text identifies as a whole. What the text may mean is read one after the other, each in its own snapshot, and
+ * merged.
+ */
+async function identified(
+  db: Db,
+  scope: Scope,
+  filter: Parameters<typeof listDeliveries>[2],
+  limit: number,
+  search: SearchText,
+  scanned?: number,
+): Promise<DeliveryPage> {
   const { text, uuid, webhookId, host, url } = search;
   const pages: DeliveryPage[] = [];
   const read = async (more: Parameters<typeof listDeliveries>[2]) => {
-    const page = await listDeliveries(db, scope, { ...filter, ...more }, limit);
+    const page = await listDeliveries(db, scope, { ...filter, ...more }, limit, scanned);
     pages.push(page);
     return page;
   };
@@ -42,9 +58,10 @@ export async function searchDeliveries(
   if (uuid !== undefined && isSame(filter.eventId, uuid)) await read({ eventId: uuid });
   if (webhookId !== undefined && isSame(filter.webhookId, webhookId)) await read({ webhookId });
   if (host !== undefined) await read({ host, url });
-  // Installed apps and customers do not know the publishers' idempotency keys.
+  const name = namePartOf(search);
+  if (name !== undefined) await read({ name });
   const matching = await findMatchingEvents(db, text, filter, {
-    keys: scope === "everything",
+    keys: knowsKeys(scope),
     customer: scope === "everything" ? null : scope.customer,
   });
   if (matching.events.length > 0) {
@@ -60,16 +77,20 @@ function isSame<T extends string | bigint>(filtered: T | undefined, value: T): b
   return filtered === undefined || String(filtered).toLowerCase() === String(value);
 }
 
+/** Whether an id comes after another in the direction of reading. */
+function isBeyond(ascending: boolean, id: string, other: string): boolean {
+  return ascending ? id > other : id < other;
+}
+
 /** @param ascending whether the rows nearest to the start of the page are the oldest */
 function merged(pages: readonly DeliveryPage[], limit: number, ascending: boolean): DeliveryPage {
-  const isBeyond = (id: string, other: string) => (ascending ? id > other : id < other);
   let horizon: string | null = null;
   for (const { searchedTo } of pages) {
-    if (searchedTo !== null && (horizon === null || isBeyond(horizon, searchedTo))) horizon = searchedTo;
+    if (searchedTo !== null && (horizon === null || isBeyond(ascending, horizon, searchedTo))) horizon = searchedTo;
   }
   const found = new Map(pages.flatMap(({ deliveries }) => deliveries).map((each) => [each.id, each]));
   const sorted = [...found.values()]
-    .filter(({ id }) => horizon === null || !isBeyond(id, horizon))
+    .filter(({ id }) => horizon === null || !isBeyond(ascending, id, horizon))
     .sort((a, b) => (a.id < b.id ? 1 : -1));
   const deliveries = ascending ? sorted.slice(-limit) : sorted.slice(0, limit);
   return { deliveries, searchedTo: deliveries.length < limit ? horizon : null };

@@ -6,7 +6,8 @@ import { CHANGE } from "../queue/index.ts";
 import { idRangeOf } from "../schema/index.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import type { DeliveryFilter } from "./list.ts";
-import { type SearchText, searchDeliveries } from "./search.ts";
+import { searchDeliveries } from "./search.ts";
+import type { SearchText } from "./search-text.ts";
 
 /** The maximum number of attempts of a delivery that can be resent: attempt numbers are smallint. */
 const MAX_ATTEMPTS = 30_000;

@@ -4,7 +4,6 @@ import { invalidField } from "../../calls/errors/index.ts";
 import {
   assertText,
   isProcess,
-  isUuid,
   optionalUuid,
   readPageToken,
   unknownProcess,
@@ -12,7 +11,7 @@ import {
 import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { type DeliveryStateName, FINAL_STATES } from "../deliveries.ts";
 import type { DeliveryFilter } from "../list.ts";
-import type { SearchText } from "../search.ts";
+import { meaningsOf, type SearchText } from "../search-text.ts";
 
 /** Proto numbers of states by their name in the database. */
 export const STATE_NUMBERS: Record<DeliveryStateName, DeliveryState> = numbersOf(DeliveryStateSchema);
@@ -63,14 +62,6 @@ export function finalDeliveryFilter(request: FilterFields, field: string): Deliv
 /** The maximum length of a search text, in characters. */
 const MAX_SEARCH_CHARACTERS = 300;
 /**
- * Texts that contain a URL's user info or fragment, which webhooks' URLs do not have. Otherwise, an e-mail address would
- * mean its host.
- */
-const USER_INFO_OR_FRAGMENT = /^(https:)?[/\\]*[^/\\?]*@|#/i;
-/** The maximum id of a webhook. */
-const MAX_WEBHOOK_ID = 2n ** 63n - 1n;
-
-/**
  * The possible meanings of a search text. Undefined if it is empty.
  *
  * @throws DomainError INVALID_ARGUMENT if it is too long or PostgreSQL cannot store it
@@ -79,17 +70,7 @@ export function searchText(search: string): SearchText | undefined {
   const text = search.trim();
   if (text === "") return undefined;
   assertText("search", text, MAX_SEARCH_CHARACTERS);
-  const [, digits] = /^#?(\d{1,19})$/.exec(text) ?? [];
-  const webhookId = digits === undefined || BigInt(digits) > MAX_WEBHOOK_ID ? undefined : BigInt(digits);
-  const isUrl = digits === undefined && !USER_INFO_OR_FRAGMENT.test(text);
-  const url = isUrl ? URL.parse(/^https:/i.test(text) ? text : `https://${text}`) : null;
-  const path = url && url.pathname + url.search;
-  return {
-    text,
-    uuid: isUuid(text) ? text.toLowerCase() : undefined,
-    webhookId,
-    ...(url ? { host: url.host, url: path === "/" ? undefined : `https://${url.host}${path}` } : {}),
-  };
+  return meaningsOf(text);
 }
 
 function stateName(state: number): DeliveryStateName {

@@ -107,6 +107,37 @@ test("what one text means for several things is all found, newest first and each
   expect(new Set(found).size).toBe(found.length);
 });
 
+test("each word of a text selects, whatever it means, and names of webhooks are found by a part", async () => {
+  const named = await api.register({ url: "https://berlin.example/in", process: 2 });
+  await api.webhooks.updateWebhook({ webhookId: named, name: "Bücher Berlin" });
+  const [ofName = ""] = await storeDeliveries(db, [{ webhookId: named }]);
+  const wanted = await publish({ orderNumber: "SO-20001", userId: "tenant-7", key: "word-1" });
+  const sameUser = await publish({ orderNumber: "SO-20002", userId: "tenant-7", key: "word-2" });
+  const spaced = await publish({ orderNumber: "SO-20003", trackingNumber: "JD 20001" });
+  for (const [text, expected] of [
+    ["SO-20001 tenant-7", wanted.ids],
+    ["tenant-7   so-20001", wanted.ids],
+    ["tenant-7 word-2", sameUser.ids],
+    [`tenant-7 ${wanted.eventId}`, wanted.ids],
+    [`${wanted.of(shop)} SO-20001 tenant-7`, [wanted.of(shop)]],
+    [`tenant-7 #${stock}`, [sameUser.of(stock), wanted.of(stock)]],
+    ["tenant-7 stock.shop.example SO-20001", [wanted.of(stock)]],
+    ["https://shop.example/hooks word-1", [wanted.of(shop)]],
+    ["jd 20001", spaced.ids],
+    ["bücher", [ofName]],
+    ["berlin BÜCH", [ofName]],
+    ["berlin tenant-7", []],
+    ["SO-20001 tenant-8", []],
+    ["b", []],
+    // Longer texts are compared as a whole.
+    ["SO-20001 tenant-7 word-1 tenant-7. a b", []],
+  ] as const)
+    expect(await search(text), text).toEqual(expected);
+  expect(await search("tenant-7 SO-20001", {}, api.as(appKey).deliveries)).toEqual([wanted.of(ofApp)]);
+  expect(await search("tenant-7 word-1", {}, api.as(appKey).deliveries)).toEqual([]);
+  expect(await search("berlin", {}, api.as(appKey).deliveries)).toEqual([]);
+});
+
 test("a key of an app finds the deliveries of its webhooks, and not by idempotency keys, which publishers choose", async () => {
   const wanted = await publish({ orderNumber: "SO-app", userId: "tenant-app", key: "key-app" });
   const found = (text: string) => search(text, {}, api.as(appKey).deliveries);
@@ -154,8 +185,13 @@ test("a search that many events match is paged to the older and back, and contin
     db,
     `with event as (
         insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-        select new_event_id(), gen_random_uuid(), n, 1, 'tenant-many', now(), 1, '{}' from generate_series(1, :many::int) n
-        returning id
+        select new_event_id(), gen_random_uuid(), 'many-' || n, 1, 'tenant-many', now(), 1, '{}'
+        from generate_series(1, :many::int) n
+        returning id, api_key_id, idempotency_key
+      ),
+      used as (
+        insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
+        select api_key_id, idempotency_key, id, '' from event
       )
       insert into queue (id, event_id, webhook_id) select new_delivery_id(id), id, :shop::bigint from event returning id`,
     { many: MANY, shop },
@@ -175,6 +211,16 @@ test("a search that many events match is paged to the older and back, and contin
   expect(idsOf(up).length).toBeGreaterThanOrEqual(900);
 
   const oldest = ids.at(-1) as string;
+  // A rare word finds what is older than the thousand newest events of a frequent one.
+  const [{ key } = { key: "" }] = await rows<{ key: string }>(
+    db,
+    "select idempotency_key as key from events where id = (select event_id from queue where id = :oldest::uuid)",
+    { oldest },
+  );
+  for (const text of [`tenant-many ${key}`, `${key} tenant-many shop.example`]) {
+    const found = await deliveries.listDeliveries({ search: text });
+    expect([found.deliveries.map(({ id }) => id), found.searchedBackTo]).toEqual([[oldest], undefined]);
+  }
   await fail([oldest]);
   const filter = { search: "tenant-many", states: [DeliveryState.FAILED] };
   const pages = await pagesOf((pageToken) => deliveries.listDeliveries({ ...filter, pageToken }));
