@@ -3,8 +3,8 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { type OnRefused, statusNameOf, toConnectError } from "../calls/errors/index.ts";
-import { assertFields, callerIn, callTrace } from "../calls/index.ts";
+import { inJsonNames, type OnRefused, statusNameOf, toConnectError } from "../calls/errors/index.ts";
+import { assertFields, callerIn, callTrace, speaksJson } from "../calls/index.ts";
 import { needsDatabase } from "../keys/gate/index.ts";
 import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../lib/pg/index.ts";
 import { type ApiInstruments, endCall, startCall, traceparentOf, within } from "../metrics/index.ts";
@@ -58,7 +58,8 @@ export function errorInterceptor(
       log.debug({ method: name, code: code === undefined ? "OK" : Code[code], ms: Math.round(ms) }, "call");
     };
     const failed = (error: unknown) => {
-      const told = toConnectError(error, log, name, request.method.input);
+      const found = toConnectError(error, log, name, request.method.input);
+      const told = speaksJson(request.header, request.url) ? inJsonNames(found, request.method.input) : found;
       done(told.code);
       onRefused(told);
       return told;

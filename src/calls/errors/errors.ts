@@ -20,7 +20,7 @@ import {
 import { InvalidTargetError } from "../../contract/target-rules.ts";
 import { isTransient } from "../../lib/pg/index.ts";
 import { hideSecrets } from "./hidden-secrets.ts";
-import { plainJsonMessage } from "./json-messages.ts";
+import { plainJsonMessage, withJsonNames } from "./json-messages.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
@@ -147,6 +147,20 @@ export function withReason(error: ConnectError, request?: DescMessage): ConnectE
   const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
   const told = detailed(plainJsonMessage(error.rawMessage, request), code, { reason });
   for (const [name, value] of error.metadata) told.metadata.set(name, value);
+  return told;
+}
+
+/**
+ * The error for a caller that speaks JSON: its message has names of fields as in JSON. The details keep those of the proto file, by which
+ * programs find a field.
+ *
+ * @param request the type of the request
+ */
+export function inJsonNames(error: ConnectError, request: DescMessage): ConnectError {
+  const message = withJsonNames(error.rawMessage, request);
+  if (message === error.rawMessage) return error;
+  const told = new ConnectError(message, error.code, error.metadata);
+  told.details = error.details;
   return told;
 }
 

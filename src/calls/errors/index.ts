@@ -1,6 +1,7 @@
 /** What callers are told: errors with a reason, without secrets. */
 export {
   databaseAway,
+  inJsonNames,
   invalidField,
   invalidFields,
   isTooLarge,

@@ -8,6 +8,7 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
+import { TIMES_IN_WORDS } from "../../contract/json/exact-text.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 import { isRawJson } from "../../contract/json/scalars.ts";
 
@@ -24,8 +25,7 @@ const SCALARS: Partial<Record<ScalarType, string>> = {
 
 /** The JSON form of messages that have a special one, as text for errors. */
 const WELL_KNOWN: Record<string, string> = {
-  "google.protobuf.Timestamp": "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
-  "google.protobuf.Duration": "a number of seconds, such as 86400s",
+  ...TIMES_IN_WORDS,
   "google.protobuf.Any": 'an object whose "@type" is the full name of its message',
 };
 
@@ -63,13 +63,32 @@ export function plainJsonMessage(message: string, request: DescMessage | undefin
     case "field": {
       const type = types?.getMessage(name.slice(0, name.lastIndexOf(".")));
       const field = type?.fields.find((each) => name.endsWith(`.${each.name}`));
-      return `${name.split(".").slice(-2).join(".")} ${field ? aboutField(field, reason) : "has another type"}`;
+      return field
+        ? `${field.parent.name}.${field.jsonName} ${aboutField(field, reason)}`
+        : `${name.split(".").slice(-2).join(".")} has another type`;
     }
     case "oneof":
       return `${shortName(name)} ${reason}`;
     default:
       return message;
   }
+}
+
+/** Names of fields in a text, alone or in a path, without quotes. */
+const FIELD_NAME = /(?<!["\w])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!["\w])/g;
+const jsonNames = new WeakMap<DescFile, ReadonlyMap<string, string>>();
+
+/**
+ * A message for a caller that speaks JSON: fields of the request, and of other messages of its file, have their names in JSON.
+ *
+ * @param request the type of the request
+ */
+export function withJsonNames(message: string, { file }: DescMessage): string {
+  const names = jsonNames.getOrInsertComputed(file, () => {
+    const messages = [...typesOf(file)].filter((type) => type.kind === "message");
+    return new Map(messages.flatMap(({ fields }) => fields.map(({ name, jsonName }) => [name, jsonName])));
+  });
+  return message.replace(FIELD_NAME, (name) => names.get(name) ?? name);
 }
 
 const registries = new WeakMap<DescFile, Registry>();

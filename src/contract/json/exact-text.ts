@@ -1,5 +1,5 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
-import { ANY, INTEGERS_64, TIMESTAMP } from "./field-types.ts";
+import { ANY, DURATION, INTEGERS_64, TIMESTAMP } from "./field-types.ts";
 import { isRawJson } from "./scalars.ts";
 
 /**
@@ -13,6 +13,19 @@ const TOKEN = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[[{\]}]|-?\d[\d.eE+-]*/g;
 /** Matches integers that may have 64 bits. Longer ones would take quadratic time to convert. */
 const WHOLE_NUMBER = /^-?\d{1,20}$/;
 const TIME = /^(\d{4}-\d\d)-(\d\d)T(\d\d):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/;
+
+/** The JSON forms of times and periods: what they match, and how errors describe them. The library checks the rest. */
+const TIME_FORMS: Record<string, { form: string; words: string }> = {
+  [TIMESTAMP]: {
+    form: String.raw`(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-4]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)`,
+    words: "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
+  },
+  [DURATION]: { form: String.raw`-?\d+(?:\.\d{1,9})?s`, words: "a number of seconds, such as 86400s" },
+};
+/** How errors describe times and periods, by the names of their types. */
+export const TIMES_IN_WORDS = Object.fromEntries(
+  Object.entries(TIME_FORMS).map(([type, { words }]) => [type, words]),
+);
 
 /** What the contract expects at a place of the JSON. */
 interface Place {
@@ -33,12 +46,13 @@ const SPACE = /\s*/y;
  * JSON becomes that text, as it is. A packed message becomes a JsonEvent whose `process` is the type URL. Returns text that is not valid
  * JSON unchanged: the library refuses it.
  *
- * @throws Error for a time that does not exist, which the library would move to another day, and for a number beyond
- *   2^53 with a fraction or an exponent, which `JSON.parse` would round
+ * @throws Error for a text that is no time or period, because the library's error does not name the field; for a time that does not
+ *   exist, which the library would move to another day; and for a number beyond 2^53 with a fraction or an exponent, which
+ *   `JSON.parse` would round
  */
 export function exactText(desc: DescMessage, text: string): string {
   const mayBeInline = MAY_BE_INLINE.test(text) && holdsInline(desc);
-  if (!(mayBeInline || MAY_CHANGE.test(text)) || !isJson(text)) return text;
+  if (!(mayBeInline || MAY_CHANGE.test(text) || wrongTimes(desc)?.test(text)) || !isJson(text)) return text;
   /** The place of each open object and list. */
   const open: Place[] = [];
   let place: Place | undefined = { message: desc };
@@ -64,11 +78,13 @@ export function exactText(desc: DescMessage, text: string): string {
         if (event !== undefined) replace(index, close, event);
       }
     } else if (string !== undefined) {
-      const problem = place?.message?.typeName === TIMESTAMP ? timeProblem(textOf(string)) : undefined;
-      if (problem) throw new Error(`${place?.field?.parent.name}.${place?.field?.name} ${problem}`);
+      const problem = problemAt(place, textOf(string));
+      if (problem) throw new Error(`${place?.field?.parent.name}.${place?.field?.jsonName} ${problem}`);
     } else if (token === "{" && place?.field && isRawJson(place.field)) {
       const close = endOfValue(text, index);
       replace(index, close, JSON.stringify(text.slice(index, close)));
+    } else if (token !== "}" && token !== "]" && problemAt(place, "")) {
+      throw new Error(`${place?.field?.parent.name}.${place?.field?.jsonName} ${problemAt(place, "")}`);
     } else if (token === "{" || token === "[") {
       open.push(place ?? {});
       place = place?.each;
@@ -85,20 +101,46 @@ export function exactText(desc: DescMessage, text: string): string {
   return parts.length === 0 ? text : parts.join("") + text.slice(copied);
 }
 
+/** What is wrong with a text, if a time or period is expected; otherwise undefined. */
+function problemAt(place: Place | undefined, text: string): string | undefined {
+  const expected = TIME_FORMS[place?.message?.typeName ?? ""];
+  if (!expected) return undefined;
+  if (!new RegExp(`^${expected.form}$`).test(text)) return `must be ${expected.words}`;
+  return place?.message?.typeName === TIMESTAMP ? timeProblem(text) : undefined;
+}
+
+const wrong = new WeakMap<DescMessage, RegExp | undefined>();
+
+/** Matches text with a value of another form for a time or period of a message, at any depth; undefined if it has none. */
+function wrongTimes(desc: DescMessage): RegExp | undefined {
+  return wrong.getOrInsertComputed(desc, () => {
+    const ofTypes = Object.entries(TIME_FORMS).flatMap(([type, { form }]) => {
+      const named = [...fieldsWithin(desc)].filter(({ message }) => message?.typeName === type);
+      const names = new Set(named.flatMap(({ name, jsonName }) => [name, jsonName]));
+      return names.size === 0 ? [] : [`"(?:${[...names].join("|")})"\\s*:\\s*(?!null|\\s|"${form}"|\\[)`];
+    });
+    return ofTypes.length === 0 ? undefined : new RegExp(ofTypes.join("|"));
+  });
+}
+
 const inline = new WeakMap<DescMessage, boolean>();
 
 /** Whether a message may hold, at any depth, a text of JSON or a packed message. */
 function holdsInline(desc: DescMessage): boolean {
-  return inline.getOrInsertComputed(desc, () => {
-    const messages = new Set([desc]);
-    // Iterating over a set includes items added meanwhile.
-    for (const { fields } of messages)
-      for (const field of fields) {
-        if (field.message?.typeName === ANY || isRawJson(field)) return true;
-        if (field.message) messages.add(field.message);
-      }
-    return false;
-  });
+  return inline.getOrInsertComputed(desc, () =>
+    fieldsWithin(desc).some((field) => field.message?.typeName === ANY || isRawJson(field)),
+  );
+}
+
+/** The fields of a message and of those in it, at any depth. */
+function* fieldsWithin(desc: DescMessage): Generator<DescField, undefined> {
+  const messages = new Set([desc]);
+  // Iterating over a set includes items added meanwhile.
+  for (const { fields } of messages)
+    for (const field of fields) {
+      if (field.message) messages.add(field.message);
+      yield field;
+    }
 }
 
 /** The tokens of an object or list of valid JSON, each with the depth that it is at. @param from its first bracket */

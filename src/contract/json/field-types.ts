@@ -4,6 +4,8 @@ import type { FieldOptions } from "@bufbuild/protobuf/wkt";
 
 /** The type of times. */
 export const TIMESTAMP = "google.protobuf.Timestamp";
+/** The type of periods. */
+export const DURATION = "google.protobuf.Duration";
 /** The type of packed messages. */
 export const ANY = "google.protobuf.Any";
 

@@ -11,6 +11,7 @@ import {
   callerScope,
   type LimitedScope,
   MAX_USER_ID_CHARACTERS,
+  speaksJson,
   traceparentOfCall,
 } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
@@ -84,6 +85,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       log: context.log,
       refusals: context.instruments.refusals,
       method: handler.method.name,
+      isJson: speaksJson(handler.requestHeader, handler.url),
       caller,
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),

@@ -3,8 +3,12 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { Counter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
-import type { PublishEventRequest, PublishResultSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { reasonOf, toConnectError } from "../../calls/errors/index.ts";
+import {
+  type PublishEventRequest,
+  PublishEventRequestSchema,
+  type PublishResultSchema,
+} from "../../../gen/webhook/v1/event_pb.ts";
+import { inJsonNames, reasonOf, toConnectError } from "../../calls/errors/index.ts";
 import { type ApiKeyRow, slices } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { refreshEventTypes } from "../../event-types/index.ts";
@@ -27,6 +31,8 @@ export interface SeriesOptions {
   refusals: Counter;
   /** The call, for the log. */
   method: string;
+  /** Whether the caller speaks JSON, so that errors have names of fields as in JSON. */
+  isJson: boolean;
   /** The key of the call. */
   caller: Pick<ApiKeyRow, "id" | "customer">;
   /** Whether searchable values of payloads are stored for searches. */
@@ -162,7 +168,8 @@ export class PublishedSeries {
   #refuse(index: number, error: unknown, mayBeFatal = true): void {
     if (this.#fault) return;
     const told = toConnectError(error, this.#options.log, this.#options.method);
-    const { code, rawMessage } = told;
+    const { code } = told;
+    const { rawMessage } = this.#options.isJson ? inJsonNames(told, PublishEventRequestSchema) : told;
     // The call counts as refused then.
     if (mayBeFatal && FATAL.has(code)) this.#fault = { error };
     else this.#options.refusals.add(1, { reason: reasonOf(told) });

@@ -105,7 +105,7 @@ test.each([
   ],
   ['{"settings": {"headers": [{"value": 98765432101}]}}', "RequestHeader.value must be a string"],
   [`{"settings": {"headers": "${MISPLACED}"}}`, "must be a list, each item an object"],
-  [`{"webhookId": "${MISPLACED}"}`, "webhook_id must be a whole number of 64 bits"],
+  [`{"webhookId": "${MISPLACED}"}`, "webhookId must be a whole number of 64 bits"],
   [MISPLACED, "is not valid JSON: Unexpected token 'h'"],
   [`{"settings": {"bearer": {"token": "${MISPLACED}"`, "is not valid JSON: Expected"],
 ])("JSON that does not fit is told what is allowed, and not repeated: %s", async (body, says) => {
@@ -116,5 +116,5 @@ test.each([
 
 test("the error of an invalid duration has an example", async () => {
   const { json } = await callHttp(api, "ApiKeyService/RotateApiKey", { body: '{"gracePeriod": "a day"}' });
-  expect(json.message).toBe("Duration must be a number of seconds, such as 86400s");
+  expect(json.message).toBe("RotateApiKeyRequest.gracePeriod must be a number of seconds, such as 86400s");
 });

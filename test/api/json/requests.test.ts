@@ -90,7 +90,7 @@ test("the integers of a published payload keep every digit, at any depth, also o
 test.each(["9223372036854775808", `${ODD}.0`, "9.007199254740993e15", "1".repeat(8_000)])(
   "an integer that cannot be kept exactly is refused: %s",
   async (id) => {
-    const says = "GetWebhookRequest.webhook_id must be a whole number of 64 bits";
+    const says = "GetWebhookRequest.webhookId must be a whole number of 64 bits";
     for (const [, call] of UNARY) expect(await call(GET_WEBHOOK, `{"webhookId": ${id}}`)).toContain(says);
   },
 );
@@ -98,7 +98,7 @@ test.each(["9223372036854775808", `${ODD}.0`, "9.007199254740993e15", "1".repeat
 test.each([
   ["a number for a text", SETTINGS, `{"settings": {"bearer": {"token": ${ODD}}}}`, "token must be a string"],
   ["a number for an enumeration", CREATE, `{"process": ${ODD}}`, "process must be one of: WEBHOOK_PROC"],
-  ["a number of 32 bits", RATE, `{"rateLimit": ${ODD}}`, "rate_limit must be a whole number of 32 bits"],
+  ["a number of 32 bits", RATE, `{"rateLimit": ${ODD}}`, "rateLimit must be a whole number of 32 bits"],
   ["an unknown field", GET_WEBHOOK, `{"id": ${ODD}}`, 'has no field \\"id\\"'],
   ["a field sent twice", GET_WEBHOOK, `{"webhookId": 1, "webhookId": ${ODD}}`, "has a field twice"],
   [
@@ -123,7 +123,7 @@ test.each([
   const events = `{"events": [{"orderDispatched": {"dispatchedAt": "${time.replace("-", "\\u002D")}"}}]}`;
   const streamed = await post("EventService/PublishEvents", enveloped(Buffer.from(events)), "connect+json");
   for (const answer of [streamed, await grpc("EventService/PublishEvents", events)])
-    expect(answer).toContain(`OrderDispatched.dispatched_at ${told}`);
+    expect(answer).toContain(`OrderDispatched.dispatchedAt ${told}`);
   const { code, details } = JSON.parse(await post(DELIVERIES, `{"from": "${time}"}`));
   expect([code, details[0].debug.reason]).toEqual(["invalid_argument", "REQUEST_INVALID"]);
 });
@@ -139,10 +139,48 @@ test.each(["2026-02-30T24:61:00Z", "2026-02-30", "2026-02-30T00:00:00Zhunter2"])
   "text that is no time has the error of all such text: %s",
   async (time) => {
     expect(await post(DELIVERIES, `{"from": "${time}"}`)).toContain(
-      "Timestamp must be a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
+      "ListDeliveriesRequest.from must be a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
     );
   },
 );
+
+test.each([
+  ["a day alone", DELIVERIES, '{"to" : "2026-01-01"}', "ListDeliveriesRequest.to must be a time"],
+  ["a month 13", DELIVERIES, '{"from":"2026-13-01T00:00:00Z"}', "ListDeliveriesRequest.from must be a time"],
+  ["the year 0", DELIVERIES, '{"from":"0000-01-01T00:00:00Z"}', "ListDeliveriesRequest.from must be a time"],
+  ["a number", DELIVERIES, '{"from": 5}', "ListDeliveriesRequest.from must be a time"],
+  ["an object", DELIVERIES, '{"from": {"seconds": 5}}', "ListDeliveriesRequest.from must be a time"],
+  [
+    "a time within a payload",
+    PUBLISH,
+    '{"orderDispatched": {"dispatchedAt": "soon"}}',
+    "OrderDispatched.dispatchedAt must be a time",
+  ],
+  [
+    "a period",
+    "ApiKeyService/RotateApiKey",
+    '{"gracePeriod": "1 day"}',
+    "RotateApiKeyRequest.gracePeriod must be a number of seconds, such as 86400s",
+  ],
+])("a value that is no time or period is refused by the name of its field: %s", async (_what, method, json, says) => {
+  expect(await post(method, json)).toContain(says);
+});
+
+test("errors have names of fields as in JSON for callers that speak it, and as in the proto file for others", async () => {
+  const broken = '{"idempotencyKey": "a", "orderDispatched": {}}';
+  const says = ["userId is required", "orderDispatched.orderNumber is required"];
+  const batch = `{"events": [${broken}]}`;
+  for (const answer of [
+    await post(PUBLISH, broken),
+    await post("EventService/PublishEventBatch", batch),
+    await grpc(PUBLISH, broken),
+  ])
+    for (const each of says) expect(answer).toContain(each);
+  const { message, details } = JSON.parse(await post(DELIVERIES, '{"pageToken": "x"}'));
+  expect(message).toBe("pageToken must be the nextPageToken or previousPageToken of a page");
+  expect(details[1].debug.fieldViolations[0].field).toBe("page_token");
+  await expect(api.deliveries.listDeliveries({ pageToken: "x" })).rejects.toThrow("page_token must be the next_page_token");
+});
 
 test("texts that look like times and integers stay as they are", async () => {
   const name = `2026-02-30T00:00:00Z, ${ODD}`;

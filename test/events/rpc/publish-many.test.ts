@@ -117,6 +117,7 @@ test("once the client of a batch has left, no further event is published, and no
     log: api.context.log,
     refusals: api.context.instruments.refusals,
     method: "PublishEventBatch",
+    isJson: false,
     caller: { id: "key", customer: null },
     searchIndex: false,
     traceparent: null,
