@@ -72,7 +72,20 @@ export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocume
         "signed, at least once, with up to 3 retries.\n\n" +
         `Every request needs an API key in the header \`${KEY_HEADER}\`. Every answer has the same envelope: ` +
         "`Success`, `Data` and `Warnings`. All times are UTC in whole seconds, without a zone. " +
-        "`Id` has up to 64 bits: read it with a JSON parser that keeps every digit.",
+        "`Id` has up to 64 bits: read it with a JSON parser that keeps every digit.\n\n" +
+        `The same operations have the prefixes ${versions(bindings)
+          .map((name) => `\`/api/${name}\``)
+          .join(" and ")}. None is deprecated.\n\n` +
+        "### Connect and gRPC\n\n" +
+        "Everything else is a method of a service of `proto/webhook/v1`: publishing, deliveries, replays, keys, statistics. Call methods " +
+        "with JSON over HTTP (Connect), gRPC-Web or gRPC, with the same header:\n\n" +
+        "```sh\n" +
+        "curl http://localhost:8080/webhook.v1.DeliveryService/ListDeliveries \\\n" +
+        `  -H "${KEY_HEADER}: $KEY" -H 'Content-Type: application/json' -d '{"pageSize": 10}'\n` +
+        `grpcurl -plaintext -H "${KEY_HEADER}: $KEY" localhost:9090 webhook.v1.WebhookService/ListWebhooks\n` +
+        "grpcurl -plaintext localhost:9090 list\n" +
+        "```\n\n" +
+        "gRPC has its own port without TLS (`GRPC_PORT`), and this one with TLS. Reflection lists the services and methods.",
     },
     // Relative to the location of this document.
     servers: [{ url: "/" }],

@@ -78,6 +78,8 @@ export interface AuditFilter {
   actions?: readonly AuditAction[] | undefined;
   apiKeyId?: string | undefined;
   targetId?: string | undefined;
+  /** The id of what was changed, or a part of its name or of the key's, in lower case. */
+  search?: string | undefined;
   from?: Date | undefined;
   to?: Date | undefined;
   /** Only entries older than this id: the next page. Null for all. */
@@ -142,13 +144,23 @@ function differences(before: Facts, after: Facts): { before: Facts; after: Facts
   return { before: without(before), after: without(after) };
 }
 
+/** The maximum number of entries that a search examines: some 20 ms of work. */
+const MAX_SEARCHED = 20_000;
+
+/** A page of entries. */
+export interface AuditPage {
+  entries: AuditRow[];
+  /** The last examined entry, if a search stopped before the page was full. */
+  searchedTo: string | null;
+}
+
 /** The entries of the scope, newest first. */
-export function listAuditEntries(
+export async function listAuditEntries(
   db: Db,
   scope: Scope,
   filter: AuditFilter,
   limit: number,
-): Promise<AuditRow[]> {
+): Promise<AuditPage> {
   const conditions: string[] = [];
   const bindings: Bindings = { limit };
   const restrict = (condition: string, values: Bindings) => {
@@ -162,26 +174,43 @@ export function listAuditEntries(
       scopeProcesses: scope.processes,
     });
   }
-  const { actions = [], apiKeyId, targetId, from, to, before } = filter;
+  // A scope does not see who made a change with a key outside of it.
+  const byKnown = ownedIn(scope, "a", { customer: "actor_customer", app: "actor_app_id" });
+  const { actions = [], apiKeyId, targetId, from, to, before, search } = filter;
   if (actions.length > 0) restrict("a.action = any(:actions::text[])", { actions });
   if (apiKeyId !== undefined) {
     restrict("a.api_key_id = :apiKeyId::uuid", { apiKeyId });
-    // A scope does not see who made a change with a key outside of it.
-    restrict(ownedIn(scope, "a", { customer: "actor_customer", app: "actor_app_id" }).sql, {});
+    restrict(byKnown.sql, {});
   }
   if (targetId !== undefined) restrict("a.target_id = :targetId::text", { targetId });
   if (from) restrict("a.id >= :from::uuid", { from: firstIdOf(from) });
   if (to) restrict("a.id < :to::uuid", { to: firstIdOf(to) });
   if (before) restrict("a.id < :before::uuid", { before });
-  return rows<AuditRow>(
+  const where = conditions.length > 0 ? `where ${conditions.join(" and ")}` : "";
+  const ordered = (most: string) => `select a.* from audit_log a ${where} order by a.id desc limit ${most}`;
+  const matches = `(a.target_id = :search or position(:search in lower(a.target_name)) > 0
+    or position(:search in lower(case when ${byKnown.sql} then a.api_key_name end)) > 0) is true`;
+  const examined =
+    search === undefined
+      ? `select a.*, true as matches, false as last from (${ordered(":limit::int")}) a`
+      : `select * from (
+          select a.*, ${matches} as matches, row_number() over (order by a.id desc) = ${MAX_SEARCHED} as last
+          from (${ordered(String(MAX_SEARCHED))}) a
+        ) a where matches or last order by id desc limit :limit::int`;
+  const found = await rows<AuditRow & { matches: boolean; last: boolean }>(
     db,
     `select a.id, a.action, a.api_key_id as "apiKeyId", a.api_key_name as "apiKeyName",
-        a.actor_customer as "actorCustomer", a.actor_app_id as "actorAppId", a.session_id as "sessionId", host(a.address) as address,
-        a.target_id as "targetId", a.target_name as "targetName", a.customer, a.app_id as "appId", a.process, a.before, a.after
-      from audit_log a where ${conditions.join(" and ")}
-      order by a.id desc limit :limit::int`,
-    bindings,
+        a.actor_customer as "actorCustomer", a.actor_app_id as "actorAppId", a.session_id as "sessionId",
+        host(a.address) as address, a.target_id as "targetId", a.target_name as "targetName", a.customer,
+        a.app_id as "appId", a.process, a.before, a.after, a.matches, a.last
+      from (${examined}) a order by a.id desc`,
+    { ...bindings, ...(search === undefined ? {} : { search }) },
   );
+  const end = found.at(-1);
+  return {
+    entries: found.filter(({ matches }) => matches).map(({ matches: _matches, last: _last, ...row }) => row),
+    searchedTo: end?.last ? end.id : null,
+  };
 }
 
 /** The maximum number of entries deleted by one statement. */

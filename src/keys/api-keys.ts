@@ -292,6 +292,25 @@ export async function lockApiKey(trx: Db, scope: Scope, id: string): Promise<Api
   return key;
 }
 
+/**
+ * Changes the name of a key.
+ *
+ * @returns the key as it was before, and as it is now
+ * @throws DomainError NOT_FOUND if the scope has no such key
+ */
+export function renameApiKey(
+  db: Db,
+  scope: Scope,
+  id: string,
+  name: string,
+): Promise<{ before: ApiKeyRow; key: ApiKeyRow }> {
+  return db.transaction(async (trx) => {
+    const before = await lockApiKey(trx, scope, id);
+    await run(trx, trx("api_keys").where({ id }).update({ name }));
+    return { before, key: { ...before, name } };
+  });
+}
+
 /** The error for a key that does not exist or is outside the scope. @param field the field of the request that names it */
 export function noSuchKey(field: string, id: string): DomainError {
   return new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`, { reason: "API_KEY_NOT_FOUND" });

@@ -44,6 +44,16 @@ export function quotasChanged(before: ApiKeyRow, key: ApiKeyRow): AuditRecord {
   };
 }
 
+/** The entry about a renamed key. */
+export function keyRenamed(before: ApiKeyRow, key: ApiKeyRow): AuditRecord {
+  return {
+    action: "api_key_renamed",
+    target: keyTarget(key),
+    before: { name: before.name },
+    after: { name: key.name },
+  };
+}
+
 /** The entry about a new key. */
 export function keyCreated(key: ApiKeyRow): AuditRecord {
   return { action: "api_key_created", target: keyTarget(key), after: keyFacts(key) };

@@ -158,10 +158,7 @@ interface Condition {
   bindings: Bindings;
 }
 
-function webhookConditions(
-  scope: Scope,
-  { process, host, url, name }: DeliveryFilter & Matching,
-): Condition {
+function webhookConditions(scope: Scope, { process, host, url, name }: DeliveryFilter & Matching): Condition {
   const ofUrl = host === undefined ? null : atUrl({ host, url }, "");
   const all = [
     webhookIn(scope, "w"),

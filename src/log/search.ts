@@ -29,7 +29,8 @@ export async function searchDeliveries(
     const others = words.filter((each) => each !== word);
     const page = await identified(db, scope, { ...filter, words: others }, limit, word, MAX_SCANNED);
     const [to, furthestTo] = [page.searchedTo, furthest?.searchedTo ?? null];
-    if (!furthest || to === null || (furthestTo !== null && isBeyond(isAscending, to, furthestTo))) furthest = page;
+    if (!furthest || to === null || (furthestTo !== null && isBeyond(isAscending, to, furthestTo)))
+      furthest = page;
     if (to === null) break;
   }
   return merged([whole, ...(furthest ? [furthest] : [])], limit, isAscending);
@@ -86,7 +87,8 @@ function isBeyond(ascending: boolean, id: string, other: string): boolean {
 function merged(pages: readonly DeliveryPage[], limit: number, ascending: boolean): DeliveryPage {
   let horizon: string | null = null;
   for (const { searchedTo } of pages) {
-    if (searchedTo !== null && (horizon === null || isBeyond(ascending, horizon, searchedTo))) horizon = searchedTo;
+    if (searchedTo !== null && (horizon === null || isBeyond(ascending, horizon, searchedTo)))
+      horizon = searchedTo;
   }
   const found = new Map(pages.flatMap(({ deliveries }) => deliveries).map((each) => [each.id, each]));
   const sorted = [...found.values()]

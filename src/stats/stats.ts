@@ -122,6 +122,8 @@ export async function countFailing(
   );
   return found ?? { failed: 0n, retrying: 0n };
 }
+/** The maximum length of a history by minutes, in milliseconds: these are kept for two days. */
+const MAX_MINUTES_MS = 86_400_000;
 
 /** Counts in one time interval. */
 export interface HistoryRow {
@@ -132,25 +134,29 @@ export interface HistoryRow {
   failedAttempts: bigint;
 }
 
-/** The 24 hours up to `end` in the given number of equal intervals, oldest first, including empty ones. */
-export function readHistory(db: Db, scope: Scope, buckets: number, end: Date): Promise<HistoryRow[]> {
+/** The period from `start` to `end` in the given number of equal intervals, oldest first, including empty ones. */
+export function readHistory(
+  db: Db,
+  scope: Scope,
+  buckets: number,
+  { start, end }: { start: Date; end: Date },
+): Promise<HistoryRow[]> {
   const { webhooks, bindings } = counted(scope);
+  const unit = end.getTime() - start.getTime() > MAX_MINUTES_MS ? "hour" : "minute";
   return rows<HistoryRow>(
     db,
-    `with span as (select interval '24 hours' / :buckets::int as length, :end::timestamptz - interval '24 hours' as start),
-      done as (
-        select width_bucket(extract(epoch from c.start), extract(epoch from span.start),
+    `with done as (
+        select width_bucket(extract(epoch from c.start), extract(epoch from :start::timestamptz),
             extract(epoch from :end::timestamptz), :buckets::int) as bucket,
           sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
           sum(failed_attempts)::bigint as failed_attempts
-        from (${countsSince("minute", webhooks, "start > :end::timestamptz - interval '24 hours' and start <= :end::timestamptz")}) c,
-          span group by 1
+        from (${countsSince(unit, webhooks, "start >= :start::timestamptz and start < :end::timestamptz")}) c group by 1
       )
-      select span.start + (n - 1) * span.length as start, coalesce(attempts, 0) as attempts,
-        coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed,
+      select :start::timestamptz + (n - 1) * (:end::timestamptz - :start::timestamptz) / :buckets::int as start,
+        coalesce(attempts, 0) as attempts, coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed,
         coalesce(failed_attempts, 0) as "failedAttempts"
-      from span cross join generate_series(1, :buckets::int) n left join done on done.bucket = n order by n`,
-    { buckets, end, ...bindings },
+      from generate_series(1, :buckets::int) n left join done on done.bucket = n order by n`,
+    { buckets, start, end, ...bindings },
   );
 }
 

@@ -251,7 +251,11 @@ describe("no table that grows is read from end to end", () => {
     },
     "an app's overview, and histories": async (trx) => {
       await readOverview(trx, app);
-      for (const scope of ["everything", app] as const) await readHistory(trx, scope, 24, new Date());
+      const end = new Date();
+      for (const hours of [24, 168]) {
+        const period = { start: new Date(end.getTime() - hours * 3_600_000), end };
+        for (const scope of ["everything", app] as const) await readHistory(trx, scope, 24, period);
+      }
     },
     "a page of an app's webhooks": (trx) => listWebhookIds(trx, app, null, { after: 5n, limit: 50 }),
     "a page of all webhooks": (trx) => listWebhooks(trx, { after: 5n, limit: 50 }),

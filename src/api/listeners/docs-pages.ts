@@ -47,13 +47,19 @@ const page = (base: string) => `<!doctype html>
 </html>
 `;
 
-/** Disables the online validator. A key entered on the page is forgotten when it closes. */
+/**
+ * Disables the online validator. A key entered on the page is forgotten when it closes. Operations are listed once: without the prefixes
+ * of versions, which the description names.
+ */
 const start = (base: string) => `SwaggerUIBundle({
   url: ${JSON.stringify(base + OPENAPI_PATH)},
   dom_id: "#swagger-ui",
   deepLinking: true,
   validatorUrl: null,
   persistAuthorization: false,
+  plugins: [() => ({ statePlugins: { spec: { wrapSelectors: {
+    taggedOperations: (original) => (...given) => original(...given).filter((_, tag) => !/^v\\d$/.test(tag)),
+  } } } })],
 });
 `;
 

@@ -119,7 +119,13 @@ export async function listenForHttp(
   limitHttp2Bodies(app, context.limits.requestIdleMs);
   const whatElse: WhatElse = services
     ? {
-        paths: ({ raw }) => `all paths: ${services.basePath(raw)}${OPENAPI_PATH}`,
+        paths: ({ raw, url, method }) => {
+          const base = services.basePath(raw);
+          const [, path, id] = /^(\/api\/(?:v\d+\/)?webhook)\/(\d+)\/?(?:\?|$)/.exec(url) ?? [];
+          const instead =
+            method === "DELETE" ? `DELETE ${base}${path}?webhookId=${id}` : `GET ${base}${path}/list`;
+          return `${id === undefined ? "" : `use ${instead}; `}all paths: ${base}${OPENAPI_PATH}`;
+        },
         methods: LISTED_BY_REFLECTION,
       }
     : ONLY_DELIVERS;

@@ -1,13 +1,17 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toJsonString } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import {
   AuditAction,
   AuditActionSchema,
   type AuditChangeSchema,
-  type AuditEntrySchema,
+  type AuditEntry,
+  AuditEntrySchema,
   type AuditService,
+  type ExportAuditEntriesRequest,
+  type ListAuditEntriesRequest,
 } from "../../../gen/webhook/v1/audit_pb.ts";
+import { ExportFormat } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
 import {
@@ -20,45 +24,104 @@ import {
   type Scope,
 } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
+import { type Cell, csvHeader, csvLine } from "../../contract/csv.ts";
 import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { present } from "../../contract/present.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import { timeOfId } from "../../schema/index.ts";
 import { type AuditAction as ActionName, type AuditRow, type Facts, listAuditEntries } from "../audit-log.ts";
 
-/** The maximum number of entries per page, and the number if a request names none. */
-const PAGE_SIZES = { most: 1_000, usual: 100 };
+/** The maximum number of entries per page. */
+const MAX_PAGE = 1_000;
+/** The number of entries of a list's page if a request names none. */
+const USUAL_PAGE = 100;
+/** The maximum length of a search text, in characters. */
+const MAX_SEARCH_CHARACTERS = 100;
 /** The maximum length of a target id, in characters. */
 const MAX_TARGET_CHARACTERS = 100;
 
 /** Numbers of actions by their names in the database. */
 const NUMBERS: Record<ActionName, AuditAction> = numbersOf(AuditActionSchema);
 
-/** Lists the audit log. */
+/** Lists and exports the audit log. */
 export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditService> {
+  /** A page of the caller's entries that match a request's filter. */
+  async function read(
+    request: ListAuditEntriesRequest | ExportAuditEntriesRequest,
+    scope: Scope,
+    usual: number,
+  ): Promise<{ entries: MessageInitShape<typeof AuditEntrySchema>[]; nextPageToken: string }> {
+    const { targetId } = request;
+    if (targetId !== undefined) assertText("target_id", targetId, MAX_TARGET_CHARACTERS);
+    const search = request.search.trim().toLowerCase();
+    assertText("search", search, MAX_SEARCH_CHARACTERS);
+    const filter = {
+      actions: request.actions.map(actionName),
+      apiKeyId: optionalUuid("api_key_id", request.apiKeyId),
+      // Numbers, and UUIDs in lower case.
+      targetId: targetId?.toLowerCase(),
+      search: search || undefined,
+      from: request.from && timestampDate(request.from),
+      to: request.to && timestampDate(request.to),
+    };
+    let searchedTo: string | null = null;
+    const { rows, nextPageToken } = await readPage(
+      request,
+      BY_UUID,
+      async ({ after, limit }) => {
+        const page = await listAuditEntries(db, scope, { ...filter, before: after }, limit);
+        searchedTo = page.searchedTo;
+        return page.entries;
+      },
+      { most: MAX_PAGE, usual },
+    );
+    const next =
+      nextPageToken === "" && searchedTo !== null ? BY_UUID.of({ id: searchedTo }).toString("base64url") : "";
+    return { entries: rows.map((row) => entryMessage(row, scope)), nextPageToken: nextPageToken || next };
+  }
+
   return {
-    async listAuditEntries(request, handler) {
-      const { targetId } = request;
-      if (targetId !== undefined) assertText("target_id", targetId, MAX_TARGET_CHARACTERS);
-      const scope = callerScope(handler, request.customer);
-      const filter = {
-        actions: request.actions.map(actionName),
-        apiKeyId: optionalUuid("api_key_id", request.apiKeyId),
-        // Numbers, and UUIDs in lower case.
-        targetId: targetId?.toLowerCase(),
-        from: request.from && timestampDate(request.from),
-        to: request.to && timestampDate(request.to),
-      };
-      const { rows, nextPageToken } = await readPage(
-        request,
-        BY_UUID,
-        ({ after, limit }) => listAuditEntries(db, scope, { ...filter, before: after }, limit),
-        PAGE_SIZES,
+    listAuditEntries: (request, handler) =>
+      read(request, callerScope(handler, request.customer), USUAL_PAGE),
+
+    async exportAuditEntries(request, handler) {
+      const { customer, format, pageToken, withoutByteOrderMark } = request;
+      if (format !== ExportFormat.CSV && format !== ExportFormat.JSON_LINES)
+        throw invalidField(
+          "format",
+          `${format} is not a format; allowed: EXPORT_FORMAT_CSV, EXPORT_FORMAT_JSON_LINES`,
+        );
+      const page = await read(request, callerScope(handler, customer), MAX_PAGE);
+      const entries = page.entries.map((entry) => create(AuditEntrySchema, entry));
+      const isCsv = format === ExportFormat.CSV;
+      const header = isCsv && pageToken === "" ? csvHeader(COLUMNS, !withoutByteOrderMark) : "";
+      const lines = entries.map((entry) =>
+        isCsv ? csvLine(COLUMNS.map(([, of]) => of(entry))) : `${toJsonString(AuditEntrySchema, entry)}\n`,
       );
-      return { entries: rows.map((row) => entryMessage(row, scope)), nextPageToken };
+      return { lines: header + lines.join(""), nextPageToken: page.nextPageToken, entries: entries.length };
     },
   };
 }
+
+const COLUMNS: readonly [name: string, of: (entry: AuditEntry) => Cell][] = [
+  ["id", ({ id }) => id],
+  ["time", ({ time }) => time && timestampDate(time)],
+  ["action", ({ action }) => AuditActionSchema.value[action]?.localName.toLowerCase()],
+  ["api_key_id", ({ actor }) => actor?.apiKeyId],
+  ["api_key_name", ({ actor }) => actor?.apiKeyName],
+  ["session_id", ({ actor }) => actor?.sessionId],
+  ["address", ({ actor }) => actor?.address],
+  ["by_operator", ({ byOperator }) => String(byOperator)],
+  ["target_id", ({ targetId }) => targetId],
+  ["target_name", ({ targetName }) => targetName],
+  ["installed_application_id", ({ installedApplicationId }) => installedApplicationId],
+  ["event_type", ({ webhookProcessName }) => webhookProcessName],
+  ["customer", ({ customer }) => customer],
+  [
+    "changes",
+    ({ changes }) => JSON.stringify(changes.map(({ field, before, after }) => ({ field, before, after }))),
+  ],
+];
 
 function actionName(number: AuditAction): ActionName {
   const name = nameOf(NUMBERS, number);

@@ -8,9 +8,9 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
-import { TIMES_IN_WORDS } from "../../contract/json/exact-text.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 import { isRawJson } from "../../contract/json/scalars.ts";
+import { TIMES_IN_WORDS } from "../../contract/json/time-forms.ts";
 
 /** The JSON form of scalar types, as text for errors; other types are numbers. */
 const SCALARS: Partial<Record<ScalarType, string>> = {
@@ -84,11 +84,13 @@ const jsonNames = new WeakMap<DescFile, ReadonlyMap<string, string>>();
  * @param request the type of the request
  */
 export function withJsonNames(message: string, { file }: DescMessage): string {
-  const names = jsonNames.getOrInsertComputed(file, () => {
+  let names = jsonNames.get(file);
+  if (!names) {
     const messages = [...typesOf(file)].filter((type) => type.kind === "message");
-    return new Map(messages.flatMap(({ fields }) => fields.map(({ name, jsonName }) => [name, jsonName])));
-  });
-  return message.replace(FIELD_NAME, (name) => names.get(name) ?? name);
+    names = new Map(messages.flatMap(({ fields }) => fields.map(({ name, jsonName }) => [name, jsonName])));
+    jsonNames.set(file, names);
+  }
+  return message.replace(FIELD_NAME, (name) => names?.get(name) ?? name);
 }
 
 const registries = new WeakMap<DescFile, Registry>();

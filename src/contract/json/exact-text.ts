@@ -1,6 +1,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
-import { ANY, DURATION, INTEGERS_64, TIMESTAMP } from "./field-types.ts";
+import { ANY, INTEGERS_64, TIMESTAMP } from "./field-types.ts";
 import { isRawJson } from "./scalars.ts";
+import { TIME_FORMS } from "./time-forms.ts";
 
 /**
  * Matches text that may contain an integer beyond 2^53 without quotes, or a day or hour that does not exist, also if
@@ -13,19 +14,6 @@ const TOKEN = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[[{\]}]|-?\d[\d.eE+-]*/g;
 /** Matches integers that may have 64 bits. Longer ones would take quadratic time to convert. */
 const WHOLE_NUMBER = /^-?\d{1,20}$/;
 const TIME = /^(\d{4}-\d\d)-(\d\d)T(\d\d):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$/;
-
-/** The JSON forms of times and periods: what they match, and how errors describe them. The library checks the rest. */
-const TIME_FORMS: Record<string, { form: string; words: string }> = {
-  [TIMESTAMP]: {
-    form: String.raw`(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-4]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)`,
-    words: "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
-  },
-  [DURATION]: { form: String.raw`-?\d+(?:\.\d{1,9})?s`, words: "a number of seconds, such as 86400s" },
-};
-/** How errors describe times and periods, by the names of their types. */
-export const TIMES_IN_WORDS = Object.fromEntries(
-  Object.entries(TIME_FORMS).map(([type, { words }]) => [type, words]),
-);
 
 /** What the contract expects at a place of the JSON. */
 interface Place {
@@ -128,7 +116,7 @@ const inline = new WeakMap<DescMessage, boolean>();
 /** Whether a message may hold, at any depth, a text of JSON or a packed message. */
 function holdsInline(desc: DescMessage): boolean {
   return inline.getOrInsertComputed(desc, () =>
-    fieldsWithin(desc).some((field) => field.message?.typeName === ANY || isRawJson(field)),
+    [...fieldsWithin(desc)].some((field) => field.message?.typeName === ANY || isRawJson(field)),
   );
 }
 

@@ -22,9 +22,17 @@ import { enumChoices } from "../../contract/json/names.ts";
 import { isPermission, permissionName } from "../../contract/permissions.ts";
 import { isKnownProcess } from "../../event-types/index.ts";
 import type { Db } from "../../lib/pg/index.ts";
-import { createBoundedApiKey, listApiKeys, type Quotas } from "../api-keys.ts";
+import { createBoundedApiKey, listApiKeys, type Quotas, renameApiKey } from "../api-keys.ts";
 import { createBoundedInstalledApp, listInstalledApps, removeInstalledApp } from "../installed-apps.ts";
-import { appTarget, keyCreated, keyFacts, keyRotated, keyTarget, quotasChanged } from "../key-changes.ts";
+import {
+  appTarget,
+  keyCreated,
+  keyFacts,
+  keyRenamed,
+  keyRotated,
+  keyTarget,
+  quotasChanged,
+} from "../key-changes.ts";
 import { removeApiKey } from "../key-removal.ts";
 import { rotateApiKey } from "../key-rotation.ts";
 import { assertNoMoreRights } from "../more-rights.ts";
@@ -104,6 +112,18 @@ export function apiKeyService({
         listApiKeys(db, scope, page),
       );
       return { apiKeys: rows.map(apiKeyMessage), nextPageToken };
+    },
+
+    async renameApiKey(request, handler) {
+      assertKeyId("api_key_id", request.apiKeyId);
+      assertName(request.name);
+      const key = await auditedCall(db, handler, async (trx, record) => {
+        const scope = callerScope(handler);
+        const renamed = await renameApiKey(trx, scope, request.apiKeyId.toLowerCase(), request.name);
+        if (renamed.before.name !== request.name) await record(keyRenamed(renamed.before, renamed.key));
+        return renamed.key;
+      });
+      return { apiKey: apiKeyMessage(key) };
     },
 
     async setApiKeyQuotas(request, handler) {

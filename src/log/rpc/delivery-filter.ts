@@ -1,13 +1,7 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState, DeliveryStateSchema } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
-import {
-  assertText,
-  isProcess,
-  optionalUuid,
-  readPageToken,
-  unknownProcess,
-} from "../../calls/index.ts";
+import { assertText, isProcess, optionalUuid, readPageToken, unknownProcess } from "../../calls/index.ts";
 import { nameOf, numbersOf } from "../../contract/enum-numbers.ts";
 import { type DeliveryStateName, FINAL_STATES } from "../deliveries.ts";
 import type { DeliveryFilter } from "../list.ts";

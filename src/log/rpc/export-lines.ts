@@ -1,6 +1,7 @@
 import { create, toJsonString } from "@bufbuild/protobuf";
 import { DeliverySchema } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../contract/catalogue.ts";
+import { type Cell, csvHeader, csvLine } from "../../contract/csv.ts";
 import type { Subjects } from "../../events/index.ts";
 import type { DeliveryRow } from "../deliveries.ts";
 import { deliveryMessage } from "./delivery-messages.ts";
@@ -22,8 +23,6 @@ export interface LineFormat {
   line(row: ExportRow): string;
 }
 
-type Cell = string | number | bigint | Date | null | undefined;
-
 const COLUMNS: readonly [name: string, of: (row: ExportRow) => Cell][] = [
   ["delivery_id", ({ delivery }) => delivery.id],
   ["event_id", ({ delivery }) => delivery.eventId],
@@ -42,9 +41,6 @@ const COLUMNS: readonly [name: string, of: (row: ExportRow) => Cell][] = [
   ["duration_ms", ({ delivery }) => delivery.last?.durationMs],
 ];
 
-/** Excel takes CSV without it for the code page of Windows. */
-const BYTE_ORDER_MARK = "\ufeff";
-
 /**
  * CSV of RFC 4180.
  *
@@ -55,26 +51,10 @@ export function csv(withPayload: boolean, withMark: boolean): LineFormat {
   const columns = withPayload
     ? [...COLUMNS, ["payload", ({ payload }: ExportRow) => payload] as const]
     : COLUMNS;
-  const line = (cells: readonly Cell[]) => `${cells.map(csvCell).join(",")}\r\n`;
   return {
-    header: (withMark ? BYTE_ORDER_MARK : "") + line(columns.map(([name]) => name)),
-    line: (row) => line(columns.map(([, of]) => of(row))),
+    header: csvHeader(columns, withMark),
+    line: (row) => csvLine(columns.map(([, of]) => of(row))),
   };
-}
-
-/**
- * Spreadsheets take a text that begins so for a formula, which may send the sheet's data elsewhere. They read the full-width forms,
- * U+FF1D, U+FF0B, U+FF0D and U+FF20, as the ASCII characters. Some skip white space before them, depending on the options of the
- * import.
- */
-const FORMULA = /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
-
-function csvCell(cell: Cell): string {
-  if (cell === null || cell === undefined) return "";
-  if (cell instanceof Date) return cell.toISOString();
-  if (typeof cell !== "string") return String(cell);
-  const text = FORMULA.test(cell) ? `'${cell}` : cell;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 /** Line breaks, which valid JSON contains between tokens only. Payloads of test events may have some. */

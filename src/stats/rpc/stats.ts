@@ -55,8 +55,8 @@ const MAX_SILENCE_MS = 20_000;
 const MAX_HISTORIES = 100;
 /** The maximum number of webhooks that a request for statistics names. */
 const MAX_WEBHOOKS = 1_000;
-/** The maximum number of intervals in a history. */
-const MAX_BUCKETS = 288;
+/** The maximum number of intervals in a history, by its hours: none is shorter than what is counted. */
+const MAX_BUCKETS = { 1: 60, 24: 288, 168: 168 };
 /** The default number of intervals in a history. */
 const DEFAULT_BUCKETS = 24;
 /** The maximum number of runs returned. */
@@ -98,8 +98,9 @@ export function statsService(
     now,
   );
   const history = sharedReadings(
-    ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
-    ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
+    ({ scope, buckets, hours }: { scope: Scope; buckets: number; hours: number }) =>
+      readHistory(db, scope, buckets, periodOf(hours, buckets)),
+    ({ scope, buckets, hours }) => `${scopeName(scope)} ${buckets} ${hours}`,
     0,
     now,
   );
@@ -142,14 +143,11 @@ export function statsService(
       }
     },
 
-    async getHistory({ buckets, customer }, handler) {
-      if (buckets < 0 || buckets > MAX_BUCKETS) {
-        throw invalidField("buckets", `must be from 1 to ${MAX_BUCKETS}`);
-      }
-      const found = await history({
-        scope: callerScope(handler, customer),
-        buckets: buckets || DEFAULT_BUCKETS,
-      });
+    async getHistory({ buckets, hours, customer }, handler) {
+      const most = MAX_BUCKETS[assertPeriod(hours)];
+      if (buckets < 0 || buckets > most) throw invalidField("buckets", `must be from 1 to ${most}`);
+      const scope = callerScope(handler, customer);
+      const found = await history({ scope, buckets: buckets || DEFAULT_BUCKETS, hours });
       return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
     },
 
@@ -182,10 +180,7 @@ export function statsService(
         const description = `has ${webhookIds.length} ids; at most ${MAX_HISTORIES} are allowed`;
         throw invalidField("webhook_ids", description);
       }
-      const period = hours || 24;
-      if (period !== 1 && period !== 24 && period !== 168) {
-        throw invalidField("hours", `is ${hours}; allowed: 1, 24, 168`);
-      }
+      const period = assertPeriod(hours);
       const found = await readWebhookHistory(db, callerScope(handler), webhookIds, period);
       const seconds = HISTORY_INTERVALS[period];
       const starts: number[] = [];
@@ -223,6 +218,21 @@ export function statsService(
       return {};
     },
   };
+}
+
+/** A period of statistics, in hours; 24 by default. @throws DomainError INVALID_ARGUMENT for another one */
+function assertPeriod(hours: number): 1 | 24 | 168 {
+  const period = hours || 24;
+  if (period === 1 || period === 24 || period === 168) return period;
+  throw invalidField("hours", `is ${hours}; allowed: 1, 24, 168`);
+}
+
+/** A period up to now. @param hours 0 for exactly 24; otherwise the end is that of the present interval */
+function periodOf(hours: number, buckets: number): { start: Date; end: Date } {
+  const lengthMs = assertPeriod(hours) * 3_600_000;
+  const intervalMs = lengthMs / buckets;
+  const end = hours === 0 ? Date.now() : (Math.floor(Date.now() / intervalMs) + 1) * intervalMs;
+  return { start: new Date(end - lengthMs), end: new Date(end) };
 }
 
 function periodMessage({

@@ -24,6 +24,20 @@ test.each(["OPTIONS", "POST"])(
   },
 );
 
+test.each([
+  ["DELETE", "/api/webhook/5", "use DELETE /api/webhook?webhookId=5; "],
+  ["DELETE", "/api/v1/webhook/5/?force=1", "use DELETE /api/v1/webhook?webhookId=5; "],
+  ["GET", "/api/webhook/5", "use GET /api/webhook/list; "],
+  ["DELETE", "/api/webhook/five", ""],
+])("§7.4: %s of a webhook by a path is told of the parameter: %s", async (method, path, instead) => {
+  const { status, envelope } = await api.rest(method, path);
+  const [shown] = path.replace(/\/\?.*/, "").split("?");
+  expect([status, envelope.Warnings]).toEqual([
+    404,
+    [`no such path: ${shown}; ${instead}all paths: /openapi.json`],
+  ]);
+});
+
 test("§7.2: a method that a path does not take is 400, with those that it takes", async () => {
   const { status, headers, envelope } = await api.rest("PUT", "/api/webhook");
   expect([status, headers.get("allow")]).toEqual([400, "POST, DELETE"]);

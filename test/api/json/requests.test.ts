@@ -162,9 +162,12 @@ test.each([
     '{"gracePeriod": "1 day"}',
     "RotateApiKeyRequest.gracePeriod must be a number of seconds, such as 86400s",
   ],
-])("a value that is no time or period is refused by the name of its field: %s", async (_what, method, json, says) => {
-  expect(await post(method, json)).toContain(says);
-});
+])(
+  "a value that is no time or period is refused by the name of its field: %s",
+  async (_what, method, json, says) => {
+    expect(await post(method, json)).toContain(says);
+  },
+);
 
 test("errors have names of fields as in JSON for callers that speak it, and as in the proto file for others", async () => {
   const broken = '{"idempotencyKey": "a", "orderDispatched": {}}';
@@ -179,7 +182,9 @@ test("errors have names of fields as in JSON for callers that speak it, and as i
   const { message, details } = JSON.parse(await post(DELIVERIES, '{"pageToken": "x"}'));
   expect(message).toBe("pageToken must be the nextPageToken or previousPageToken of a page");
   expect(details[1].debug.fieldViolations[0].field).toBe("page_token");
-  await expect(api.deliveries.listDeliveries({ pageToken: "x" })).rejects.toThrow("page_token must be the next_page_token");
+  await expect(api.deliveries.listDeliveries({ pageToken: "x" })).rejects.toThrow(
+    "page_token must be the next_page_token",
+  );
 });
 
 test("texts that look like times and integers stay as they are", async () => {

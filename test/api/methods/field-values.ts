@@ -29,6 +29,8 @@ const OTHER_LIMITS: Record<string, number> = {
   "ResentDeliveries.search": 300,
   "ErasePayloadsRequest.user_id": 128,
   "ListAuditEntriesRequest.target_id": 100,
+  "ExportAuditEntriesRequest.target_id": 100,
+  "ExportAuditEntriesRequest.search": 100,
   "RequestHeader.name": 100,
   "OAuth2Authentication.client_secret": 16_384,
   "OAuth2Authentication.scope": 16_384,

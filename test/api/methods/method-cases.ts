@@ -222,6 +222,10 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
       unknown: { installed_application_id: Code.InvalidArgument },
     },
     "ApiKeyService.ListApiKeys": nothing,
+    "ApiKeyService.RenameApiKey": {
+      request: async () => ({ apiKeyId: (await api.key()).id, name: "Renamed" }),
+      entries: "API_KEY_RENAMED",
+    },
     "ApiKeyService.SetApiKeyQuotas": {
       request: async () => ({ apiKeyId: (await api.key()).id, quotas: { webhooks: 3 } }),
       entries: "API_KEY_QUOTAS_CHANGED",
@@ -301,6 +305,10 @@ export async function methodCases(api: TestApi): Promise<Record<string, MethodCa
     },
     "AuditService.ListAuditEntries": {
       request: async () => ({ apiKeyId: (await api.key()).id, targetId: "4711" }),
+      unknown: { api_key_id: "accepted" },
+    },
+    "AuditService.ExportAuditEntries": {
+      request: async () => ({ apiKeyId: (await api.key()).id, targetId: "4711", format: 2 }),
       unknown: { api_key_id: "accepted" },
     },
     "ReplayService.StartReplay": {

@@ -1,3 +1,4 @@
+import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import { useApi } from "../../support/test-api.ts";
 
@@ -51,3 +52,31 @@ test.each(["/docs/package.json", "/docs/swagger-ui-bundle.js.map", "/docs/%2e%2e
   "a file of the package that the page does not need is not served: %s",
   async (path) => expect((await get(path)).status).toBe(404),
 );
+
+test("the page lists each operation once, and says the prefixes and how to call the other services", async () => {
+  const { info, paths } = await (await fetch(`${api.url}/openapi.json`)).json();
+  for (const text of ["`/api/v1` and `/api/v2`", "/webhook.v1.DeliveryService/ListDeliveries", "grpcurl"])
+    expect(info.description).toContain(text);
+  expect(Object.keys(paths)).toContain("/api/v1/webhook/list");
+  type Tags = Map<string, object>;
+  type Plugin = () => {
+    statePlugins: { spec: { wrapSelectors: { taggedOperations: (original: () => object) => () => Tags } } };
+  };
+  let plugins: Plugin[] = [];
+  const swagger = (options: { plugins: Plugin[] }) => {
+    plugins = options.plugins;
+  };
+  runInNewContext(textOf("/docs/start.js"), { SwaggerUIBundle: swagger });
+  const tags = new Map([
+    ["webhooks", {}],
+    ["v1", {}],
+    ["v2", {}],
+  ]);
+  // The page's maps are immutable ones, whose filter has these parameters.
+  const listed = {
+    filter: (keep: (value: object, tag: string) => boolean) =>
+      new Map([...tags].filter(([tag, value]) => keep(value, tag))),
+  };
+  const shown = plugins[0]?.().statePlugins.spec.wrapSelectors.taggedOperations(() => listed)();
+  expect([...(shown ?? [])].map(([tag]) => tag)).toEqual(["webhooks"]);
+});

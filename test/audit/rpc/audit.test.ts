@@ -2,6 +2,7 @@ import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { AuditAction, AuditActionSchema, type AuditEntry } from "../../../gen/webhook/v1/audit_pb.ts";
+import { ExportFormat } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { createAdminKey, ensureFirstAdmin } from "../../../src/app/first-admin.ts";
 import { deleteOldAuditEntries } from "../../../src/audit/audit-log.ts";
 import { rows } from "../../../src/lib/pg/database.ts";
@@ -46,6 +47,65 @@ test("an entry says what was before and what is after, and when it was written",
     expect(entry).toMatchObject({ ...about, targetName: expect.stringContaining("https://") });
     expectWithin(span, entry.time);
   }
+});
+
+test("entries are found by a part of a name or by an id, and exported as CSV and JSON lines in pages", async () => {
+  const own = await api.key({ name: "Warehouse Nord", permissions: [1, 2, 3, 4] });
+  const client = api.as(own.secret);
+  const webhookId = await api.register({ key: own.secret, url: "https://found.example/Orders" });
+  await client.webhooks.pauseWebhook({ webhookId });
+  const actions = async (search: string) =>
+    (await audit.listAuditEntries({ search })).entries.map(({ action }) => nameOf(action));
+  const changes = ["WEBHOOK_PAUSED", "WEBHOOK_CREATED"];
+  expect(await actions("FOUND.example/orders")).toEqual(changes);
+  expect(await actions("house nord")).toEqual([...changes, "API_KEY_CREATED"]);
+  expect(await actions(own.id.toUpperCase())).toEqual(["API_KEY_CREATED"]);
+  expect(await actions("no such name")).toEqual([]);
+  const filter = { search: "found.example", pageSize: 1 };
+  const lines = async (format: ExportFormat) =>
+    (await pagesOf((pageToken) => audit.exportAuditEntries({ ...filter, format, pageToken }))).map(
+      (page) => page.lines,
+    );
+  const [first = "", second = ""] = await lines(ExportFormat.CSV);
+  expect(first).toMatch(/^\ufeffid,time,action,api_key_id,api_key_name,.*\r\n.*,webhook_paused,.*\r\n$/);
+  expect(second).toMatch(/^[^\r]*,webhook_created,[^\r]*Warehouse Nord[^\r]*\r\n$/);
+  const objects = (await lines(ExportFormat.JSON_LINES)).map((line) => JSON.parse(line));
+  expect(objects).toMatchObject([
+    {
+      action: "AUDIT_ACTION_WEBHOOK_PAUSED",
+      targetId: String(webhookId),
+      actor: { apiKeyName: "Warehouse Nord" },
+    },
+    { action: "AUDIT_ACTION_WEBHOOK_CREATED" },
+  ]);
+  await expectRefused(audit.exportAuditEntries({}), Code.InvalidArgument, "format is required");
+});
+
+test("a search of the audit log examines 20,000 entries at a time, and says where to go on", async () => {
+  await api.register({ url: "https://old.example/once" });
+  await db.raw(`insert into audit_log (action, target_name, before, after)
+    select 'webhook_updated', 'https://new.example/' || n, '{}', '{}' from generate_series(1, 20000) n`);
+  const first = await audit.listAuditEntries({ search: "old.example" });
+  expect([first.entries, first.nextPageToken]).toEqual([[], expect.stringMatching(/./)]);
+  const second = await audit.listAuditEntries({ search: "old.example", pageToken: first.nextPageToken });
+  expect([second.entries.length, second.nextPageToken]).toEqual([1, ""]);
+});
+
+test("a renamed key keeps its rights, its old name in older entries, and is renamed by those who may see it", async () => {
+  const { id } = await api.key({ name: "Old name" });
+  const entries = await added(async () => {
+    expect((await keys.renameApiKey({ apiKeyId: id, name: "New name" })).apiKey?.name).toBe("New name");
+    await keys.renameApiKey({ apiKeyId: id, name: "New name" });
+  });
+  expect(entries.map(short)).toEqual([["API_KEY_RENAMED", { name: ["Old name", "New name"] }]]);
+  const { entries: about } = await audit.listAuditEntries({ targetId: id });
+  expect(about.map(({ targetName }) => targetName)).toEqual(["New name", "Old name"]);
+  await api.revoke(id);
+  expect((await keys.renameApiKey({ apiKeyId: id, name: "Revoked" })).apiKey?.revoked).toBeDefined();
+  const ofApp = await api.key({ installedAppId: await api.app() });
+  const other = api.as(ofApp.secret).keys.renameApiKey({ apiKeyId: id, name: "Stolen" });
+  await expectRefused(other, Code.NotFound, "there is no API key");
+  await expectRefused(keys.renameApiKey({ apiKeyId: id, name: "  " }), Code.InvalidArgument, "white space");
 });
 
 test("a change of an endpoint's settings leaves an entry for each of its webhooks, one of its event types names them", async () => {

@@ -106,6 +106,27 @@ test("the history has the last day in equal spans, those in which nothing happen
   expect((await stats.getHistory({ buckets: 288 })).buckets).toHaveLength(288);
 });
 
+test("the history of an hour, a day and a week has intervals that start at round times, the last one now", async () => {
+  for (const [hours, buckets] of [
+    [1, 60],
+    [24, 48],
+    [168, 56],
+  ] as const) {
+    const history = await stats.getHistory({ hours, buckets });
+    const starts = history.buckets.map(({ start }) => Number(start?.seconds));
+    const seconds = (hours * 3_600) / buckets;
+    expect(starts.map((start) => start % seconds)).toEqual(starts.map(() => 0));
+    expect(starts.at(-1)).toBeLessThanOrEqual(Date.now() / 1_000);
+    const attempts = history.buckets.reduce((sum, bucket) => sum + bucket.attempts, 0n);
+    expect([hours, attempts]).toEqual([hours, { 1: 3n, 24: 13n, 168: 113n }[hours]]);
+  }
+  const refused = (request: object, says: string) =>
+    expectRefused(stats.getHistory(request), Code.InvalidArgument, says);
+  await refused({ hours: 2 }, "hours is 2; allowed: 1, 24, 168");
+  await refused({ hours: 1, buckets: 61 }, "buckets must be from 1 to 60");
+  await refused({ hours: 168, buckets: 288 }, "buckets must be from 1 to 168");
+});
+
 test("each webhook's success and speed are counted since the full hour 24 hours ago", async () => {
   const tried = [...times(9, 10), 70].map((durationMs) => ({ status: 500, durationMs }));
   const other = await api.register();

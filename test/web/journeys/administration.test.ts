@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
@@ -118,6 +119,16 @@ test("a key gets another secret and keeps its id, gets quotas, and is revoked wi
     await dialog(page).getByRole("button", { name: "Save quotas" }).click();
     await row(page, name).getByText("At most 20 webhooks, 1,000 events/s").waitFor();
 
+    for (const [from, to] of [
+      [name, "Warehouse 2"],
+      ["Warehouse 2", name],
+    ] as const) {
+      await page.getByRole("button", { name: `Rename ${from}` }).click();
+      await dialog(page).getByLabel("Name").fill(to);
+      await dialog(page).getByRole("button", { name: "Rename" }).click();
+      await row(page, to).waitFor();
+    }
+
     await page.getByRole("button", { name: `Revoke ${name}` }).click();
     await dialog(page).getByText("The key has 1 webhook:").waitFor();
     await dialog(page).getByLabel("Delete them").check();
@@ -169,6 +180,12 @@ test("a wrong address is refused at its field; a registered one is shown, edited
     await page.getByRole("combobox", { name: "Action" }).click();
     await page.getByRole("option", { name: "Webhook changed" }).click();
     await page.getByRole("row", { name: /rate limit: 20$/ }).waitFor();
+    await page.getByRole("button", { name: "Export…" }).click();
+    const saved = page.waitForEvent("download");
+    await page.getByRole("menuitem", { name: "CSV file" }).click();
+    const lines = await readFile(await (await saved).path(), "utf8");
+    expect(lines).toContain(`webhook_updated`);
+    expect(lines).not.toContain("webhook_deleted");
   }));
 
 test("a URL is registered for several event types by keyboard alone; these are changed, and deleted one by one or together", () =>

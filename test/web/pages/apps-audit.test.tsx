@@ -51,9 +51,33 @@ test("the audit log is filtered by action, key and target in the address, names 
   await choose("Action", "Webhook created");
   expect(asked()).toMatchObject({ actions: [AuditAction.WEBHOOK_CREATED] });
   answers.listAuditEntries = {};
-  await fill("Id of what was changed", "4711");
+  await fill("Search", "4711");
   await later(200);
+  expect(asked()).toMatchObject({ search: "4711" });
+  expect(asked()).not.toHaveProperty("targetId", "7");
   sees("No entry matches");
   await click("Clear the filters");
   expect(path()).toBe("/audit");
+});
+
+test("the audit log is exported as its filters say, all of its pages", async () => {
+  const { calls } = await open("/audit?search=shop&from=2026-11-20T00:00:00Z&to=2026-11-21T00:00:00Z", {
+    listApiKeys: { apiKeys: [ADMINISTRATOR] },
+    listAuditEntries: {},
+    exportAuditEntries: ({ pageToken }) => ({
+      lines: "{}\n",
+      entries: 1,
+      nextPageToken: pageToken === "" ? "second" : "",
+    }),
+  });
+  await click("Export…");
+  await click("JSON lines file", "menuitem");
+  sees(/2 entries saved as audit-log-.*\.jsonl/);
+  const filter = {
+    search: "shop",
+    from: { seconds: 1_795_132_800n },
+    to: { seconds: 1_795_219_200n },
+    format: 2,
+  };
+  expect(calls.exportAuditEntries).toMatchObject([filter, { ...filter, pageToken: "second" }]);
 });

@@ -228,3 +228,15 @@ test("what the service cannot do is said in words, and can be tried again", asyn
   await click("Rotate secret");
   sees("It is shown only once");
 });
+
+test("a key is renamed, and an empty name is refused", async () => {
+  const { calls } = await openKeys([ADMINISTRATOR, aKey()], { renameApiKey: {} });
+  await click("Rename Shop");
+  await fill("Name", " ");
+  await press("{Enter}");
+  sees("Enter a name");
+  expect(calls.renameApiKey).toEqual([]);
+  await fill("Name", " Shop Berlin ");
+  await click("Rename", "button", find("dialog"));
+  expect(calls.renameApiKey).toMatchObject([{ apiKeyId: aKey().id, name: "Shop Berlin" }]);
+});

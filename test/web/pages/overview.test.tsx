@@ -11,7 +11,7 @@ const told = (overview: object) => ({ watchOverview: [{ overview }] });
 const link = (name: string | RegExp) => find("link", name).getAttribute("href");
 
 test("the overview tells the figures of a day, compared with the day before, and leads to the deliveries", async () => {
-  await open("/", {
+  const { calls } = await open("/", {
     ...webhooks(aWebhook({ url: "https://bad.example/hooks" })),
     ...told({
       pending: 2n,
@@ -37,6 +37,12 @@ test("the overview tells the figures of a day, compared with the day before, and
   expect(link(/^Failed attempts\s*14.*more than 99% fewer/)).toContain("state=retrying%2Cfailed&last=24h");
   expect(link(/^Pending\s*2$/)).toBe("/deliveries?state=pending");
   find("img", "In the last 24 hours 3 attempts succeeded and 12 failed.");
+  await click("1 hour", "radio");
+  find("img", "In the last hour 3 attempts succeeded and 12 failed.");
+  expect(calls.getHistory).toMatchObject([
+    { hours: 24, buckets: 48 },
+    { hours: 1, buckets: 60 },
+  ]);
   sees("12 of 12", region("Most failed attempts"));
   sees("1.2 s", region("Slowest webhooks"));
 });

@@ -335,9 +335,15 @@ test("an open circuit breaker tells why, what waits and the next probe, and its 
   expect(calls.updateWebhook).toEqual([]);
   await fill("Failed attempts in a row", "7");
   await click("Disable on 410 Gone", "checkbox");
+  // Periods are in the largest unit that is exact, or in the chosen one.
+  const unit = (of: string) => value(`Unit: ${of}`);
+  expect([value("Failing for at least"), unit("Failing for at least")]).toEqual(["30", "minutes"]);
+  expect([value("Disable without success for"), unit("Disable without success for")]).toEqual(["5", "days"]);
+  await fill("Failing for at least", "2");
+  await choose("Unit: Failing for at least", "hours");
   await click("Save");
   expect(calls.updateWebhook).toMatchObject([
-    { circuitBreaker: { ...settings, failures: 7, disableOnGone: true } },
+    { circuitBreaker: { ...settings, failures: 7, failingSeconds: 7_200, disableOnGone: true } },
   ]);
 });
 

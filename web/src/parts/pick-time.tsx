@@ -1,7 +1,7 @@
 import { type Timestamp, timestampDate, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Radio, Stack } from "@mantine/core";
 import { DateTimePicker, type DateTimePickerProps } from "@mantine/dates";
-import { useId } from "react";
+import { useId, useRef } from "react";
 import { useZone } from "./time.tsx";
 
 const HOUR = 3_600_000;
@@ -106,5 +106,33 @@ export function SinceField({ label, value, onChange, orAny = false }: SinceField
         />
       )}
     </Stack>
+  );
+}
+
+/** Chooses one end of a period. `value` is ISO 8601, "" for none. */
+export function Moment(props: { label: string; value: string; onChange: (iso: string) => void }) {
+  const { label, value, onChange } = props;
+  const { at, inWords } = useZone();
+  const moment = at(value);
+  const field = useRef<HTMLButtonElement>(null);
+  const picker = usePickerProps();
+  function choose(time: string | null) {
+    // The clear button disappears with the focus.
+    if (!time) field.current?.focus();
+    onChange(time ? at(time).toISOString() : "");
+  }
+  return (
+    <DateTimePicker
+      {...picker}
+      ref={field}
+      label={label}
+      placeholder={label === "From" ? "The beginning" : "Now"}
+      description={`In ${inWords}`}
+      value={value !== "" && moment.isValid() ? moment.format(PICKER_TIME) : null}
+      onChange={choose}
+      valueFormat="D MMM YYYY, HH:mm"
+      clearable
+      clearButtonProps={{ "aria-label": `Clear: ${label}` }}
+    />
   );
 }

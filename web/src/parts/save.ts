@@ -74,3 +74,15 @@ export function notifyWarnings(warnings: readonly string[]): void {
     autoClose: 10_000,
   });
 }
+
+/** Has the browser save a file. Returns its name: that of its content with the time. */
+export function saveFile(content: Blob, of: string, extension: string): string {
+  const name = `${of}-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}Z.${extension}`;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  // Once the browser has started to read it.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return name;
+}

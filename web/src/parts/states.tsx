@@ -153,7 +153,9 @@ export function CustomerBadges({ customer: { paused, erasure, counts } }: { cust
  * breaker, or on hold because its endpoint wants no requests.
  */
 export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
-  const told = webhook.neverTried ? NOT_TRIED : WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
+  const told = webhook.neverTried
+    ? NOT_TRIED
+    : WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
   const held = BREAKER_STATES.find(({ state }) => state === webhook.circuitBreaker?.state);
   return (
     <Group gap={4} wrap="wrap" style={{ flexShrink: 0, rowGap: 0 }}>

@@ -24,6 +24,7 @@ import {
 import type { DialogProps } from "../../parts/dialogs.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
+import { saveFile } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { DeliveryList } from "./delivery-list.tsx";
@@ -178,7 +179,7 @@ function Form({ filter, onClose, onRunning }: FormProps) {
       withPayload: isFile && withPayload,
     });
     onRunning(false);
-    if (lines && isFile) setSaved(save(lines, extension));
+    if (lines && isFile) setSaved(saveFile(lines, "deliveries", extension));
   }
 
   return (
@@ -269,16 +270,4 @@ function Progress({ progress, saved }: { progress: ExportProgress; saved: string
       )}
     </>
   );
-}
-
-/** Has the browser save a file. Returns its name. */
-function save(content: Blob, extension: string): string {
-  const name = `deliveries-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}Z.${extension}`;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(content);
-  link.download = name;
-  link.click();
-  // Once the browser has started to read it.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  return name;
 }

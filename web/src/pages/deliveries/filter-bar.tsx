@@ -1,9 +1,8 @@
 import { skipToken, useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Collapse, Group, MultiSelect, Select, Stack, Text } from "@mantine/core";
-import { DateTimePicker } from "@mantine/dates";
 import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
-import { useMemo, useRef } from "react";
+import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useTypeChoices } from "../../api/event-types.ts";
 import { failureReason } from "../../api/failure.ts";
@@ -12,7 +11,7 @@ import { typeName, typeNamed } from "../../api/type-names.ts";
 import { clearButton, FilterSelect, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
-import { PICKER_TIME, SPANS, usePickerProps } from "../../parts/pick-time.tsx";
+import { Moment, SPANS } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { useZone } from "../../parts/time.tsx";
 import { useCustomerFilter } from "../customers/filter.tsx";
@@ -164,33 +163,6 @@ function Moments({ filters, onChange }: FilterBarProps) {
       <Moment label="From" value={filters.from} onChange={(from) => change({ from })} />
       <Moment label="To" value={filters.to} onChange={(to) => change({ to })} />
     </Group>
-  );
-}
-
-function Moment(props: { label: string; value: string; onChange: (iso: string) => void }) {
-  const { label, value, onChange } = props;
-  const { at, inWords } = useZone();
-  const moment = at(value);
-  const field = useRef<HTMLButtonElement>(null);
-  const picker = usePickerProps();
-  function choose(time: string | null) {
-    // The clear button disappears with the focus.
-    if (!time) field.current?.focus();
-    onChange(time ? at(time).toISOString() : "");
-  }
-  return (
-    <DateTimePicker
-      {...picker}
-      ref={field}
-      label={label}
-      placeholder={label === "From" ? "The beginning" : "Now"}
-      description={`In ${inWords}`}
-      value={value !== "" && moment.isValid() ? moment.format(PICKER_TIME) : null}
-      onChange={choose}
-      valueFormat="D MMM YYYY, HH:mm"
-      clearable
-      clearButtonProps={{ "aria-label": `Clear: ${label}` }}
-    />
   );
 }
 

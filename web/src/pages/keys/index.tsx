@@ -17,7 +17,7 @@ import { PageTitle } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
-import { CreateKey, QuotasDialog } from "./key-forms.tsx";
+import { CreateKey, QuotasDialog, RenameDialog } from "./key-forms.tsx";
 import { KEY_FILTERS, type KeyAction, KeyFilters, KeyList } from "./key-list.tsx";
 import { RemoveKey, RevokeKey } from "./revoke-key.tsx";
 import { type NewSecret, RotateKey, SecretDialog } from "./secrets.tsx";
@@ -143,6 +143,7 @@ export default function KeysPage() {
         own={own}
         onCreated={created}
       />
+      <RenameDialog {...dialog("rename")} />
       <QuotasDialog {...dialog("quotas")} />
       <RotateKey {...dialog("rotate")} isOwn={isOwn} onRotate={rotate} />
       <RevokeKey {...dialog("revoke")} keys={list.data?.apiKeys ?? []} isOwn={isOwn} onRevoked={revoked} />

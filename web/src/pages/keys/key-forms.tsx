@@ -53,6 +53,8 @@ export const PERMISSIONS: readonly { permission: Permission; label: string; mean
 
 /** The maximum length of a name, in characters. */
 const MAX_CHARACTERS = 100;
+const requireName = (name: string) =>
+  name.trim() === "" ? "Enter a name, so that people know what the key is for" : null;
 
 /** Asks for a new key. */
 export interface CreateKeyProps extends DialogProps {
@@ -91,7 +93,7 @@ function CreateKeyForm({ onClose, apps, appId, customer, own, onCreated }: Omit<
       quotas: quotaValues(QUOTAS, undefined),
     },
     validate: {
-      name: (name) => (name.trim() === "" ? "Enter a name, so that people know what the key is for" : null),
+      name: requireName,
       permissions: (chosen) => (chosen.length === 0 ? "Choose at least one" : null),
       allowedProcesses: (chosen) =>
         ownProcesses.length > 0 && chosen.length === 0 ? "Choose at least one" : null,
@@ -236,5 +238,45 @@ export function QuotasDialog({ apiKey, ...dialog }: DialogProps & { apiKey: ApiK
         onClose={dialog.onClose}
       />
     </FormDialog>
+  );
+}
+
+/** Changes the name of a key. */
+export function RenameDialog({ apiKey, ...dialog }: DialogProps & { apiKey: ApiKey | undefined }) {
+  return (
+    <FormDialog {...dialog} title={`Rename “${apiKey?.name}”`}>
+      <RenameForm apiKey={apiKey} onClose={dialog.onClose} />
+    </FormDialog>
+  );
+}
+
+function RenameForm({ apiKey, onClose }: { apiKey: ApiKey | undefined; onClose: () => void }) {
+  const rename = useChange(ApiKeyService.method.renameApiKey);
+  const form = useForm({ initialValues: { name: apiKey?.name ?? "" }, validate: { name: requireName } });
+  const saving = useSave(form);
+  const submit = form.onSubmit(({ name }) =>
+    saving.save(async () => {
+      await rename({ apiKeyId: apiKey?.id ?? "", name: name.trim() });
+      notifyDone(`The key is now “${name.trim()}”`);
+      onClose();
+    }),
+  );
+  return (
+    <SaveForm
+      saving={saving}
+      onSubmit={submit}
+      onCancel={onClose}
+      submit="Rename"
+      failed="The key was not renamed"
+    >
+      <TextInput
+        {...form.getInputProps("name")}
+        label="Name"
+        description="Entries of the audit log keep the old name."
+        maxLength={MAX_CHARACTERS}
+        autoComplete="off"
+        data-autofocus
+      />
+    </SaveForm>
   );
 }

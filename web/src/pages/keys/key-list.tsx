@@ -10,7 +10,7 @@ import {
   Text,
   Tooltip,
 } from "@mantine/core";
-import { IconBan, IconGauge, IconKey, IconRefresh, IconTrash } from "@tabler/icons-react";
+import { IconBan, IconGauge, IconKey, IconPencil, IconRefresh, IconTrash } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { ApiKey, InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { permissionName } from "../../../../src/contract/permissions.ts";
@@ -100,9 +100,10 @@ export function KeyFilters(props: {
 }
 
 /** What can be done with a key. */
-export type KeyAction = "quotas" | "rotate" | "revoke" | "remove";
+export type KeyAction = "rename" | "quotas" | "rotate" | "revoke" | "remove";
 
 const ACTIONS = {
+  rename: { text: "Rename", Icon: IconPencil, red: false, label: "Rename" },
   quotas: { text: "Quotas", Icon: IconGauge, red: false, label: "Change the quotas of" },
   rotate: { text: "Rotate", Icon: IconRefresh, red: false, label: "Rotate the secret of" },
   revoke: { text: "Revoke", Icon: IconBan, red: true, label: "Revoke" },
@@ -114,7 +115,7 @@ function actionsOf(own: ApiKey | undefined, key: ApiKey): KeyAction[] {
   if (!mayManage(own, key)) return [];
   if (key.revoked) return ["remove"];
   // A limited key could lift its own quotas.
-  return isLimited(own) ? ["rotate", "revoke"] : ["quotas", "rotate", "revoke"];
+  return isLimited(own) ? ["rename", "rotate", "revoke"] : ["rename", "quotas", "rotate", "revoke"];
 }
 
 /** Keys, and the filters that some of them pass. */
@@ -167,7 +168,7 @@ export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: 
             {
               name: "Actions",
               head: null,
-              w: 116,
+              w: 148,
               cell: (key) => <IconActions own={own} of={key} onAct={onAct} />,
             },
           ]}

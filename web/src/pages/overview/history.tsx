@@ -11,7 +11,8 @@ import { useLive } from "../../api/queries.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, TemporalLink } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
-import { durationInWords } from "../../parts/text/words.ts";
+import type { Period } from "../../parts/periods.tsx";
+import { capitalized, durationInWords } from "../../parts/text/words.ts";
 import { Time, useZone, type ZoneFormats } from "../../parts/time.tsx";
 import { useCustomerFilter } from "../customers/filter.tsx";
 
@@ -19,8 +20,12 @@ import "@mantine/charts/styles.css";
 
 /** The height in pixels. */
 const HEIGHT = 200;
-/** The number of intervals in the chart. */
-const BUCKETS = 48;
+/** The number of intervals in the chart, and the distance between the times on its axis, by hours. */
+const CHARTS = {
+  1: { buckets: 60, everyMinutes: 10 },
+  24: { buckets: 48, everyMinutes: 180 },
+  168: { buckets: 56, everyMinutes: 1_440 },
+};
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 
@@ -29,42 +34,48 @@ const SERIES = [
   { name: "failed", label: "Failed", color: "var(--chart-failed)" },
 ];
 
-/** The attempts of the last 24 hours by outcome, in half hours. Attempts that will be retried count as failed. */
-export function History() {
+/** The attempts of a period by outcome. Attempts that will be retried count as failed. */
+export function History({ period }: { period: Period }) {
+  const { hours } = period;
   const history = useLive(
     StatsService.method.getHistory,
-    { buckets: BUCKETS, ...useCustomerFilter() },
+    { hours, buckets: CHARTS[hours].buckets, ...useCustomerFilter() },
     REFRESH_MS,
   );
   return (
     <Refreshed query={history} loading={<Skeleton height={HEIGHT} />}>
-      {({ buckets }) => <Chart buckets={buckets} />}
+      {({ buckets }) => <Chart buckets={buckets} period={period} />}
     </Refreshed>
   );
 }
 
-function Chart({ buckets }: Pick<GetHistoryResponse, "buckets">) {
+function Chart({ buckets, period }: Pick<GetHistoryResponse, "buckets"> & { period: Period }) {
   const zone = useZone();
   const attempts = sum(buckets, (bucket) => bucket.attempts);
   const failed = sum(buckets, ({ failedAttempts }) => failedAttempts);
   if (attempts === 0n) {
-    return <Dimmed>No attempts were made in the last 24 hours.</Dimmed>;
+    return <Dimmed>No attempts were made {period.inWords}.</Dimmed>;
   }
+  const data = buckets.map((bucket) => plotted(bucket, period, zone));
   return (
     <Box
       role="img"
-      aria-label={`In the last 24 hours ${(attempts - failed).toLocaleString()} attempts succeeded and ${failed.toLocaleString()} failed.`}
+      aria-label={`${capitalized(period.inWords)} ${(attempts - failed).toLocaleString()} attempts succeeded and ${failed.toLocaleString()} failed.`}
     >
       <BarChart
         h={HEIGHT}
         type="stacked"
-        data={buckets.map((bucket) => plotted(bucket, zone))}
+        data={data}
         dataKey="time"
         series={SERIES}
         withLegend
         legendProps={{ verticalAlign: "top", align: "right" }}
         valueFormatter={(value) => value.toLocaleString()}
-        xAxisProps={{ interval: "equidistantPreserveStart", minTickGap: 40 }}
+        xAxisProps={{
+          ticks: data.filter(({ isRound }) => isRound).map(({ time }) => time),
+          interval: "preserveStart",
+          minTickGap: 8,
+        }}
         yAxisProps={{ allowDecimals: false, width: "auto" }}
         barChartProps={{ accessibilityLayer: false }}
       />
@@ -72,9 +83,13 @@ function Chart({ buckets }: Pick<GetHistoryResponse, "buckets">) {
   );
 }
 
-function plotted({ start, attempts, failedAttempts }: HistoryBucket, { time }: ZoneFormats) {
+function plotted({ start, attempts, failedAttempts }: HistoryBucket, { hours }: Period, zone: ZoneFormats) {
+  const at = zone.at(start && timestampDate(start));
+  const format = hours > 24 ? zone.weekdayTime : zone.time;
   return {
-    time: start ? time.format(timestampDate(start)) : "",
+    time: start ? format.format(timestampDate(start)) : "",
+    /** Whether the time is one for the axis. */
+    isRound: (at.hour() * 60 + at.minute()) % CHARTS[hours].everyMinutes === 0,
     succeeded: Number(attempts - failedAttempts),
     failed: Number(failedAttempts),
   };

@@ -10,6 +10,7 @@ import { failureInWords } from "../../api/failure.ts";
 import { useChange } from "../../api/queries.ts";
 import { useIsLimited, useMay, useOwnCustomer } from "../../api/session.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
+import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { Counts } from "./counts.tsx";
@@ -30,6 +31,7 @@ function Figures({ customer }: { customer: string | undefined }) {
   const own = useOwnCustomer();
   // Plumbing: of use when something is wrong with the service itself.
   const [runsShown, runs] = useDisclosure();
+  const [period, setPeriod] = useState(periodOf(""));
   return (
     <>
       <PageTitle
@@ -54,8 +56,8 @@ function Figures({ customer }: { customer: string | undefined }) {
         {overview && <Bottlenecks overview={overview} />}
         {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
-        <Section title="Attempts in the last 24 hours">
-          <History />
+        <Section title="Attempts" actions={<PeriodSelect period={period} onChange={setPeriod} />}>
+          <History period={period} />
         </Section>
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 6 }}>

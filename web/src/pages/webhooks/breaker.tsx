@@ -1,6 +1,16 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { Checkbox, NumberInput, Switch, Text } from "@mantine/core";
+import {
+  Checkbox,
+  Group,
+  Input,
+  NumberInput,
+  type NumberInputProps,
+  Select,
+  Switch,
+  Text,
+} from "@mantine/core";
 import { useForm } from "@mantine/form";
+import { useState } from "react";
 import {
   type CircuitBreaker,
   CircuitBreakerState,
@@ -97,17 +107,17 @@ const FIELDS: { name: NumberName; label: string; description: string }[] = [
   },
   {
     name: "failingSeconds",
-    label: "Failing for at least, in seconds",
+    label: "Failing for at least",
     description: "It opens no sooner than this after the first of these failures.",
   },
   {
     name: "probeSeconds",
-    label: "First probe after, in seconds",
+    label: "First probe after",
     description: `One delivery is sent as a probe. The time between probes doubles, up to ${periodInWords(MAX_PROBE_INTERVAL_S)}.`,
   },
   {
     name: "disableSeconds",
-    label: "Disable without success for, in seconds",
+    label: "Disable without success for",
     description: "If a probe fails when no attempt has succeeded for this time, the webhook is disabled.",
   },
 ];
@@ -132,6 +142,58 @@ function valuesOf({ circuitBreaker }: Webhook): Values {
     disableOnGone: settings?.disableOnGone ?? false,
     resendFailed: settings?.resendFailed ?? false,
   };
+}
+
+const WHOLE = { allowDecimal: false, allowNegative: false, thousandSeparator: "," };
+
+/** The units of a period, in seconds, the largest first. */
+const UNITS = [
+  { value: "86400", label: "days" },
+  { value: "3600", label: "hours" },
+  { value: "60", label: "minutes" },
+  { value: "1", label: "seconds" },
+];
+
+/** A period in a unit of choice; at first in the largest that is exact. `value` and `max` are in seconds; "" for no value. */
+function PeriodInput(
+  props: NumberInputProps & { max: number; onChange: (seconds: number | string) => void },
+) {
+  const { value = "", max, onChange, label, description, error, ...input } = props;
+  const [chosen, setChosen] = useState<number>();
+  const seconds = Number(value);
+  const isExact = (unit: number) => seconds % unit === 0;
+  const exact = Number(
+    UNITS.find((each) => seconds >= Number(each.value) && isExact(Number(each.value)))?.value ?? 60,
+  );
+  const unit = chosen !== undefined && isExact(chosen) ? chosen : exact;
+  return (
+    <Input.Wrapper label={label} description={description} error={error}>
+      <Group gap="xs" wrap="nowrap" mt={4}>
+        <NumberInput
+          {...input}
+          {...WHOLE}
+          aria-label={String(label)}
+          flex={1}
+          min={1}
+          max={Math.floor(max / unit)}
+          value={value === "" ? "" : seconds / unit}
+          onChange={(n) => onChange(n === "" ? "" : Number(n) * unit)}
+        />
+        <Select
+          aria-label={`Unit: ${label}`}
+          w={130}
+          allowDeselect={false}
+          data={UNITS.filter((each) => Number(each.value) <= max)}
+          value={String(unit)}
+          onChange={(each) => {
+            const next = Number(each);
+            setChosen(next);
+            if (value !== "") onChange(Math.min(seconds / unit, Math.floor(max / next)) * next);
+          }}
+        />
+      </Group>
+    </Input.Wrapper>
+  );
 }
 
 /** Changes the settings of a webhook's circuit breaker. */
@@ -164,19 +226,14 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
         {...form.getInputProps("enabled", { type: "checkbox" })}
       />
       {enabled &&
-        FIELDS.map(({ name, label, description }) => (
-          <NumberInput
-            key={name}
-            label={label}
-            description={description}
-            min={BREAKER_BOUNDS[name].min}
-            max={BREAKER_BOUNDS[name].max}
-            allowDecimal={false}
-            allowNegative={false}
-            thousandSeparator=","
-            {...form.getInputProps(name)}
-          />
-        ))}
+        FIELDS.map(({ name, ...texts }) => {
+          const props = { ...texts, ...BREAKER_BOUNDS[name], ...form.getInputProps(name) };
+          return name === "failures" ? (
+            <NumberInput key={name} {...props} {...WHOLE} />
+          ) : (
+            <PeriodInput key={name} {...props} />
+          );
+        })}
       {enabled && (
         <>
           <Checkbox
