@@ -28,6 +28,7 @@ Starts an HTTPS receiver on this machine, prints the deliveries it gets and chec
   --secret SECRET  a signing secret (whsec_…) to check signatures with; may be repeated. By default the receiver
                    asks the service for the secrets of its webhooks, with the key in DATA_DIR/admin-key
   --service URL    the address of the service; default http://localhost:8080
+  --certificate    only makes the certificate and its key, for a receiver of your own, and prints where they are
   --help           prints this
 
 The path of a webhook's URL decides the answer:
@@ -114,6 +115,7 @@ async function main(): Promise<void> {
       port: { type: "string", default: "8443" },
       secret: { type: "string", multiple: true, default: [] },
       service: { type: "string", default: "http://localhost:8080" },
+      certificate: { type: "boolean", default: false },
       help: { type: "boolean", default: false },
     },
   });
@@ -137,6 +139,11 @@ async function main(): Promise<void> {
   // Before any folder in it, with the mode that the service needs.
   await ensureDataDir(DATA_DIR);
   const { own, authorityFile } = await certificate(path.join(DATA_DIR, "receiver"));
+  if (values.certificate) {
+    const [cert, key] = ["cert.pem", "key.pem"].map((file) => path.join(DATA_DIR, "receiver", file));
+    console.log(`TLS_CERT=${cert} TLS_KEY=${key}`);
+    return;
+  }
   const receiver = await startReceiver(
     own,
     async (request, response) => {
@@ -153,7 +160,7 @@ async function main(): Promise<void> {
     "Start the service in another terminal, so that it trusts this receiver and may reach this machine:\n",
   );
   console.log(
-    `  NODE_EXTRA_CA_CERTS=${authorityFile} DELIVERY_ALLOWED_NETWORKS=127.0.0.0/8,::1/128 npm start\n`,
+    `  NODE_EXTRA_CA_CERTS=${authorityFile} DELIVERY_ALLOWED_NETWORKS=127.0.0.0/8,::1/128 DISPATCH_ON_PUBLISH=true npm start\n`,
   );
   console.log(`Then register ${receiver.url}/hooks. Other paths fail on purpose: npm run receiver -- --help`);
   await untilToldToStop();

@@ -1,6 +1,9 @@
-# A receiver in Python. It needs the package `standardwebhooks`, and a proxy that terminates TLS.
+# A receiver in Python. It needs the package `standardwebhooks`.
 # WEBHOOK_SECRET is the webhook's secret from GetWebhookSecret: whsec_…
+# TLS_CERT and TLS_KEY name the certificate chain and its key; `npm run receiver -- --certificate` makes some for a try on one
+# machine. Without them it speaks HTTP, for use behind a proxy that terminates TLS.
 import os
+import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -38,5 +41,10 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "3000"))), Receiver)
+if "TLS_CERT" in os.environ:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(os.environ["TLS_CERT"], os.environ["TLS_KEY"])
+    # The thread of the connection does the handshake.
+    server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 print("listening on", server.server_port, flush=True)
 server.serve_forever()

@@ -1,6 +1,10 @@
-// A receiver in TypeScript. It needs the package `standardwebhooks`, and a proxy that terminates TLS.
+// A receiver in TypeScript, for Node 22.18 or later. It needs the package `standardwebhooks`.
 // WEBHOOK_SECRET is the webhook's secret from GetWebhookSecret: whsec_…
-import { createServer, type IncomingMessage } from "node:http";
+// TLS_CERT and TLS_KEY name the certificate chain and its key; `npm run receiver -- --certificate` makes some for a try on one
+// machine. Without them it speaks HTTP, for use behind a proxy that terminates TLS.
+import { readFileSync } from "node:fs";
+import { createServer, type IncomingMessage, type RequestListener } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { Webhook } from "standardwebhooks";
 
 const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
@@ -21,7 +25,7 @@ async function readBody(request: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-const server = createServer(async (request, response) => {
+const receive: RequestListener = async (request, response) => {
   let event: unknown;
   try {
     event = webhook.verify(await readBody(request), request.headers as Record<string, string>);
@@ -36,8 +40,13 @@ const server = createServer(async (request, response) => {
     handled.add(id);
   }
   response.writeHead(204).end();
-});
+};
 
+const { TLS_CERT, TLS_KEY } = process.env;
+const server =
+  TLS_CERT && TLS_KEY
+    ? createTlsServer({ cert: readFileSync(TLS_CERT), key: readFileSync(TLS_KEY) }, receive)
+    : createServer(receive);
 server.listen(Number(process.env.PORT ?? 3000), "127.0.0.1", () => {
   console.log("listening on", (server.address() as { port: number }).port);
 });

@@ -3,8 +3,14 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { inJsonNames, type OnRefused, statusNameOf, toConnectError } from "../calls/errors/index.ts";
-import { assertFields, callerIn, callTrace, speaksJson } from "../calls/index.ts";
+import {
+  inJsonNames,
+  type OnRefused,
+  speaksJson,
+  statusNameOf,
+  toConnectError,
+} from "../calls/errors/index.ts";
+import { assertFields, callerIn, callTrace } from "../calls/index.ts";
 import { needsDatabase } from "../keys/gate/index.ts";
 import { eachOnBehalfOf, isGivenUp, onBehalfOf } from "../lib/pg/index.ts";
 import { type ApiInstruments, endCall, startCall, traceparentOf, within } from "../metrics/index.ts";

@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { cleanEnv, EnvMissingError } from "envalid";
 import { checkTogether } from "./check-together.ts";
@@ -40,7 +41,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
     },
   });
   const external = Boolean(env.TEMPORAL_ADDRESS || env.TEMPORAL_PROFILE || env.TEMPORAL_CONFIG_FILE);
-  checkTogether(env, external, unsupportedOtlp(given));
+  checkTogether(env, external, [...unsupportedOtlp(given), ...unusableAuthorities(given)]);
   const { TLS_CERT: certFile, TLS_KEY: keyFile, SMTP_URL: smtpUrl, SMTP_FROM: from } = env;
   const { TEMPORAL_DEPLOYMENT_NAME: name, TEMPORAL_WORKER_BUILD_ID: buildId } = env;
   return {
@@ -202,6 +203,23 @@ function unsupportedOtlp(given: NodeJS.ProcessEnv): string[] {
       `${name}: grpc is not supported; set it to http/protobuf, and OTEL_EXPORTER_OTLP_ENDPOINT to the collector's port for HTTP, such as http://collector:4318`,
     ];
   });
+}
+
+/**
+ * Says what to change if Node cannot use the authorities of NODE_EXTRA_CA_CERTS. Node itself only prints a warning, and all deliveries
+ * to receivers with certificates of these authorities would fail.
+ */
+function unusableAuthorities({ NODE_EXTRA_CA_CERTS: path }: NodeJS.ProcessEnv): string[] {
+  if (!path) return [];
+  try {
+    new X509Certificate(readText("NODE_EXTRA_CA_CERTS", path));
+    return [];
+  } catch (error) {
+    if (error instanceof ConfigError) return [error.message];
+    return [
+      `NODE_EXTRA_CA_CERTS: the file ${path} holds no certificate; name a file with certificates in PEM`,
+    ];
+  }
 }
 
 /** A worker's process delivers itself; beside an API there is a process for each of up to four other cores. */

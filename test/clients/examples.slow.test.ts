@@ -44,12 +44,21 @@ const publishing = path.join(examples, "publishing");
 describe.skipIf(!hasPython)(`with Python${skipped(hasPython, "there is no python3 with venv")}`, () => {
   beforeAll(async () => {
     environment.PATH = `${await pythonFolder()}${path.delimiter}${environment.PATH}`;
-    await run("sh", ["-eu", path.join(examples, "grpcio-generate.sh")]);
+    await run("sh", ["-eu", path.join(examples, "grpcio-generate.sh")], {
+      env: { OUT_DIR: dependent.folder },
+    });
   });
 
   test("the example with grpcio publishes an event and lists the webhooks", async () => {
     await copy("grpcio.py", "call_webhook_service.py");
     await expectCalls(api, await run("python3", ["call_webhook_service.py"]), "grpcio-1001");
+  });
+
+  test("so it does from the folder of the repository, with modules beside it", async () => {
+    const generated = path.join(examples, "webhook");
+    onTestFinished(() => rm(generated, { recursive: true, force: true }));
+    await run("sh", ["-eu", path.join(examples, "grpcio-generate.sh")]);
+    await expectCalls(api, await run("python3", [path.join(examples, "grpcio.py")]), "grpcio-1001");
   });
 
   test("the example publishes one event, a batch and a stream, repeats a lost call, and reads errors", async () => {

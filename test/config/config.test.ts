@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
+import { rootCertificates } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { ConfigError } from "../../src/config/config-error.ts";
@@ -19,6 +20,25 @@ function refusal(environment: Record<string, string>): string {
   }
   throw new Error("the settings were taken");
 }
+
+test("authorities that Node cannot read, or that are none, stop the start by name, and others do not", () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "webhook-authorities-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = (name: string, content: string) => {
+    writeFileSync(path.join(folder, name), content);
+    return path.join(folder, name);
+  };
+  const at = (NODE_EXTRA_CA_CERTS: string) => ({ NODE_EXTRA_CA_CERTS });
+  const missing = path.join(folder, "missing.pem");
+  expect(refusal(at(missing))).toMatch(`NODE_EXTRA_CA_CERTS: the file ${missing} cannot be read`);
+  expect(refusal(at(folder))).toMatch("NODE_EXTRA_CA_CERTS: ");
+  const text = file("text.pem", "hunter2");
+  expect(refusal(at(text))).toBe(
+    `NODE_EXTRA_CA_CERTS: the file ${text} holds no certificate; name a file with certificates in PEM`,
+  );
+  expect(() => readConfig(at(file("ca.pem", rootCertificates.slice(0, 2).join("\n"))))).not.toThrow();
+  expect(() => readConfig(at(""))).not.toThrow();
+});
 
 describe("the settings", () => {
   test("have defaults for a service on embedded parts", () => {

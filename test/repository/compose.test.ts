@@ -91,7 +91,8 @@ describe.each(["api", "worker"])("the container %s", (name) => {
       const [, variable, otherwise] = /^\$\{(\w+):-([^}]*)\}$/.exec(value) ?? [];
       expect(variable).toBe(setting);
       // Links to the Temporal UI of this compose file.
-      if (setting !== "TEMPORAL_UI_URL") expect(otherwise, setting).toBe(defaults[setting]);
+      if (setting === "DISPATCH_ON_PUBLISH") expect(otherwise).toBe("true");
+      else if (setting !== "TEMPORAL_UI_URL") expect(otherwise, setting).toBe(defaults[setting]);
     }
   });
 

@@ -2,8 +2,12 @@ import { spawnSync } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { request as httpsRequest } from "node:https";
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
 import { parseTarget } from "../../src/webhooks/claimed-webhooks.ts";
@@ -99,6 +103,33 @@ describe.each([
     // Some senders only notice that the connection is closed.
     expect(await deliver(delivery).catch(() => 400)).toBe(400);
     expect(await deliver()).toBe(204);
+  });
+
+  test.skipIf(isMissing)("serves HTTPS with the certificate that it is given", async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), "webhook-receiver-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const made = spawnSync(process.execPath, ["demo/listen.ts", "--certificate"], {
+      env: { ...process.env, DATA_DIR: folder },
+      encoding: "utf8",
+    });
+    const [, TLS_CERT = "", TLS_KEY = ""] = /^TLS_CERT=(\S+) TLS_KEY=(\S+)$/m.exec(made.stdout) ?? [];
+    const environment = { PORT: "0", WEBHOOK_SECRET: current.given, TLS_CERT, TLS_KEY };
+    const secure = startProgram(command, { environment });
+    onTestFinished(async () => void (await secure.end("SIGTERM")));
+    const [, at = ""] = await secure.until(/^listening on (\d+)$/m);
+    const ca = await readFile(path.join(folder, "receiver", "ca.pem"));
+    const status = await new Promise((resolve, reject) => {
+      const request = httpsRequest({
+        port: at,
+        host: "localhost",
+        ca,
+        method: "POST",
+        headers: { "Content-Length": 2 },
+      });
+      request.once("response", (response) => resolve(response.statusCode)).once("error", reject);
+      request.end("{}");
+    });
+    expect(status).toBe(400);
   });
 
   test.skipIf(isMissing)("keeps serving after a sender disconnects within a body", async () => {

@@ -17,3 +17,4 @@ export {
 } from "./errors.ts";
 export { hideSecrets } from "./hidden-secrets.ts";
 export { aboutField, plainJsonMessage, withoutExcerpt } from "./json-messages.ts";
+export { speaksJson } from "./speaks-json.ts";

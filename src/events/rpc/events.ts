@@ -3,7 +3,7 @@ import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { auditedCall, SERVICE_WIDE } from "../../audit/index.ts";
-import { invalidFields } from "../../calls/errors/index.ts";
+import { invalidFields, speaksJson } from "../../calls/errors/index.ts";
 import {
   assertServiceWide,
   assertText,
@@ -11,7 +11,6 @@ import {
   callerScope,
   type LimitedScope,
   MAX_USER_ID_CHARACTERS,
-  speaksJson,
   traceparentOfCall,
 } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";

@@ -116,7 +116,6 @@ test("the history of an hour, a day and a week has intervals that start at round
     const starts = history.buckets.map(({ start }) => Number(start?.seconds));
     const seconds = (hours * 3_600) / buckets;
     expect(starts.map((start) => start % seconds)).toEqual(starts.map(() => 0));
-    expect(starts.at(-1)).toBeLessThanOrEqual(Date.now() / 1_000);
     const attempts = history.buckets.reduce((sum, bucket) => sum + bucket.attempts, 0n);
     expect([hours, attempts]).toEqual([hours, { 1: 3n, 24: 13n, 168: 113n }[hours]]);
   }

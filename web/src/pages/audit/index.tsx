@@ -89,6 +89,7 @@ function filterOf({ search, action, key, target, from, to, customer }: AuditFilt
   return {
     actions: chosen === undefined ? [] : [chosen],
     search,
+    ...(customer ? { customer } : {}),
     ...(key ? { apiKeyId: key } : {}),
     ...(target ? { targetId: target } : {}),
     ...(Number.isNaN(start) ? {} : { from: timestampFromMs(start) }),
