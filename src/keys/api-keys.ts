@@ -6,6 +6,7 @@ import { makeCustomer } from "../customers/index.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
 import { aliased, takeLock } from "../schema/index.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
+import { assertNoMoreRights } from "./more-rights.ts";
 
 /** A key in a list. */
 export interface ListedApiKey extends ApiKeyRow {
@@ -296,7 +297,7 @@ export async function lockApiKey(trx: Db, scope: Scope, id: string): Promise<Api
  * Changes the name of a key.
  *
  * @returns the key as it was before, and as it is now
- * @throws DomainError NOT_FOUND if the scope has no such key
+ * @throws DomainError NOT_FOUND if the scope has no such key; PERMISSION_DENIED if it has more rights than the scope
  */
 export function renameApiKey(
   db: Db,
@@ -306,6 +307,7 @@ export function renameApiKey(
 ): Promise<{ before: ApiKeyRow; key: ApiKeyRow }> {
   return db.transaction(async (trx) => {
     const before = await lockApiKey(trx, scope, id);
+    assertNoMoreRights(scope, before, `the API key ${id}`);
     await run(trx, trx("api_keys").where({ id }).update({ name }));
     return { before, key: { ...before, name } };
   });

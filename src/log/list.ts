@@ -191,7 +191,10 @@ function atUrl({ host, url }: { host: string; url?: string | undefined }, n: num
 
 /** Whether a webhook's name contains a text. */
 function named(part: string, n: number | ""): Condition {
-  return { sql: `position(:name${n} in lower(w.name)) > 0`, bindings: { [`name${n}`]: part } };
+  return {
+    sql: `(w.name is not null and position(:name${n} in lower(w.name)) > 0)`,
+    bindings: { [`name${n}`]: part },
+  };
 }
 
 /** Whether a scope may search for idempotency keys. They belong to publishers, not to installed apps. */

@@ -102,7 +102,8 @@ export const webhookColumns = (
   case when ${table}.held_until > now() then ${table}.held_until end as "heldUntil",
   case when greatest(${table}.held_until, ${table}.paced_from) > now() - interval '1 day' then ${table}.receiver_rate end as "takesPerSecond",
   ${breakerColumns(table)}, ${table}.created, ${table}.modified,
-  not exists (select from rollup_hours r where r.webhook_id = ${table}.id and r.attempts > 0) as "neverTried",
+  (select r.start from rollup_hours r where r.webhook_id = ${table}.id and r.attempts > 0 order by r.start desc limit 1)
+    is null as "neverTried",
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 

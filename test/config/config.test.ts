@@ -30,7 +30,7 @@ test("authorities that Node cannot read, or that are none, stop the start by nam
   };
   const at = (NODE_EXTRA_CA_CERTS: string) => ({ NODE_EXTRA_CA_CERTS });
   const missing = path.join(folder, "missing.pem");
-  expect(refusal(at(missing))).toMatch(`NODE_EXTRA_CA_CERTS: the file ${missing} cannot be read`);
+  expect(refusal(at(missing))).toMatch(`NODE_EXTRA_CA_CERTS: cannot read the file ${missing} (ENOENT)`);
   expect(refusal(at(folder))).toMatch("NODE_EXTRA_CA_CERTS: ");
   const text = file("text.pem", "hunter2");
   expect(refusal(at(text))).toBe(

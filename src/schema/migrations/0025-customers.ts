@@ -98,6 +98,8 @@ const OTHERS = `
   alter table audit_log add column customer text, add column actor_customer text;
   comment on column audit_log.customer is 'The customer whose keys see the entry.';
   create index audit_log_customer on audit_log (customer, id) where customer is not null;
+  -- For searches by a part of a name: few webhooks have one.
+  create index webhooks_named on webhooks (name, id) where name is not null;
   alter table replays add column customer text;
   create index replays_customer on replays (customer, id) where customer is not null;
 `;

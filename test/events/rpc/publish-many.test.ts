@@ -60,7 +60,7 @@ test.each(ways)("%s stores each event with its deliveries and answers in order",
   expect(await db("queue").whereIn("event_id", [...byKey.values()])).toHaveLength(100);
 });
 
-test.each(ways)("in %s a bad event is refused by its index and stops no other", async (_way, publish) => {
+test.each(ways)("in %s a bad event is refused by its index and stops no other", async (way, publish) => {
   const again = orderEvent();
   const stored = await events.publishEvent(again);
   const twice = orderEvent();
@@ -81,7 +81,7 @@ test.each(ways)("in %s a bad event is refused by its index and stops no other", 
   expect(outcomes(results)).toEqual(requests.map(([, outcome]) => outcome));
   expect(idsOf(results)[2]).toBe(stored.eventId);
   expect(idsOf(results)[5]).toBe(idsOf(results)[4]);
-  const message = "user_id is required and must not be empty";
+  const message = `${way.includes("JSON") ? "userId" : "user_id"} is required and must not be empty`;
   expect(results[1]?.result.value).toMatchObject({ index: 1, message, reason: "FIELDS_INVALID" });
   const tooLarge = expect.stringContaining("bytes as JSON");
   expect(results[8]?.result.value).toMatchObject({ index: 8, message: tooLarge });
