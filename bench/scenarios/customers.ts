@@ -28,6 +28,8 @@ const REGISTERED = 1_200;
 const REGISTERING = 100;
 /** An event type with no other webhooks, so that events have the same recipients meanwhile. */
 const OTHER_PROCESS = 2;
+/** An event type without events. */
+const UNUSED_PROCESS = 3;
 /** Both services are measured in turn, so that a change of the machine's speed concerns both. */
 const ROUNDS = 6;
 
@@ -41,7 +43,7 @@ interface Measured {
 /** What customers cost those that publish and register. */
 export const customers: Scenario = {
   name: "customers",
-  what: "publishing to one of 100,000 customers with 10 webhooks each, and registering for it, beside an operator with 10 webhooks",
+  what: "publishing to one of 100,000 customers with 10 webhooks each, and registering for it, of the cost beside as many webhooks of the operator",
   count: { full: 100_000, small: 5_000 },
   targets: Object.fromEntries(
     ["", "publishing, WAL", "registering", "registering, WAL"].map((detail) => [detail, { atMost: 1.1 }]),
@@ -51,7 +53,8 @@ export const customers: Scenario = {
     await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
     await using many = await openStage(bench, { MAX_WEBHOOKS: "10000000" });
     await using none = await openStage(bench, { MAX_WEBHOOKS: "10000000" });
-    await seedCustomers(many, count);
+    await seedOwners(many, count, "'customer ' || n", PROCESS);
+    await seedOwners(none, count, "null", UNUSED_PROCESS);
     await seedWebhooks(none.db, none.secrets, urlsOf(WEBHOOKS_EACH));
     await giveTo(many.db, USER_ID, await seedWebhooks(many.db, many.secrets, urlsOf(WEBHOOKS_EACH)));
     for (const { db } of [many, none]) await db.raw("vacuum (analyze) webhooks, customer_processes");
@@ -70,14 +73,14 @@ export const customers: Scenario = {
 
 const urlsOf = (webhooks: number) => Array.from({ length: webhooks }, (_, n) => `https://localhost/${n}`);
 
-/** Customers with webhooks for one event type, which nothing is sent to. */
-async function seedCustomers({ db }: Stage, customerCount: number): Promise<void> {
+/** Webhooks for one event type, which nothing is sent to, of so many owners. @param customer SQL for the customer of owner `n` */
+async function seedOwners({ db }: Stage, owners: number, customer: string, process: number): Promise<void> {
   await db.raw(
     `insert into webhooks (process, url, target_url, api_key_id, customer, secret)
-      select :process::int, url, url, gen_random_uuid(), 'customer ' || n, '\\x00'
-      from generate_series(1, :customers::int) n, generate_series(1, :each::int) w,
-        lateral (select 'https://localhost/' || w as url) u`,
-    { process: PROCESS, customers: customerCount, each: WEBHOOKS_EACH },
+      select :process::int, url, url, gen_random_uuid(), ${customer}, '\\x00'
+      from generate_series(1, :owners::int) n, generate_series(1, :each::int) w,
+        lateral (select 'https://localhost/' || n || '/' || w as url) u`,
+    { process, owners, each: WEBHOOKS_EACH },
   );
   await countWebhooks(db);
 }

@@ -73,8 +73,9 @@ export interface PendingClaim extends ClaimResult {
 }
 
 /**
- * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
- * webhook with unclaimed deliveries gets an equal share of `limit`, at least one. Visits at most `limit` webhooks. Leaves out deleted
+ * Claims deliveries for their first attempt, oldest first within a webhook and fairly between owners: each visited webhook of the
+ * operator with unclaimed deliveries, and each customer with such webhooks, gets an equal share of `limit`, which a customer's webhooks
+ * divide; each webhook gets at least one while `limit` lasts. Visits at most `limit` webhooks. Leaves out deleted
  * webhooks. Of a webhook that is paused, or whose receiver wants no requests now, claims only `webhooks.test_delivery`: a test event's
  * delivery, or the probe of a circuit breaker.
  *
@@ -105,7 +106,7 @@ export async function claimPending(
         cross join lateral (
           -- Looks the row up by id only. Conditions on its other columns follow outside, kept there by offset 0: with them, the
           -- planner may scan a whole partial index.
-          select w.deleted, ${ratePerSecond("w")} as rate_limit, w.endpoint_id, ${fewAfterHold("w")} as few,
+          select w.deleted, w.customer, ${ratePerSecond("w")} as rate_limit, w.endpoint_id, ${fewAfterHold("w")} as few,
             case when ${isHeld("w")} and w.paused is null and w.deleted is null then w.held_until end as held_until,
             -- The pace does not slow a test delivery during a hold.
             case when ${isHeld("w")} is not true then ${paceOf("w")} end as pace,
@@ -125,13 +126,22 @@ export async function claimPending(
         ) free
       where s.deleted is null and s.first_id is not null
     ), ${allowances("eligible", LEFT_TO_RETRIES)},
+    customer as (
+      select customer, count(*)::int as webhooks from eligible where customer is not null group by customer
+    ),
+    owners as (
+      select (select count(*) from eligible where customer is null)::int + (select count(*) from customer)::int as n
+    ),
     chosen as (
-      select d.place from allowed s cross join lateral (
+      select d.place from (
+        select s.*, greatest(1, :limit::int / greatest(1, (select n from owners)) / coalesce(c.webhooks, 1)) as share
+        from allowed s left join customer c on c.customer = s.customer
+        -- The limit ends before webhooks of customers with many, which are chosen by chance.
+        order by share desc, random()
+      ) s cross join lateral (
         select ctid as place from queue q
         where ${ofWebhook("q", "s.webhook_id", "s.first_id", "s.last_id")} and ${isFree("q")}
-        order by q.webhook_id, q.id
-        limit least(s.most, s.few, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
-        for update skip locked
+        order by q.webhook_id, q.id limit least(s.most, s.few, s.share) for update skip locked
       ) d limit ${unplanned(":limit::int")}
     ), ${claimed("queue", ":runId::int")}, ${SPEND_ALLOWANCES}
     select c.*, v.next, cardinality(${WORKERS}) as workers,

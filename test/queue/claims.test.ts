@@ -333,3 +333,20 @@ describe.each([
     await within(1, 0.75, 0.5, async (trx) => expect(await claim(trx, claimant)).toHaveLength(1));
   });
 });
+
+test("a customer with many busy webhooks leaves another's deliveries their share, and each of its own webhooks gets some", async () => {
+  const busy = await queueMany(db, { urlPrefix: "https://busy.example/", webhooks: 99, events: 20 });
+  const quiet = await queue(db, 30);
+  await db("webhooks").whereIn("id", busy.map(String)).update({ customer: "busy" });
+  await db("webhooks").where("id", String(quiet)).update({ customer: "quiet" });
+  const claimant = await freshClaimant(db);
+  const ofBusy = new Set<bigint>();
+  for (let n = 0; n < 12; n += 1) {
+    const claimed = await claim(db, claimant, 100);
+    expect(claimed).toHaveLength(100);
+    const ofQuiet = claimed.filter(({ webhook }) => webhook.id === quiet);
+    if (n === 0) expect(ofQuiet).toHaveLength(30);
+    for (const { webhook } of claimed) if (webhook.id !== quiet) ofBusy.add(webhook.id);
+  }
+  expect(ofBusy.size).toBe(99);
+});
