@@ -43,7 +43,7 @@ interface Measured {
 /** What customers cost those that publish and register. */
 export const customers: Scenario = {
   name: "customers",
-  what: "publishing to one of 100,000 customers with 10 webhooks each, and registering for it, of the cost beside as many webhooks of the operator",
+  what: "publishing to one of 100,000 customers with 10 webhooks each, and registering for one, as ratios to an operator with as many webhooks",
   count: { full: 100_000, small: 5_000 },
   targets: Object.fromEntries(
     ["", "publishing, WAL", "registering", "registering, WAL"].map((detail) => [detail, { atMost: 1.1 }]),
