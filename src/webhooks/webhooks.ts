@@ -1,5 +1,5 @@
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
-import { type Condition, instanceIn, noWebhook, type Scope, webhookIn } from "../calls/index.ts";
+import { instanceIn, noWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { eventType, processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
@@ -127,6 +127,9 @@ export async function requiredWebhook(db: Db, scope: Scope, id: bigint): Promise
   if (!webhook) throw noWebhook(id);
   return webhook;
 }
+
+/** A condition on row `w`, and the values of its placeholders. */
+export type Condition = ReturnType<typeof instanceIn>;
 
 /** The ids of webhooks. */
 export const idsOf = (webhooks: readonly Pick<WebhookRow, "id">[]): bigint[] => webhooks.map(({ id }) => id);
