@@ -17,21 +17,7 @@ export * as elements from "./element-limit.ts";
 export { FairQueue } from "./fair-queue.ts";
 export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./page-tokens.ts";
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
-<<<<<<< HEAD
 export * from "./scope.ts";
-=======
-export {
-  instanceIn,
-  type Owned,
-  ownedIn,
-  reachesKey,
-  reachesWebhook,
-  type Scope,
-  scopeName,
-  scopeOf,
-  webhookIn,
-} from "./scope.ts";
->>>>>>> 5abca539 (Keep the door of calls short, and wait for others' transactions in a test)
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
 export { assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
 export * from "./values.ts";

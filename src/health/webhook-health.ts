@@ -30,8 +30,6 @@ export interface HealthChange {
   application: string | null;
   /** The user_id of its customer; null for none. */
   customer: string | null;
-  /** The latest error, without the URL; null if it is not known. */
-  lastError: string | null;
   was: Health;
   health: Health;
   /** The start of the current health. */

@@ -1,20 +1,7 @@
 /** Open deliveries: claims, results, retry groups, runs and leases. */
 export { readBacklog } from "./backlog.ts";
-export {
-  announceQueued,
-  type Changed,
-  type ChangeFeed,
-  type HeldWebhook,
-  loadStopped,
-  openChangeFeed,
-} from "./changes.ts";
-export {
-  type ClaimedDelivery,
-  type ClaimResult,
-  claimDue,
-  type RetryClaim,
-  release,
-} from "./claims.ts";
+export * from "./changes.ts";
+export { type ClaimedDelivery, type ClaimResult, claimDue, type RetryClaim, release } from "./claims.ts";
 export { isFree, ofWebhook, WORKERS } from "./conditions.ts";
 export { cancelFirst } from "./deleted-webhooks.ts";
 export { cancelOfErased, cancelOfWebhooks, endExpired, endFiltered } from "./endings.ts";

@@ -15,7 +15,8 @@ export async function judgedWebhooks(
     lastError === null ? (["failing", "healthy"] as const) : (["healthy", "failing"] as const);
   const since = new Date(Date.now() - 60_000);
   const judged = webhooks.map(({ id, target_url: targetUrl }) => {
-    return { webhookId: BigInt(id), targetUrl, was, health, since, wasSince: since, lastError };
+    const unnamed = { name: null, application: null, customer: null };
+    return { webhookId: BigInt(id), targetUrl, ...unnamed, was, health, since, wasSince: since, lastError };
   });
   return db.transaction((trx) => trackIncidents(trx, judged));
 }

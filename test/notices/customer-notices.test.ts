@@ -120,6 +120,9 @@ test.each([true, false])(
       since,
       wasSince: since,
       lastError: "HTTP status 503",
+      name: null,
+      application: null,
+      customer: null,
     } as const;
     const plans = await plansOf(db, (trx) => noticeHealth(trx, [change]));
     const byIndex = [expect.stringMatching(/^webhooks_operator/), "webhooks_customer"];

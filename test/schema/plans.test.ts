@@ -271,6 +271,9 @@ describe("no table that grows is read from end to end", () => {
       const about = {
         webhookId,
         targetUrl: "https://example.com/",
+        name: null,
+        application: null,
+        customer: null,
         was: "healthy",
         since,
         wasSince: since,

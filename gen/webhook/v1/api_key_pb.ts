@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/api_key.proto.
  */
 export const file_webhook_v1_api_key: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEiiAQKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnF1b3RhcxgLIAEoCzIYLndlYmhvb2sudjEuQXBpS2V5UXVvdGFzEh0KFWFsbG93ZWRfcHJvY2Vzc19uYW1lcxgMIAMoCRIVCghjdXN0b21lchgNIAEoCUgBiAEBQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWRCCwoJX2N1c3RvbWVyIjsKDEFwaUtleVF1b3RhcxIQCgh3ZWJob29rcxgBIAEoBRIZChFldmVudHNfcGVyX3NlY29uZBgCIAEoBSJVCgxJbnN0YWxsZWRBcHASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIrCgdjcmVhdGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKfAgoTQ3JlYXRlQXBpS2V5UmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBEisKC3Blcm1pc3Npb25zGAIgAygOMhYud2ViaG9vay52MS5QZXJtaXNzaW9uEjUKEWFsbG93ZWRfcHJvY2Vzc2VzGAMgAygOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2VzcxIlChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYBCABKAlIAIgBARIoCgZxdW90YXMYBSABKAsyGC53ZWJob29rLnYxLkFwaUtleVF1b3RhcxIVCghjdXN0b21lchgGIAEoCUgBiAEBQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWRCCwoJX2N1c3RvbWVyIlAKFENyZWF0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRITCgZzZWNyZXQYAiABKAlCA4ABASJfChJMaXN0QXBpS2V5c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSFQoIY3VzdG9tZXIYAyABKAlIAIgBAUILCglfY3VzdG9tZXIiVAoTTGlzdEFwaUtleXNSZXNwb25zZRIkCghhcGlfa2V5cxgBIAMoCzISLndlYmhvb2sudjEuQXBpS2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJcChZTZXRBcGlLZXlRdW90YXNSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAESKAoGcXVvdGFzGAIgASgLMhgud2ViaG9vay52MS5BcGlLZXlRdW90YXMiPgoXU2V0QXBpS2V5UXVvdGFzUmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5IowBChNSZXZva2VBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAESHAoSdHJhbnNmZXJfdG9fa2V5X2lkGAIgASgJSAASMQoPZGVsZXRlX3dlYmhvb2tzGAMgASgLMhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5SABCCgoId2ViaG9va3MicwoUUmV2b2tlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5EhwKFHdlYmhvb2tzX3RyYW5zZmVycmVkGAIgASgFEhgKEHdlYmhvb2tzX2RlbGV0ZWQYAyABKAUiYAoTUm90YXRlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEi8KDGdyYWNlX3BlcmlvZBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJQChRSb3RhdGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiLwoTRGVsZXRlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBIjsKFERlbGV0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleSIvChlDcmVhdGVJbnN0YWxsZWRBcHBSZXF1ZXN0EhIKBG5hbWUYASABKAlCBIi1GAEiTQoaQ3JlYXRlSW5zdGFsbGVkQXBwUmVzcG9uc2USLwoNaW5zdGFsbGVkX2FwcBgBIAEoCzIYLndlYmhvb2sudjEuSW5zdGFsbGVkQXBwIkMKGURlbGV0ZUluc3RhbGxlZEFwcFJlcXVlc3QSJgoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAEgASgJQgSItRgBIk0KGkRlbGV0ZUluc3RhbGxlZEFwcFJlc3BvbnNlEi8KDWluc3RhbGxlZF9hcHAYASABKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcCJBChhMaXN0SW5zdGFsbGVkQXBwc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiZgoZTGlzdEluc3RhbGxlZEFwcHNSZXNwb25zZRIwCg5pbnN0YWxsZWRfYXBwcxgBIAMoCzIYLndlYmhvb2sudjEuSW5zdGFsbGVkQXBwEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTLvBgoNQXBpS2V5U2VydmljZRJXCgxDcmVhdGVBcGlLZXkSHy53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKC0xpc3RBcGlLZXlzEh4ud2ViaG9vay52MS5MaXN0QXBpS2V5c1JlcXVlc3QaHy53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVzcG9uc2UiB5ACAYi1GAQSYAoPU2V0QXBpS2V5UXVvdGFzEiIud2ViaG9vay52MS5TZXRBcGlLZXlRdW90YXNSZXF1ZXN0GiMud2ViaG9vay52MS5TZXRBcGlLZXlRdW90YXNSZXNwb25zZSIEiLUYBBJXCgxSZXZva2VBcGlLZXkSHy53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIgSItRgEElcKDFJvdGF0ZUFwaUtleRIfLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoMRGVsZXRlQXBpS2V5Eh8ud2ViaG9vay52MS5EZWxldGVBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5EZWxldGVBcGlLZXlSZXNwb25zZSIEiLUYBBJpChJDcmVhdGVJbnN0YWxsZWRBcHASJS53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QaJi53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlIgSItRgEEmkKEkRlbGV0ZUluc3RhbGxlZEFwcBIlLndlYmhvb2sudjEuRGVsZXRlSW5zdGFsbGVkQXBwUmVxdWVzdBomLndlYmhvb2sudjEuRGVsZXRlSW5zdGFsbGVkQXBwUmVzcG9uc2UiBIi1GAQSaQoRTGlzdEluc3RhbGxlZEFwcHMSJC53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVxdWVzdBolLndlYmhvb2sudjEuTGlzdEluc3RhbGxlZEFwcHNSZXNwb25zZSIHkAIBiLUYBGIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEiiAQKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnF1b3RhcxgLIAEoCzIYLndlYmhvb2sudjEuQXBpS2V5UXVvdGFzEh0KFWFsbG93ZWRfcHJvY2Vzc19uYW1lcxgMIAMoCRIVCghjdXN0b21lchgNIAEoCUgBiAEBQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWRCCwoJX2N1c3RvbWVyIjsKDEFwaUtleVF1b3RhcxIQCgh3ZWJob29rcxgBIAEoBRIZChFldmVudHNfcGVyX3NlY29uZBgCIAEoBSJVCgxJbnN0YWxsZWRBcHASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIrCgdjcmVhdGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKfAgoTQ3JlYXRlQXBpS2V5UmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBEisKC3Blcm1pc3Npb25zGAIgAygOMhYud2ViaG9vay52MS5QZXJtaXNzaW9uEjUKEWFsbG93ZWRfcHJvY2Vzc2VzGAMgAygOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2VzcxIlChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYBCABKAlIAIgBARIoCgZxdW90YXMYBSABKAsyGC53ZWJob29rLnYxLkFwaUtleVF1b3RhcxIVCghjdXN0b21lchgGIAEoCUgBiAEBQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWRCCwoJX2N1c3RvbWVyIlAKFENyZWF0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRITCgZzZWNyZXQYAiABKAlCA4ABASJfChJMaXN0QXBpS2V5c1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSFQoIY3VzdG9tZXIYAyABKAlIAIgBAUILCglfY3VzdG9tZXIiVAoTTGlzdEFwaUtleXNSZXNwb25zZRIkCghhcGlfa2V5cxgBIAMoCzISLndlYmhvb2sudjEuQXBpS2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJDChNSZW5hbWVBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAESEgoEbmFtZRgCIAEoCUIEiLUYASI7ChRSZW5hbWVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkiXAoWU2V0QXBpS2V5UXVvdGFzUmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEigKBnF1b3RhcxgCIAEoCzIYLndlYmhvb2sudjEuQXBpS2V5UXVvdGFzIj4KF1NldEFwaUtleVF1b3Rhc1Jlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleSKMAQoTUmV2b2tlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEhwKEnRyYW5zZmVyX3RvX2tleV9pZBgCIAEoCUgAEjEKD2RlbGV0ZV93ZWJob29rcxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eUgAQgoKCHdlYmhvb2tzInMKFFJldm9rZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIcChR3ZWJob29rc190cmFuc2ZlcnJlZBgCIAEoBRIYChB3ZWJob29rc19kZWxldGVkGAMgASgFImAKE1JvdGF0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIvCgxncmFjZV9wZXJpb2QYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iUAoUUm90YXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5EhMKBnNlY3JldBgCIAEoCUIDgAEBIi8KE0RlbGV0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYASI7ChREZWxldGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkiLwoZQ3JlYXRlSW5zdGFsbGVkQXBwUmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBIk0KGkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlEi8KDWluc3RhbGxlZF9hcHAYASABKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcCJDChlEZWxldGVJbnN0YWxsZWRBcHBSZXF1ZXN0EiYKGGluc3RhbGxlZF9hcHBsaWNhdGlvbl9pZBgBIAEoCUIEiLUYASJNChpEZWxldGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiQQoYTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImYKGUxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2USMAoOaW5zdGFsbGVkX2FwcHMYASADKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkyyAcKDUFwaUtleVNlcnZpY2USVwoMQ3JlYXRlQXBpS2V5Eh8ud2ViaG9vay52MS5DcmVhdGVBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5DcmVhdGVBcGlLZXlSZXNwb25zZSIEiLUYBBJXCgtMaXN0QXBpS2V5cxIeLndlYmhvb2sudjEuTGlzdEFwaUtleXNSZXF1ZXN0Gh8ud2ViaG9vay52MS5MaXN0QXBpS2V5c1Jlc3BvbnNlIgeQAgGItRgEElcKDFJlbmFtZUFwaUtleRIfLndlYmhvb2sudjEuUmVuYW1lQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuUmVuYW1lQXBpS2V5UmVzcG9uc2UiBIi1GAQSYAoPU2V0QXBpS2V5UXVvdGFzEiIud2ViaG9vay52MS5TZXRBcGlLZXlRdW90YXNSZXF1ZXN0GiMud2ViaG9vay52MS5TZXRBcGlLZXlRdW90YXNSZXNwb25zZSIEiLUYBBJXCgxSZXZva2VBcGlLZXkSHy53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIgSItRgEElcKDFJvdGF0ZUFwaUtleRIfLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoMRGVsZXRlQXBpS2V5Eh8ud2ViaG9vay52MS5EZWxldGVBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5EZWxldGVBcGlLZXlSZXNwb25zZSIEiLUYBBJpChJDcmVhdGVJbnN0YWxsZWRBcHASJS53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QaJi53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlIgSItRgEEmkKEkRlbGV0ZUluc3RhbGxlZEFwcBIlLndlYmhvb2sudjEuRGVsZXRlSW5zdGFsbGVkQXBwUmVxdWVzdBomLndlYmhvb2sudjEuRGVsZXRlSW5zdGFsbGVkQXBwUmVzcG9uc2UiBIi1GAQSaQoRTGlzdEluc3RhbGxlZEFwcHMSJC53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVxdWVzdBolLndlYmhvb2sudjEuTGlzdEluc3RhbGxlZEFwcHNSZXNwb25zZSIHkAIBiLUYBGIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * An API key for the X-Service-Key header. Only the SHA-256 of its secret is stored.
@@ -312,6 +312,47 @@ export const ListApiKeysResponseSchema: GenMessage<ListApiKeysResponse> = /*@__P
   messageDesc(file_webhook_v1_api_key, 6);
 
 /**
+ * @generated from message webhook.v1.RenameApiKeyRequest
+ */
+export type RenameApiKeyRequest = Message<"webhook.v1.RenameApiKeyRequest"> & {
+  /**
+   * @generated from field: string api_key_id = 1;
+   */
+  apiKeyId: string;
+
+  /**
+   * 1 to 100 characters.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message webhook.v1.RenameApiKeyRequest.
+ * Use `create(RenameApiKeyRequestSchema)` to create a new message.
+ */
+export const RenameApiKeyRequestSchema: GenMessage<RenameApiKeyRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 7);
+
+/**
+ * @generated from message webhook.v1.RenameApiKeyResponse
+ */
+export type RenameApiKeyResponse = Message<"webhook.v1.RenameApiKeyResponse"> & {
+  /**
+   * @generated from field: webhook.v1.ApiKey api_key = 1;
+   */
+  apiKey?: ApiKey | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.RenameApiKeyResponse.
+ * Use `create(RenameApiKeyResponseSchema)` to create a new message.
+ */
+export const RenameApiKeyResponseSchema: GenMessage<RenameApiKeyResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 8);
+
+/**
  * @generated from message webhook.v1.SetApiKeyQuotasRequest
  */
 export type SetApiKeyQuotasRequest = Message<"webhook.v1.SetApiKeyQuotasRequest"> & {
@@ -333,7 +374,7 @@ export type SetApiKeyQuotasRequest = Message<"webhook.v1.SetApiKeyQuotasRequest"
  * Use `create(SetApiKeyQuotasRequestSchema)` to create a new message.
  */
 export const SetApiKeyQuotasRequestSchema: GenMessage<SetApiKeyQuotasRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 7);
+  messageDesc(file_webhook_v1_api_key, 9);
 
 /**
  * @generated from message webhook.v1.SetApiKeyQuotasResponse
@@ -350,7 +391,7 @@ export type SetApiKeyQuotasResponse = Message<"webhook.v1.SetApiKeyQuotasRespons
  * Use `create(SetApiKeyQuotasResponseSchema)` to create a new message.
  */
 export const SetApiKeyQuotasResponseSchema: GenMessage<SetApiKeyQuotasResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 8);
+  messageDesc(file_webhook_v1_api_key, 10);
 
 /**
  * @generated from message webhook.v1.RevokeApiKeyRequest
@@ -390,7 +431,7 @@ export type RevokeApiKeyRequest = Message<"webhook.v1.RevokeApiKeyRequest"> & {
  * Use `create(RevokeApiKeyRequestSchema)` to create a new message.
  */
 export const RevokeApiKeyRequestSchema: GenMessage<RevokeApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 9);
+  messageDesc(file_webhook_v1_api_key, 11);
 
 /**
  * @generated from message webhook.v1.RevokeApiKeyResponse
@@ -417,7 +458,7 @@ export type RevokeApiKeyResponse = Message<"webhook.v1.RevokeApiKeyResponse"> & 
  * Use `create(RevokeApiKeyResponseSchema)` to create a new message.
  */
 export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 10);
+  messageDesc(file_webhook_v1_api_key, 12);
 
 /**
  * @generated from message webhook.v1.RotateApiKeyRequest
@@ -442,7 +483,7 @@ export type RotateApiKeyRequest = Message<"webhook.v1.RotateApiKeyRequest"> & {
  * Use `create(RotateApiKeyRequestSchema)` to create a new message.
  */
 export const RotateApiKeyRequestSchema: GenMessage<RotateApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 11);
+  messageDesc(file_webhook_v1_api_key, 13);
 
 /**
  * @generated from message webhook.v1.RotateApiKeyResponse
@@ -466,7 +507,7 @@ export type RotateApiKeyResponse = Message<"webhook.v1.RotateApiKeyResponse"> & 
  * Use `create(RotateApiKeyResponseSchema)` to create a new message.
  */
 export const RotateApiKeyResponseSchema: GenMessage<RotateApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 12);
+  messageDesc(file_webhook_v1_api_key, 14);
 
 /**
  * @generated from message webhook.v1.DeleteApiKeyRequest
@@ -485,7 +526,7 @@ export type DeleteApiKeyRequest = Message<"webhook.v1.DeleteApiKeyRequest"> & {
  * Use `create(DeleteApiKeyRequestSchema)` to create a new message.
  */
 export const DeleteApiKeyRequestSchema: GenMessage<DeleteApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 13);
+  messageDesc(file_webhook_v1_api_key, 15);
 
 /**
  * @generated from message webhook.v1.DeleteApiKeyResponse
@@ -504,7 +545,7 @@ export type DeleteApiKeyResponse = Message<"webhook.v1.DeleteApiKeyResponse"> & 
  * Use `create(DeleteApiKeyResponseSchema)` to create a new message.
  */
 export const DeleteApiKeyResponseSchema: GenMessage<DeleteApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 14);
+  messageDesc(file_webhook_v1_api_key, 16);
 
 /**
  * @generated from message webhook.v1.CreateInstalledAppRequest
@@ -523,7 +564,7 @@ export type CreateInstalledAppRequest = Message<"webhook.v1.CreateInstalledAppRe
  * Use `create(CreateInstalledAppRequestSchema)` to create a new message.
  */
 export const CreateInstalledAppRequestSchema: GenMessage<CreateInstalledAppRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 15);
+  messageDesc(file_webhook_v1_api_key, 17);
 
 /**
  * @generated from message webhook.v1.CreateInstalledAppResponse
@@ -540,7 +581,7 @@ export type CreateInstalledAppResponse = Message<"webhook.v1.CreateInstalledAppR
  * Use `create(CreateInstalledAppResponseSchema)` to create a new message.
  */
 export const CreateInstalledAppResponseSchema: GenMessage<CreateInstalledAppResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 16);
+  messageDesc(file_webhook_v1_api_key, 18);
 
 /**
  * @generated from message webhook.v1.DeleteInstalledAppRequest
@@ -559,7 +600,7 @@ export type DeleteInstalledAppRequest = Message<"webhook.v1.DeleteInstalledAppRe
  * Use `create(DeleteInstalledAppRequestSchema)` to create a new message.
  */
 export const DeleteInstalledAppRequestSchema: GenMessage<DeleteInstalledAppRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 17);
+  messageDesc(file_webhook_v1_api_key, 19);
 
 /**
  * @generated from message webhook.v1.DeleteInstalledAppResponse
@@ -578,7 +619,7 @@ export type DeleteInstalledAppResponse = Message<"webhook.v1.DeleteInstalledAppR
  * Use `create(DeleteInstalledAppResponseSchema)` to create a new message.
  */
 export const DeleteInstalledAppResponseSchema: GenMessage<DeleteInstalledAppResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 18);
+  messageDesc(file_webhook_v1_api_key, 20);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsRequest
@@ -604,7 +645,7 @@ export type ListInstalledAppsRequest = Message<"webhook.v1.ListInstalledAppsRequ
  * Use `create(ListInstalledAppsRequestSchema)` to create a new message.
  */
 export const ListInstalledAppsRequestSchema: GenMessage<ListInstalledAppsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 19);
+  messageDesc(file_webhook_v1_api_key, 21);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsResponse
@@ -628,7 +669,7 @@ export type ListInstalledAppsResponse = Message<"webhook.v1.ListInstalledAppsRes
  * Use `create(ListInstalledAppsResponseSchema)` to create a new message.
  */
 export const ListInstalledAppsResponseSchema: GenMessage<ListInstalledAppsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 20);
+  messageDesc(file_webhook_v1_api_key, 22);
 
 /**
  * Manages API keys and installed apps. Every request must carry a key.
@@ -659,6 +700,16 @@ export const ApiKeyService: GenService<{
     methodKind: "unary";
     input: typeof ListApiKeysRequestSchema;
     output: typeof ListApiKeysResponseSchema;
+  },
+  /**
+   * Changes the name of the key, also of a revoked one. Entries of the audit log keep the name that the key had.
+   *
+   * @generated from rpc webhook.v1.ApiKeyService.RenameApiKey
+   */
+  renameApiKey: {
+    methodKind: "unary";
+    input: typeof RenameApiKeyRequestSchema;
+    output: typeof RenameApiKeyResponseSchema;
   },
   /**
    * Replaces the quotas of the key. Webhooks beyond a new quota remain. PERMISSION_DENIED for a key of an installed app:

@@ -6,6 +6,8 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { ExportFormat } from "./delivery_pb.ts";
+import { file_webhook_v1_delivery } from "./delivery_pb.ts";
 import type { WebhookProcess } from "./event_pb.ts";
 import { file_webhook_v1_event } from "./event_pb.ts";
 import { file_webhook_v1_options } from "./options_pb.ts";
@@ -15,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/audit.proto.
  */
 export const file_webhook_v1_audit: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL2F1ZGl0LnByb3RvEgp3ZWJob29rLnYxIoABCgpBdWRpdEFjdG9yEhIKCmFwaV9rZXlfaWQYASABKAkSFAoMYXBpX2tleV9uYW1lGAIgASgJEhcKCnNlc3Npb25faWQYAyABKAlIAIgBARIUCgdhZGRyZXNzGAQgASgJSAGIAQFCDQoLX3Nlc3Npb25faWRCCgoIX2FkZHJlc3MiWgoLQXVkaXRDaGFuZ2USDQoFZmllbGQYASABKAkSEwoGYmVmb3JlGAIgASgJSACIAQESEgoFYWZ0ZXIYAyABKAlIAYgBAUIJCgdfYmVmb3JlQggKBl9hZnRlciK0AwoKQXVkaXRFbnRyeRIKCgJpZBgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgZhY3Rpb24YAyABKA4yFy53ZWJob29rLnYxLkF1ZGl0QWN0aW9uEiUKBWFjdG9yGAQgASgLMhYud2ViaG9vay52MS5BdWRpdEFjdG9yEhMKC2J5X29wZXJhdG9yGAUgASgIEhEKCXRhcmdldF9pZBgGIAEoCRITCgt0YXJnZXRfbmFtZRgHIAEoCRIlChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYCCABKAlIAIgBARIzCg93ZWJob29rX3Byb2Nlc3MYCSABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzEigKB2NoYW5nZXMYCiADKAsyFy53ZWJob29rLnYxLkF1ZGl0Q2hhbmdlEhwKFHdlYmhvb2tfcHJvY2Vzc19uYW1lGAsgASgJEhUKCGN1c3RvbWVyGAwgASgJSAGIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZEILCglfY3VzdG9tZXIirgIKF0xpc3RBdWRpdEVudHJpZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEigKB2FjdGlvbnMYAyADKA4yFy53ZWJob29rLnYxLkF1ZGl0QWN0aW9uEhcKCmFwaV9rZXlfaWQYBCABKAlIAIgBARIWCgl0YXJnZXRfaWQYBSABKAlIAYgBARIoCgRmcm9tGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoIY3VzdG9tZXIYCCABKAlIAogBAUINCgtfYXBpX2tleV9pZEIMCgpfdGFyZ2V0X2lkQgsKCV9jdXN0b21lciJcChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USJwoHZW50cmllcxgBIAMoCzIWLndlYmhvb2sudjEuQXVkaXRFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkqqwsKC0F1ZGl0QWN0aW9uEhwKGEFVRElUX0FDVElPTl9VTlNQRUNJRklFRBAAEiAKHEFVRElUX0FDVElPTl9XRUJIT09LX0NSRUFURUQQARIgChxBVURJVF9BQ1RJT05fV0VCSE9PS19VUERBVEVEEAISIAocQVVESVRfQUNUSU9OX1dFQkhPT0tfREVMRVRFRBADEh8KG0FVRElUX0FDVElPTl9XRUJIT09LX1BBVVNFRBAEEiAKHEFVRElUX0FDVElPTl9XRUJIT09LX1JFU1VNRUQQBRIkCiBBVURJVF9BQ1RJT05fV0VCSE9PS19UUkFOU0ZFUlJFRBAGEiQKIEFVRElUX0FDVElPTl9XRUJIT09LX1NFQ1JFVF9SRUFEEAcSJwojQVVESVRfQUNUSU9OX1dFQkhPT0tfU0VDUkVUX1JPVEFURUQQCBIgChxBVURJVF9BQ1RJT05fVEVTVF9FVkVOVF9TRU5UEAkSJAogQVVESVRfQUNUSU9OX0RFTElWRVJZX1NFTlRfQUdBSU4QChImCiJBVURJVF9BQ1RJT05fREVMSVZFUklFU19TRU5UX0FHQUlOEAsSIAocQVVESVRfQUNUSU9OX1BBWUxPQURTX0VSQVNFRBAMEiAKHEFVRElUX0FDVElPTl9BUElfS0VZX0NSRUFURUQQDRIhCh1BVURJVF9BQ1RJT05fQVBJX0tFWV9SRVNUT1JFRBAOEiAKHEFVRElUX0FDVElPTl9BUElfS0VZX1JPVEFURUQQDxIgChxBVURJVF9BQ1RJT05fQVBJX0tFWV9SRVZPS0VEEBASIAocQVVESVRfQUNUSU9OX0FQSV9LRVlfREVMRVRFRBAREiYKIkFVRElUX0FDVElPTl9JTlNUQUxMRURfQVBQX0NSRUFURUQQEhImCiJBVURJVF9BQ1RJT05fSU5TVEFMTEVEX0FQUF9ERUxFVEVEEBMSIwofQVVESVRfQUNUSU9OX0RJU1BBVENIX1JFUVVFU1RFRBAUEh4KGkFVRElUX0FDVElPTl9SRVFVRVNUX1RSSUVEEBUSJwojQVVESVRfQUNUSU9OX1dFQkhPT0tfQlJFQUtFUl9PUEVORUQQFhInCiNBVURJVF9BQ1RJT05fV0VCSE9PS19CUkVBS0VSX0NMT1NFRBAXEiEKHUFVRElUX0FDVElPTl9XRUJIT09LX0RJU0FCTEVEEBgSJwojQVVESVRfQUNUSU9OX0FQSV9LRVlfUVVPVEFTX0NIQU5HRUQQGRIfChtBVURJVF9BQ1RJT05fUkVQTEFZX1NUQVJURUQQGhIeChpBVURJVF9BQ1RJT05fUkVQTEFZX1BBVVNFRBAbEh8KG0FVRElUX0FDVElPTl9SRVBMQVlfUkVTVU1FRBAcEiEKHUFVRElUX0FDVElPTl9SRVBMQVlfQ0FOQ0VMTEVEEB0SIQodQVVESVRfQUNUSU9OX0VORFBPSU5UX0NSRUFURUQQHhIhCh1BVURJVF9BQ1RJT05fRU5EUE9JTlRfVVBEQVRFRBAfEiEKHUFVRElUX0FDVElPTl9FTkRQT0lOVF9ERUxFVEVEECASJwojQVVESVRfQUNUSU9OX1dFQkhPT0tfRklMVEVSX1NUT1BQRUQQIRInCiNBVURJVF9BQ1RJT05fRVZFTlRfVFlQRVNfUkVHSVNURVJFRBAiEiYKIkFVRElUX0FDVElPTl9FVkVOVF9UWVBFX0RFUFJFQ0FURUQQIxIhCh1BVURJVF9BQ1RJT05fQ1VTVE9NRVJfVVBEQVRFRBAkEiAKHEFVRElUX0FDVElPTl9DVVNUT01FUl9QQVVTRUQQJRIhCh1BVURJVF9BQ1RJT05fQ1VTVE9NRVJfUkVTVU1FRBAmEiAKHEFVRElUX0FDVElPTl9DVVNUT01FUl9FUkFTRUQQJzJ2CgxBdWRpdFNlcnZpY2USZgoQTGlzdEF1ZGl0RW50cmllcxIjLndlYmhvb2sudjEuTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QaJC53ZWJob29rLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZSIHkAIBiLUYBGIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL2F1ZGl0LnByb3RvEgp3ZWJob29rLnYxIoABCgpBdWRpdEFjdG9yEhIKCmFwaV9rZXlfaWQYASABKAkSFAoMYXBpX2tleV9uYW1lGAIgASgJEhcKCnNlc3Npb25faWQYAyABKAlIAIgBARIUCgdhZGRyZXNzGAQgASgJSAGIAQFCDQoLX3Nlc3Npb25faWRCCgoIX2FkZHJlc3MiWgoLQXVkaXRDaGFuZ2USDQoFZmllbGQYASABKAkSEwoGYmVmb3JlGAIgASgJSACIAQESEgoFYWZ0ZXIYAyABKAlIAYgBAUIJCgdfYmVmb3JlQggKBl9hZnRlciK0AwoKQXVkaXRFbnRyeRIKCgJpZBgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgZhY3Rpb24YAyABKA4yFy53ZWJob29rLnYxLkF1ZGl0QWN0aW9uEiUKBWFjdG9yGAQgASgLMhYud2ViaG9vay52MS5BdWRpdEFjdG9yEhMKC2J5X29wZXJhdG9yGAUgASgIEhEKCXRhcmdldF9pZBgGIAEoCRITCgt0YXJnZXRfbmFtZRgHIAEoCRIlChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYCCABKAlIAIgBARIzCg93ZWJob29rX3Byb2Nlc3MYCSABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzEigKB2NoYW5nZXMYCiADKAsyFy53ZWJob29rLnYxLkF1ZGl0Q2hhbmdlEhwKFHdlYmhvb2tfcHJvY2Vzc19uYW1lGAsgASgJEhUKCGN1c3RvbWVyGAwgASgJSAGIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZEILCglfY3VzdG9tZXIivgIKF0xpc3RBdWRpdEVudHJpZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEigKB2FjdGlvbnMYAyADKA4yFy53ZWJob29rLnYxLkF1ZGl0QWN0aW9uEhcKCmFwaV9rZXlfaWQYBCABKAlIAIgBARIWCgl0YXJnZXRfaWQYBSABKAlIAYgBARIoCgRmcm9tGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoIY3VzdG9tZXIYCCABKAlIAogBARIOCgZzZWFyY2gYCSABKAlCDQoLX2FwaV9rZXlfaWRCDAoKX3RhcmdldF9pZEILCglfY3VzdG9tZXIiXAoYTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlEicKB2VudHJpZXMYASADKAsyFi53ZWJob29rLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpEDChlFeHBvcnRBdWRpdEVudHJpZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEigKB2FjdGlvbnMYAyADKA4yFy53ZWJob29rLnYxLkF1ZGl0QWN0aW9uEhcKCmFwaV9rZXlfaWQYBCABKAlIAIgBARIWCgl0YXJnZXRfaWQYBSABKAlIAYgBARIoCgRmcm9tGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoIY3VzdG9tZXIYCCABKAlIAogBARIOCgZzZWFyY2gYCSABKAkSLgoGZm9ybWF0GAogASgOMhgud2ViaG9vay52MS5FeHBvcnRGb3JtYXRCBIi1GAESHwoXd2l0aG91dF9ieXRlX29yZGVyX21hcmsYCyABKAhCDQoLX2FwaV9rZXlfaWRCDAoKX3RhcmdldF9pZEILCglfY3VzdG9tZXIiVQoaRXhwb3J0QXVkaXRFbnRyaWVzUmVzcG9uc2USDQoFbGluZXMYASABKAkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEg8KB2VudHJpZXMYAyABKAUqzQsKC0F1ZGl0QWN0aW9uEhwKGEFVRElUX0FDVElPTl9VTlNQRUNJRklFRBAAEiAKHEFVRElUX0FDVElPTl9XRUJIT09LX0NSRUFURUQQARIgChxBVURJVF9BQ1RJT05fV0VCSE9PS19VUERBVEVEEAISIAocQVVESVRfQUNUSU9OX1dFQkhPT0tfREVMRVRFRBADEh8KG0FVRElUX0FDVElPTl9XRUJIT09LX1BBVVNFRBAEEiAKHEFVRElUX0FDVElPTl9XRUJIT09LX1JFU1VNRUQQBRIkCiBBVURJVF9BQ1RJT05fV0VCSE9PS19UUkFOU0ZFUlJFRBAGEiQKIEFVRElUX0FDVElPTl9XRUJIT09LX1NFQ1JFVF9SRUFEEAcSJwojQVVESVRfQUNUSU9OX1dFQkhPT0tfU0VDUkVUX1JPVEFURUQQCBIgChxBVURJVF9BQ1RJT05fVEVTVF9FVkVOVF9TRU5UEAkSJAogQVVESVRfQUNUSU9OX0RFTElWRVJZX1NFTlRfQUdBSU4QChImCiJBVURJVF9BQ1RJT05fREVMSVZFUklFU19TRU5UX0FHQUlOEAsSIAocQVVESVRfQUNUSU9OX1BBWUxPQURTX0VSQVNFRBAMEiAKHEFVRElUX0FDVElPTl9BUElfS0VZX0NSRUFURUQQDRIhCh1BVURJVF9BQ1RJT05fQVBJX0tFWV9SRVNUT1JFRBAOEiAKHEFVRElUX0FDVElPTl9BUElfS0VZX1JPVEFURUQQDxIgChxBVURJVF9BQ1RJT05fQVBJX0tFWV9SRVZPS0VEEBASIAocQVVESVRfQUNUSU9OX0FQSV9LRVlfREVMRVRFRBAREiYKIkFVRElUX0FDVElPTl9JTlNUQUxMRURfQVBQX0NSRUFURUQQEhImCiJBVURJVF9BQ1RJT05fSU5TVEFMTEVEX0FQUF9ERUxFVEVEEBMSIwofQVVESVRfQUNUSU9OX0RJU1BBVENIX1JFUVVFU1RFRBAUEh4KGkFVRElUX0FDVElPTl9SRVFVRVNUX1RSSUVEEBUSJwojQVVESVRfQUNUSU9OX1dFQkhPT0tfQlJFQUtFUl9PUEVORUQQFhInCiNBVURJVF9BQ1RJT05fV0VCSE9PS19CUkVBS0VSX0NMT1NFRBAXEiEKHUFVRElUX0FDVElPTl9XRUJIT09LX0RJU0FCTEVEEBgSJwojQVVESVRfQUNUSU9OX0FQSV9LRVlfUVVPVEFTX0NIQU5HRUQQGRIfChtBVURJVF9BQ1RJT05fUkVQTEFZX1NUQVJURUQQGhIeChpBVURJVF9BQ1RJT05fUkVQTEFZX1BBVVNFRBAbEh8KG0FVRElUX0FDVElPTl9SRVBMQVlfUkVTVU1FRBAcEiEKHUFVRElUX0FDVElPTl9SRVBMQVlfQ0FOQ0VMTEVEEB0SIQodQVVESVRfQUNUSU9OX0VORFBPSU5UX0NSRUFURUQQHhIhCh1BVURJVF9BQ1RJT05fRU5EUE9JTlRfVVBEQVRFRBAfEiEKHUFVRElUX0FDVElPTl9FTkRQT0lOVF9ERUxFVEVEECASJwojQVVESVRfQUNUSU9OX1dFQkhPT0tfRklMVEVSX1NUT1BQRUQQIRInCiNBVURJVF9BQ1RJT05fRVZFTlRfVFlQRVNfUkVHSVNURVJFRBAiEiYKIkFVRElUX0FDVElPTl9FVkVOVF9UWVBFX0RFUFJFQ0FURUQQIxIhCh1BVURJVF9BQ1RJT05fQ1VTVE9NRVJfVVBEQVRFRBAkEiAKHEFVRElUX0FDVElPTl9DVVNUT01FUl9QQVVTRUQQJRIhCh1BVURJVF9BQ1RJT05fQ1VTVE9NRVJfUkVTVU1FRBAmEiAKHEFVRElUX0FDVElPTl9DVVNUT01FUl9FUkFTRUQQJxIgChxBVURJVF9BQ1RJT05fQVBJX0tFWV9SRU5BTUVEEDIy5AEKDEF1ZGl0U2VydmljZRJmChBMaXN0QXVkaXRFbnRyaWVzEiMud2ViaG9vay52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBokLndlYmhvb2sudjEuTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlIgeQAgGItRgEEmwKEkV4cG9ydEF1ZGl0RW50cmllcxIlLndlYmhvb2sudjEuRXhwb3J0QXVkaXRFbnRyaWVzUmVxdWVzdBomLndlYmhvb2sudjEuRXhwb3J0QXVkaXRFbnRyaWVzUmVzcG9uc2UiB5ACAYi1GARiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_delivery, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * Who made a change.
@@ -248,6 +250,14 @@ export type ListAuditEntriesRequest = Message<"webhook.v1.ListAuditEntriesReques
    * @generated from field: optional string customer = 8;
    */
   customer?: string | undefined;
+
+  /**
+   * Only entries with this text, at most 100 characters: as the id of what was changed, or as a part of its name or of the name of
+   * the key that made the change, ignoring case. A page examines at most 20,000 entries, so it may have few before the last.
+   *
+   * @generated from field: string search = 9;
+   */
+  search: string;
 };
 
 /**
@@ -280,6 +290,118 @@ export type ListAuditEntriesResponse = Message<"webhook.v1.ListAuditEntriesRespo
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
   messageDesc(file_webhook_v1_audit, 4);
+
+/**
+ * The filter is that of ListAuditEntriesRequest.
+ *
+ * @generated from message webhook.v1.ExportAuditEntriesRequest
+ */
+export type ExportAuditEntriesRequest = Message<"webhook.v1.ExportAuditEntriesRequest"> & {
+  /**
+   * From 1 to 1,000. Defaults to 1,000.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * The next_page_token of the page before. Empty for the first page, which starts with the header line of CSV.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+
+  /**
+   * @generated from field: repeated webhook.v1.AuditAction actions = 3;
+   */
+  actions: AuditAction[];
+
+  /**
+   * @generated from field: optional string api_key_id = 4;
+   */
+  apiKeyId?: string | undefined;
+
+  /**
+   * @generated from field: optional string target_id = 5;
+   */
+  targetId?: string | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp from = 6;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 7;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * Only of this customer, by its user_id: 1 to 128 visible ASCII characters. PERMISSION_DENIED for a key of another customer or of an installed app outside of it.
+   *
+   * @generated from field: optional string customer = 8;
+   */
+  customer?: string | undefined;
+
+  /**
+   * @generated from field: string search = 9;
+   */
+  search: string;
+
+  /**
+   * CSV or JSON_LINES. Required.
+   *
+   * @generated from field: webhook.v1.ExportFormat format = 10;
+   */
+  format: ExportFormat;
+
+  /**
+   * Whether CSV starts without a byte order mark, for programs that do not know it.
+   *
+   * @generated from field: bool without_byte_order_mark = 11;
+   */
+  withoutByteOrderMark: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.ExportAuditEntriesRequest.
+ * Use `create(ExportAuditEntriesRequestSchema)` to create a new message.
+ */
+export const ExportAuditEntriesRequestSchema: GenMessage<ExportAuditEntriesRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_audit, 5);
+
+/**
+ * @generated from message webhook.v1.ExportAuditEntriesResponse
+ */
+export type ExportAuditEntriesResponse = Message<"webhook.v1.ExportAuditEntriesResponse"> & {
+  /**
+   * An entry per line. In CSV, a text that a spreadsheet would take for a formula has an apostrophe before it.
+   *
+   * @generated from field: string lines = 1;
+   */
+  lines: string;
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * The number of entries of this page.
+   *
+   * @generated from field: int32 entries = 3;
+   */
+  entries: number;
+};
+
+/**
+ * Describes the message webhook.v1.ExportAuditEntriesResponse.
+ * Use `create(ExportAuditEntriesResponseSchema)` to create a new message.
+ */
+export const ExportAuditEntriesResponseSchema: GenMessage<ExportAuditEntriesResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_audit, 6);
 
 /**
  * What was done.
@@ -528,6 +650,11 @@ export const AuditAction = {
    * @generated from enum value: AUDIT_ACTION_CUSTOMER_ERASED = 39;
    */
   CUSTOMER_ERASED: 39,
+
+  /**
+   * @generated from enum value: AUDIT_ACTION_API_KEY_RENAMED = 50;
+   */
+  API_KEY_RENAMED: 50,
 } as const;
 
 /**
@@ -562,6 +689,16 @@ export const AuditService: GenService<{
     methodKind: "unary";
     input: typeof ListAuditEntriesRequestSchema;
     output: typeof ListAuditEntriesResponseSchema;
+  },
+  /**
+   * Returns the same entries as lines of CSV or JSON, in pages: join the lines of all pages to a file.
+   *
+   * @generated from rpc webhook.v1.AuditService.ExportAuditEntries
+   */
+  exportAuditEntries: {
+    methodKind: "unary";
+    input: typeof ExportAuditEntriesRequestSchema;
+    output: typeof ExportAuditEntriesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_webhook_v1_audit, 0);

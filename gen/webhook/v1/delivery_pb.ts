@@ -410,7 +410,8 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
    * app; the values of the payload that the event's type declares `searchable`, ignoring case. Payload values are found
    * if SEARCH_INDEX was on when the event was published, until the payload is erased. A URL with a path or query is
    * compared with the start of the webhook's URL: `https://shop.example/hooks` also finds `/hooks/orders` and
-   * `/hooks-old`.
+   * `/hooks-old`. The name of the webhook is found by any part of two characters or more, ignoring case. A text of two to five words
+   * also finds deliveries that each of its words identifies: `SO-10056 tenant-42`.
    *
    * @generated from field: string search = 10;
    */

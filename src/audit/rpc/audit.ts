@@ -81,8 +81,7 @@ export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditServic
   }
 
   return {
-    listAuditEntries: (request, handler) =>
-      read(request, callerScope(handler, request.customer), USUAL_PAGE),
+    listAuditEntries: (request, handler) => read(request, callerScope(handler, request.customer), USUAL_PAGE),
 
     async exportAuditEntries(request, handler) {
       const { customer, format, pageToken, withoutByteOrderMark } = request;

@@ -11,10 +11,10 @@ import { Loading, notifyFailure } from "../../parts/failure.tsx";
 import { FilterSelect, SearchField, useUrlFilters, withChosen } from "../../parts/filters.tsx";
 import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
-import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { Moment } from "../../parts/pick-time.tsx";
 import { notifyDone, saveFile } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
+import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { ACTIONS, EntryList } from "./entry-list.tsx";
 
 /** The number of items per page. */
@@ -30,9 +30,13 @@ export default function AuditPage() {
     <>
       <PageTitle
         title="Audit log"
-        actions={<CustomerFilter />}
         description="Who changed webhooks, API keys and apps, when, and from where. Entries cannot be changed."
-        actions={<ExportMenu filter={filterOf(filters)} />}
+        actions={
+          <>
+            <CustomerFilter />
+            <ExportMenu filter={filterOf(filters)} />
+          </>
+        }
       />
       <AuditFilters filters={filters} keys={keys.data?.apiKeys ?? []} onChange={change} />
       <Entries filters={filters} onClear={() => change(NO_FILTERS)} />

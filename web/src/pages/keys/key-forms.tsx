@@ -11,7 +11,7 @@ import { isLimited } from "../../api/session.tsx";
 import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
 import { clearButton, MAX_CHOICES } from "../../parts/filters.tsx";
 import { QuotaFields, QuotasForm, quotaRules, quotasOf, quotaValues } from "../../parts/quotas.tsx";
-import { useSave } from "../../parts/save.ts";
+import { notifyDone, useSave } from "../../parts/save.ts";
 import { useCustomerFilter } from "../customers/filter.tsx";
 
 /** Every permission, in the order in which people need them. */
