@@ -1,6 +1,7 @@
 import { createDeliveryEngine } from "../delivery/index.ts";
 import { builtWorkflows } from "../dispatch/index.ts";
 import { startDeliveryWorker } from "../dispatch/worker/index.ts";
+import { SeenCertificates } from "../incidents/index.ts";
 import { startMaintenance } from "../maintenance/index.ts";
 
 /** The delivery engine, in this process or in child processes. */
@@ -24,8 +25,9 @@ export function startDelivery(
     Partial<Pick<Parameters<typeof startDeliveryWorker>[0], "workflowBundle">>,
 ): Delivery {
   const { target, names, dispatch, log, workflowBundle = builtWorkflows() } = parts;
-  const engine = createDeliveryEngine(parts);
-  const stopMaintenance = startMaintenance({ ...parts, lease: engine.lease });
+  const certificates = new SeenCertificates();
+  const engine = createDeliveryEngine({ ...parts, onCertificate: certificates.note });
+  const stopMaintenance = startMaintenance({ ...parts, certificates, lease: engine.lease });
   const worker = startDeliveryWorker({ target, names, engine, dispatch, log, workflowBundle });
   return {
     ready: worker.ready,

@@ -24,6 +24,8 @@ export interface IncidentRow extends Counts {
   subject: string;
   since: Date;
   ended: Date | null;
+  /** Whether nothing fails yet. */
+  warning: boolean;
   /** Microseconds since 1970; null while it is open. */
   endedUs: bigint | null;
   webhooks: number;
@@ -68,7 +70,7 @@ const END = "coalesce(i.closed, 'infinity'::timestamptz)";
 function incidentsIn(scope: Scope): string {
   if (scope === "everything") return "incidents";
   return `(
-    select i.id, i.cause, i.subject, min(m.since) as opened,
+    select i.id, i.cause, i.subject, i.warning, min(m.since) as opened,
       case when bool_or(m.ended is null) then null else max(m.ended) end as closed,
       count(*)::int as webhooks, count(*) filter (where m.ended is null)::int as failing
     from webhooks w join incident_webhooks m on m.webhook_id = w.id join incidents i on i.id = m.incident_id
@@ -90,8 +92,8 @@ const COUNTS = `cross join lateral (
     ${upTo(`select from deliveries d where d.webhook_id = m.webhook_id and d.id >= m.first_delivery and d.outcome = 'failed'
       and d.finished >= m.since`)} as failed, 0 as recovered,
     ${attemptsIn(TREND_MIN, 0)} as attempts, ${attemptsIn(2 * TREND_MIN, TREND_MIN)} as attempts_before
-  where m.ended is null
-  union all select 0, null, m.failed, m.recovered, 0, 0 where m.ended is not null
+  where m.ended is null and not m.warning
+  union all select 0, null, m.failed, m.recovered, 0, 0 where m.ended is not null or m.warning
 ) c`;
 
 async function read(db: Db, scope: Scope, condition: string, bindings: Bindings): Promise<IncidentRow[]> {
@@ -99,7 +101,7 @@ async function read(db: Db, scope: Scope, condition: string, bindings: Bindings)
   const sum = (column: string) => `coalesce(sum(c.${column}), 0)::bigint`;
   return rows<IncidentRow>(
     db,
-    `select i.id, i.cause, i.subject, i.opened as since, i.closed as ended,
+    `select i.id, i.cause, i.subject, i.warning, i.opened as since, i.closed as ended,
         (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks, i.failing, s.*
       from (select i.* from ${incidentsIn(scope)} i where ${condition}) i cross join lateral (
         select count(*)::int as measured, count(distinct m.customer)::int as customers, ${sum("waiting")} as waiting,
@@ -186,7 +188,7 @@ export async function openIncidentsOf(
   const found = await rows<OpenIncident & { webhookId: bigint }>(
     db,
     `select m.webhook_id as "webhookId", i.id, i.cause, m.since from incident_webhooks m join incidents i on i.id = m.incident_id
-      where m.webhook_id = any(:ids::bigint[]) and m.ended is null`,
+      where m.webhook_id = any(:ids::bigint[]) and m.ended is null and not m.warning`,
     { ids },
   );
   return new Map(found.map(({ webhookId, ...incident }) => [webhookId, incident]));

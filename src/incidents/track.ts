@@ -82,7 +82,7 @@ async function currentIncidents(trx: Db, webhookIds: readonly bigint[]) {
     `select m.webhook_id as "webhookId", i.cause, i.subject, m.differs is not null as differs,
         i.cause = 'unknown' or coalesce(m.differs < now() - interval '${MOVES_AFTER_S} seconds', false) as moves
       from incident_webhooks m join incidents i on i.id = m.incident_id
-      where m.webhook_id = any(:ids::bigint[]) and m.ended is null`,
+      where m.webhook_id = any(:ids::bigint[]) and m.ended is null and not m.warning`,
     { ids: plainArray(webhookIds) },
   );
   return new Map(found.map((each) => [each.webhookId, each]));
@@ -93,20 +93,24 @@ async function noteDiffering(trx: Db, differs: readonly bigint[], agrees: readon
   await rows(
     trx,
     `update incident_webhooks set differs = case when webhook_id = any(:differs::bigint[]) then now() end
-      where webhook_id = any(:differs::bigint[] || :agrees::bigint[]) and ended is null`,
+      where webhook_id = any(:differs::bigint[] || :agrees::bigint[]) and ended is null and not warning`,
     { differs: plainArray(differs), agrees: plainArray(agrees) },
   );
 }
 
-/** Ends the incidents of webhooks, for these webhooks. @returns the incidents that no webhook is left in */
-async function leaveIncidents(trx: Db, webhookIds: readonly bigint[]): Promise<IncidentChange[]> {
+/** Ends the incidents of webhooks, or the warnings about them, for these webhooks. @returns the incidents that no webhook is left in */
+export async function leaveIncidents(
+  trx: Db,
+  webhookIds: readonly bigint[],
+  warning = false,
+): Promise<IncidentChange[]> {
   if (webhookIds.length === 0) return [];
   return rows<IncidentChange>(
     trx,
     `with ended as (
         update incident_webhooks set ended = now(), differs = null, last_delivery = new_event_id(),
-          check_at = now() + interval '${FIRST_CHECK_S} seconds'
-        where webhook_id = any(:ids::bigint[]) and ended is null returning incident_id
+          check_at = case when not warning then now() + interval '${FIRST_CHECK_S} seconds' end
+        where webhook_id = any(:ids::bigint[]) and ended is null and warning = :warning::bool returning incident_id
       ),
       changed as (
         update incidents i set failing = i.failing - n, closed = case when i.failing <= n then now() end
@@ -114,12 +118,16 @@ async function leaveIncidents(trx: Db, webhookIds: readonly bigint[]): Promise<I
         where i.id = e.incident_id returning i.id, i.closed
       )
       select id, 'closed' as change from changed where closed is not null`,
-    { ids: plainArray(webhookIds) },
+    { ids: plainArray(webhookIds), warning },
   );
 }
 
-/** Adds webhooks to the incidents of their causes. @returns the incidents that were opened */
-async function joinIncidents(trx: Db, joining: readonly Failing[]): Promise<IncidentChange[]> {
+/** Adds webhooks to the incidents of their causes, or to warnings. @returns the incidents that were opened */
+export async function joinIncidents(
+  trx: Db,
+  joining: readonly Failing[],
+  warning = false,
+): Promise<IncidentChange[]> {
   if (joining.length === 0) return [];
   const first = new Map<string, Failing>();
   for (const each of joining) {
@@ -127,7 +135,7 @@ async function joinIncidents(trx: Db, joining: readonly Failing[]): Promise<Inci
     const other = first.get(key);
     if (!other || each.since < other.since) first.set(key, each);
   }
-  const incidents = await openIncidents(trx, [...first.values()]);
+  const incidents = await openIncidents(trx, [...first.values()], warning);
   const idOf = new Map(incidents.map(({ cause, subject, id }) => [`${cause} ${subject}`, id]));
   await rows(
     trx,
@@ -136,8 +144,8 @@ async function joinIncidents(trx: Db, joining: readonly Failing[]): Promise<Inci
           as g(incident_id, webhook_id, since, first_id, error)
       ),
       joined as (
-        insert into incident_webhooks as m (incident_id, webhook_id, since, error, first_delivery)
-        select g.incident_id, g.webhook_id, g.since, g.error, least(g.first_id, (${oldest("queue")}), (${oldest("retries")}))
+        insert into incident_webhooks as m (incident_id, webhook_id, since, warning, error, first_delivery)
+        select g.incident_id, g.webhook_id, g.since, :warning::bool, g.error, least(g.first_id, (${oldest("queue")}), (${oldest("retries")}))
         from given g order by g.incident_id, g.webhook_id
         on conflict (incident_id, webhook_id) do update set ended = null, last_delivery = null, check_at = null,
           error = excluded.error, first_delivery = least(m.first_delivery, excluded.first_delivery)
@@ -152,6 +160,7 @@ async function joinIncidents(trx: Db, joining: readonly Failing[]): Promise<Inci
       since: plainArray(joining.map(({ since }) => since.toISOString())),
       firsts: plainArray(joining.map(({ since }) => firstIdOf(since))),
       errors: textArray(joining.map(({ error }) => error)),
+      warning,
     },
   );
   return incidents.filter(({ isOpened }) => isOpened).map(({ id }) => ({ id, change: "opened" }));
@@ -162,7 +171,7 @@ const oldest = (table: "queue" | "retries") =>
   `select t.id from ${table} t where ${ofWebhook("t", "g.webhook_id")} order by t.webhook_id, t.id limit 1`;
 
 /** The open incidents of causes: those that are open, those that have just ended and begin again, and new ones. */
-function openIncidents(trx: Db, wanted: readonly Failing[]) {
+function openIncidents(trx: Db, wanted: readonly Failing[], warning: boolean) {
   return rows<{ id: string; cause: string; subject: string; isOpened: boolean }>(
     trx,
     `with wanted as (
@@ -178,8 +187,8 @@ function openIncidents(trx: Db, wanted: readonly Failing[]) {
         update incidents i set closed = null from known k where i.id = k.id and k.closed is not null
       ),
       fresh as (
-        insert into incidents (cause, subject, opened)
-        select cause, subject, since from wanted w
+        insert into incidents (cause, subject, opened, warning)
+        select cause, subject, since, :warning::bool from wanted w
         where not exists (select from known k where (k.cause, k.subject) = (w.cause, w.subject))
         returning id, cause, subject
       )
@@ -189,6 +198,7 @@ function openIncidents(trx: Db, wanted: readonly Failing[]) {
       causes: textArray(wanted.map(({ cause }) => cause)),
       subjects: textArray(wanted.map(({ subject }) => subject)),
       since: plainArray(wanted.map(({ since }) => since.toISOString())),
+      warning,
     },
   );
 }
@@ -201,7 +211,7 @@ export async function leaveForgotten(trx: Db): Promise<IncidentChange[]> {
   const left = await rows<{ webhookId: bigint }>(
     trx,
     `select m.webhook_id as "webhookId" from incident_webhooks m
-      where m.ended is null and not exists (
+      where m.ended is null and not m.warning and not exists (
         select from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
         where h.webhook_id = m.webhook_id and h.health = 'failing')`,
   );

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { NOTE_FOR_BREAKERS } from "../breakers/index.ts";
 import { present } from "../contract/present.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../health/index.ts";
-import { leaveForgotten, trackIncidents } from "../incidents/index.ts";
+import { leaveForgotten, trackCertificates, trackIncidents } from "../incidents/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { noticeFailed, noticeHealth, noticeIncidents } from "../notices/index.ts";
@@ -101,16 +101,16 @@ export const FOLD_JOB: Job<{ db: Db; log: Logger }> = {
     }),
 };
 
-/** Ends incidents for webhooks that were deleted, or of which nothing is known any more. */
+/** Ends incidents for webhooks that were deleted, or of which nothing is known any more; warns about certificates. */
 export const FORGOTTEN_JOB: Job<{ db: Db }> = {
-  name: "end incidents of forgotten webhooks",
+  name: "end incidents, and warn about certificates",
   everyS: 15,
   run: ({ db }) =>
     withPartitions(db, () =>
       db.transaction(async (trx) => {
         // Health is judged by one process at a time.
         await takeLock(trx, "fold");
-        await noticeIncidents(trx, await leaveForgotten(trx));
+        await noticeIncidents(trx, [...(await leaveForgotten(trx)), ...(await trackCertificates(trx))]);
       }),
     ),
 };

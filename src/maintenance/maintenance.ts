@@ -1,7 +1,7 @@
 import { BREAKER_JOB } from "../breakers/index.ts";
 import { ERASURE_JOB } from "../events/index.ts";
 import { HEALTH_JOB } from "../health/index.ts";
-import { COUNT_RECOVERED_JOB } from "../incidents/index.ts";
+import { CERTIFICATES_JOB, COUNT_RECOVERED_JOB, type SeenCertificates } from "../incidents/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import { type Job, startJobs } from "../lib/process/index.ts";
 import { type JobParts, QUEUE_JOBS } from "../queue/index.ts";
@@ -9,7 +9,7 @@ import { OUTCOMES_JOB } from "../replays/index.ts";
 import { CUSTOMER_ERASURE_JOB } from "./customer-erasure.ts";
 import { FOLD_JOB, FORGOTTEN_JOB } from "./fold.ts";
 
-type Parts = JobParts & Parameters<typeof BREAKER_JOB.run>[0];
+type Parts = JobParts & Parameters<typeof BREAKER_JOB.run>[0] & { certificates?: SeenCertificates };
 
 /** The jobs of each module, in their order. */
 const JOBS: readonly Job<Parts>[] = [
@@ -20,6 +20,7 @@ const JOBS: readonly Job<Parts>[] = [
   CUSTOMER_ERASURE_JOB,
   FORGOTTEN_JOB,
   COUNT_RECOVERED_JOB,
+  CERTIFICATES_JOB,
   OUTCOMES_JOB,
   // Last: a response that cannot be erased must not hold up the rest.
   ERASURE_JOB,

@@ -27,7 +27,7 @@ export const ALL = { limit: 1_000, after: 0n, excluded: [] };
 
 /** Every table that deliveries, webhooks and runs are in. */
 export const TABLES =
-  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, customer_processes, webhooks, endpoints, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers, incidents, incident_webhooks, replay_steps, replays";
+  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, customer_processes, webhooks, endpoints, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers, incidents, incident_webhooks, replay_steps, host_certificates, replays";
 
 /** The database that the files of a worker share, empty before each test. */
 export async function openQueueDatabase(): Promise<Db> {

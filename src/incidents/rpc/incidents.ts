@@ -84,6 +84,7 @@ function incidentMessage(row: IncidentRow): MessageInitShape<typeof IncidentSche
     id: row.id,
     cause: { ...causeOfLatest(row.error), code: row.cause },
     subject: row.subject,
+    warning: row.warning,
     since: timestampFromDate(row.since),
     ended: timestampOf(row.ended),
     webhooks: BigInt(row.webhooks),

@@ -40,12 +40,14 @@ const MAX_CACHED_PEM = 8 * 1_024 * 1_024;
  *   connections in use
  * @param proxy opens the connections to the checked addresses, or to names that it resolves. Undefined to connect directly
  * @param handshakes paces new connections. Defaults to HANDSHAKES
+ * @param onCertificate told the end of the server's certificate at each handshake. Defaults to nothing
  */
 export function createHttpClient(
   ownGuard: AddressGuard,
   maxConnections: number,
   proxy?: OutboundProxy,
   handshakes = new Pacer(HANDSHAKES, systemClock),
+  onCertificate?: (host: string, notAfter: Date) => void,
 ): Connections {
   const own = createTlsContexts();
   const guarded = createTlsContexts();
@@ -94,6 +96,8 @@ export function createHttpClient(
     if (trace) traceHandshake(trace, socket);
     try {
       await pTimeout(once(socket, "secureConnect"), limits());
+      const notAfter = onCertificate && socket.getPeerX509Certificate()?.validToDate;
+      if (notAfter) onCertificate(port === HTTPS_PORT ? hostname : `${hostname}:${port}`, notAfter);
       return socket;
     } catch (error) {
       socket.destroy();

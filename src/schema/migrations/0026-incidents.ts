@@ -12,6 +12,7 @@ export async function up(knex: Knex): Promise<void> {
       subject text not null,
       opened timestamptz not null,
       closed timestamptz,
+      warning boolean not null default false,
       webhooks int not null default 0,
       failing int not null default 0
     ) with (fillfactor = 70);
@@ -28,6 +29,7 @@ export async function up(knex: Knex): Promise<void> {
       webhook_id bigint not null,
       since timestamptz not null,
       ended timestamptz,
+      warning boolean not null default false,
       error text not null,
       differs timestamptz,
       first_delivery uuid not null,
@@ -37,7 +39,7 @@ export async function up(knex: Knex): Promise<void> {
       check_at timestamptz,
       primary key (incident_id, webhook_id)
     ) with (fillfactor = 70);
-    comment on table incident_webhooks is 'The webhooks that an incident concerns or has concerned. A webhook is in at most one that has not ended for it.';
+    comment on table incident_webhooks is 'The webhooks that an incident concerns or has concerned. A webhook is in at most one that has not ended for it, beside warnings.';
     comment on column incident_webhooks.error is 'The error with which it joined the incident.';
     comment on column incident_webhooks.differs is 'Since when its errors have had another cause; null if they have not.';
     comment on column incident_webhooks.first_delivery is 'Its oldest delivery that was open when it joined.';
@@ -46,8 +48,19 @@ export async function up(knex: Knex): Promise<void> {
     comment on column incident_webhooks.recovered is 'and those that were delivered, both as counted last.';
     comment on column incident_webhooks.check_at is 'When to count them again; null for not any more.';
     create index incident_webhooks_webhook on incident_webhooks (webhook_id, incident_id);
-    create unique index incident_webhooks_failing on incident_webhooks (webhook_id) where ended is null;
+    create unique index incident_webhooks_failing on incident_webhooks (webhook_id) where ended is null and not warning;
+    create index incident_webhooks_warning on incident_webhooks (webhook_id) where ended is null and warning;
     create index incident_webhooks_check on incident_webhooks (check_at) where check_at is not null;
+
+    create table host_certificates (
+      host text primary key,
+      not_after timestamptz not null,
+      seen timestamptz not null default now()
+    );
+    comment on table host_certificates is 'The end of the certificate that each host has shown last.';
+    comment on column host_certificates.host is 'With its port if it is not 443.';
+    comment on column host_certificates.seen is 'Accurate to about a day.';
+    create index host_certificates_end on host_certificates (not_after);
 
     create table replay_steps (
       id bigint generated always as identity primary key,

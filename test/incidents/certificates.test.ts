@@ -1,0 +1,63 @@
+import { afterEach, expect, test } from "vitest";
+import { post } from "../../src/delivery/request/post.ts";
+import { SeenCertificates, trackCertificates } from "../../src/incidents/host-certificates.ts";
+import { listIncidents, openIncidentsOf } from "../../src/incidents/incidents.ts";
+import { createAddressGuard } from "../../src/lib/egress/address-guard.ts";
+import { createHttpClient } from "../../src/lib/egress/http-client.ts";
+import { LOOPBACK } from "../delivery/http-parts.ts";
+import { openQueueDatabase, queueMany } from "../queue/queue.ts";
+import { aReceiver } from "../support/receivers.ts";
+import { judgedWebhooks } from "./failing.ts";
+
+const db = await openQueueDatabase();
+afterEach(() => db("host_certificates" as never).delete());
+const inDays = (days: number) => new Date(Date.now() + days * 86_400_000);
+const track = () => db.transaction(trackCertificates);
+const list = () => listIncidents(db, "everything", {}, { after: null, limit: 10 });
+
+/** Stores that a certificate was seen. */
+async function seen(host: string, notAfter: Date): Promise<void> {
+  const certificates = new SeenCertificates();
+  certificates.note(host, notAfter);
+  await certificates.store(db);
+}
+
+test("a certificate that ends within 14 days is one warning for the webhooks of its host, until it is renewed", async () => {
+  const webhooks = await queueMany(db, { urlPrefix: "https://shop.example/", webhooks: 3, events: 1 });
+  await queueMany(db, { urlPrefix: "https://shop.example:8443/", webhooks: 1, events: 1 });
+  await seen("shop.example", inDays(13));
+  await seen("shop.example:8443", inDays(15));
+  await seen("unused.example", inDays(1));
+  expect(await track()).toMatchObject([{ change: "opened" }]);
+  expect(await track()).toEqual([]);
+  expect(await list()).toMatchObject([
+    {
+      cause: "certificate_ends",
+      subject: "shop.example",
+      warning: true,
+      webhooks: 3,
+      failing: 3,
+      waiting: 0n,
+    },
+  ]);
+  // A webhook that fails is in an incident beside.
+  await judgedWebhooks(db, webhooks.slice(0, 1));
+  expect(await list()).toMatchObject([{ cause: "connection_refused", warning: false }, { warning: true }]);
+  expect((await openIncidentsOf(db, webhooks)).size).toBe(1);
+  await judgedWebhooks(db, webhooks.slice(0, 1), null);
+  await seen("shop.example", inDays(90));
+  expect(await track()).toMatchObject([{ change: "closed" }]);
+  expect((await list()).every(({ ended }) => ended !== null)).toBe(true);
+});
+
+test("a certificate is seen in the handshake of a delivery", async () => {
+  const receiver = await aReceiver();
+  const found: [string, Date][] = [];
+  const onSecure = (host: string, notAfter: Date) => void found.push([host, notAfter]);
+  const client = createHttpClient(createAddressGuard([LOOPBACK]), 10, undefined, undefined, onSecure);
+  const request = { origin: receiver.url, path: "/", headers: [], body: "{}", signed: new Date() };
+  await new Promise((resolve) => post(client, request as never, 60_000, resolve));
+  await client.destroy();
+  expect(found).toEqual([[new URL(receiver.url).host, expect.any(Date)]]);
+  expect(found[0]?.[1].getTime()).toBeGreaterThan(Date.now());
+});
