@@ -8,7 +8,13 @@ import { fanOutStep } from "../../src/events/fan-out.ts";
 import { publishEvents } from "../../src/events/publish.ts";
 import { queueTestEvent } from "../../src/events/test-events.ts";
 import { judgeHealth } from "../../src/health/webhook-health.ts";
-import { getIncident, listIncidents, listIncidentWebhooks } from "../../src/incidents/incidents.ts";
+import { SeenCertificates, trackCertificates } from "../../src/incidents/host-certificates.ts";
+import {
+  getIncident,
+  listIncidents,
+  listIncidentWebhooks,
+  openIncidentsOf,
+} from "../../src/incidents/incidents.ts";
 import { countRecovered } from "../../src/incidents/recovered.ts";
 import { trackIncidents } from "../../src/incidents/track.ts";
 import { type Db, openDatabase, rows } from "../../src/lib/pg/database.ts";
@@ -17,6 +23,7 @@ import { listDeliveries } from "../../src/log/list.ts";
 import { searchDeliveries } from "../../src/log/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/log/send-again.ts";
 import { REMOVALS } from "../../src/maintenance/customer-erasure.ts";
+import { readWaitingFor } from "../../src/log/waiting-for.ts";
 import { foldDeltas } from "../../src/maintenance/fold.ts";
 import { readBacklog } from "../../src/queue/backlog.ts";
 import { loadStopped } from "../../src/queue/changes.ts";
@@ -29,10 +36,12 @@ import { recordAttempts } from "../../src/queue/results.ts";
 import { adoptRetries, assignGroups, leavePaused, settleGroups } from "../../src/queue/retry-groups.ts";
 import { closeExpiredRuns, closeRun } from "../../src/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/queue/workers.ts";
+import { countOutcomes, noteQueued } from "../../src/replays/outcomes.ts";
+import { insertReplay } from "../../src/replays/replays.ts";
 import { retentionStep } from "../../src/retention/retention.ts";
 import { countOfCustomers } from "../../src/stats/customer-counts.ts";
-import { readHistory, readOverview, webhookStats } from "../../src/stats/stats.ts";
 import { pauseWebhooksOf } from "../../src/webhooks/customer-pause.ts";
+import { countFailing, readHistory, readOverview, webhookStats } from "../../src/stats/stats.ts";
 import { deleteWebhook } from "../../src/webhooks/webhook-deletion.ts";
 import { listWebhookIds, listWebhooks } from "../../src/webhooks/webhooks.ts";
 import {
@@ -45,6 +54,7 @@ import {
   result,
   SPACING,
 } from "../queue/queue.ts";
+import { aKey } from "../support/builders.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { anEvent } from "../support/new-event.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
@@ -266,6 +276,30 @@ describe("no table that grows is read from end to end", () => {
     },
     "counting a webhook's overdue retries": (trx) => readOverdueRetries(trx, webhookId),
     "judging the health of webhooks": (trx) => judgeHealth(trx, [webhookId]),
+    "warning about certificates": async (trx) => {
+      const certificates = new SeenCertificates();
+      certificates.note("example.com", new Date(Date.now() + DAY_MS));
+      await certificates.store(trx);
+      expect(await trackCertificates(trx)).toHaveLength(1);
+      await trackCertificates(trx);
+    },
+    "counting outcomes of replays": async (trx) => {
+      const wanted = { apiKeyId: (await aKey().in(trx)).id, idempotencyKey: null, kind: "resend" } as const;
+      const { id } = await insertReplay(trx, "everything", { ...wanted, filter: { states: ["failed"] } }, 30);
+      await noteQueued(
+        trx,
+        id,
+        claimed.slice(0, 50).map((each) => each.id),
+      );
+      await trx("replay_steps" as never).update({ check_at: new Date(0) } as never);
+      expect(await countOutcomes(trx)).toBe(1);
+    },
+    "what deliveries wait for, and their incidents": async (trx) => {
+      const { deliveries } = await listDeliveries(trx, "everything", { webhookId }, 100);
+      await readWaitingFor(trx, deliveries);
+      await openIncidentsOf(trx, [webhookId]);
+      for (const scope of ["everything", app] as const) await countFailing(trx, scope, webhookId);
+    },
     "tracking incidents": async (trx) => {
       const since = new Date();
       const about = {
