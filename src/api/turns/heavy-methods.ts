@@ -1,5 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
+import { AuditService } from "../../../gen/webhook/v1/audit_pb.ts";
+import { CustomerService } from "../../../gen/webhook/v1/customer_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService } from "../../../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
@@ -9,6 +11,10 @@ import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 const HEAVY: ReadonlySet<DescMethod> = new Set<DescMethod>([
   // Counts all open deliveries.
   StatsService.method.getOverview,
+  // Counts what a customer has.
+  CustomerService.method.getCustomer,
+  // Reads as many entries as ListAuditEntries.
+  AuditService.method.exportAuditEntries,
   // Sums the progress of each webhook of a replay.
   ReplayService.method.getReplay,
   // Searches deliveries as ListDeliveries does.
