@@ -14,7 +14,7 @@ import { until } from "../support/wait.ts";
 const db = await useDatabase();
 beforeEach(() => empty(db));
 
-const required = (feature = "customers") => db.transaction((trx) => requireFeature(trx, feature));
+const required = (feature = "a-later-feature") => db.transaction((trx) => requireFeature(trx, feature));
 
 /** An instance of a build that knows some features; its clock may be ahead. */
 function anInstance(features: string[], { release = "0.4.0", aheadMs = (): number => 0 } = {}) {
@@ -34,11 +34,11 @@ function anInstance(features: string[], { release = "0.4.0", aheadMs = (): numbe
 }
 
 test("a feature is required once each live process knows it; until then, the error names those that do not", async () => {
-  const [newer, older] = [anInstance(["customers"], { release: "0.5.0" }), anInstance([])];
+  const [newer, older] = [anInstance(["a-later-feature"], { release: "0.5.0" }), anInstance([])];
   await newer.start();
   await older.start();
   await expect(required()).rejects.toThrow(
-    /customers, which these processes do not know: \S+ \(release 0\.4\.0, api\);/,
+    /a-later-feature, which these processes do not know: \S+ \(release 0\.4\.0, api\);/,
   );
   await older.close();
   await required();
@@ -50,11 +50,11 @@ test("a process that does not know a required feature does not start, even if it
   const older = anInstance([]);
   let starting: Promise<unknown> | undefined;
   await db.transaction(async (trx) => {
-    await requireFeature(trx, "customers");
+    await requireFeature(trx, "a-later-feature");
     starting = older.start().catch((error: unknown) => error);
     await until(isBlocked);
   });
-  expect(String(await starting)).toMatch(/requires customers, which release 0\.4\.0 does not know/);
+  expect(String(await starting)).toMatch(/requires a-later-feature, which release 0\.4\.0 does not know/);
   expect(older.outdated).toHaveLength(1);
 });
 
@@ -69,7 +69,7 @@ test("a process whose lease has expired does not hold up a requirement, and admi
   await db("instances").update({ lease_until: new Date(0) });
   await required();
   aheadMs = 120_000;
-  await expect(suspended.admit()).rejects.toThrow(/requires customers/);
+  await expect(suspended.admit()).rejects.toThrow(/requires a-later-feature/);
   expect(suspended.outdated).toHaveLength(1);
 });
 
@@ -107,11 +107,13 @@ test("a running service ends when the data requires what it does not know, and d
     await other.destroy();
     await database.drop();
   });
-  await other("required_features").insert({ name: "customers" });
+  await other("required_features").insert({ name: "a-later-feature" });
   expect(await ended).toBe(1);
   expect(printed()).toMatch(
-    /^the data requires customers, which release \S+ does not know:.*\nstopping: [\s\S]*\nstopped$/m,
+    /^the data requires a-later-feature, which release \S+ does not know:.*\nstopping: [\s\S]*\nstopped$/m,
   );
   expect(await other("instances").select()).toEqual([]);
-  await expect(spawnService(environment)).rejects.toThrow(/Startup failed: the data requires customers/);
+  await expect(spawnService(environment)).rejects.toThrow(
+    /Startup failed: the data requires a-later-feature/,
+  );
 });

@@ -200,7 +200,7 @@ describe("the dispatch", () => {
     const run = await startRun({ ...service, scheduleId: service.retentionScheduleId });
     expect(await run.result()).toEqual({
       summary:
-        "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs, 0 audit entries deleted",
+        "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs, 0 audit entries, 0 incidents deleted",
     });
     await replay(run, "retention");
   });

@@ -163,7 +163,7 @@ test("an error of an event that is packed in JSON names the path as it was sent"
   expect(await problem('{"@type":"x/y.Z"}')).toMatch(/^event\.@type names no event type: y\.Z; allowed: /);
   expect(await problem('{"invoiceId":1}')).toMatch(/^Any must be an object whose "@type" is the full name/);
   expect(await problem(`{"@type":5}`)).toMatch(/^Any must be an object whose "@type" is the full name/);
-  expect(await problem("{}")).toBe("event.type_url is required: the event type");
+  expect(await problem("{}")).toBe("event.typeUrl is required: the event type");
 });
 
 test("the same event counts as repeated whichever way it is sent; another one is refused with the paths that differ", async () => {
