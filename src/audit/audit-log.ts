@@ -1,5 +1,5 @@
 import type { AuditAction as Actions } from "../../gen/webhook/v1/audit_pb.ts";
-import { ownedIn, type Scope } from "../calls/index.ts";
+import { type Owned, ownedIn, type Scope } from "../calls/index.ts";
 import { type Bindings, count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { firstIdOf } from "../schema/index.ts";
 
@@ -7,12 +7,9 @@ import { firstIdOf } from "../schema/index.ts";
 export type AuditAction = Exclude<Lowercase<keyof typeof Actions>, "unspecified">;
 
 /** The author of a change. */
-export interface Actor {
+export interface Actor extends Owned {
   apiKeyId: string;
   apiKeyName: string;
-  /** The customer and the installed app of the key. */
-  customer: string | null;
-  installedAppId: string | null;
   /** Identifies the session of the settings page; null for a call with a key. */
   sessionId: string | null;
   /** The IP address of the caller; null if it is not known. */

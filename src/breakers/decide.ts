@@ -1,4 +1,5 @@
 import { type AuditRecord, OPERATOR, recordChanges } from "../audit/index.ts";
+import type { Owned } from "../calls/index.ts";
 import { MAX_PROBE_INTERVAL_S } from "../contract/webhooks/circuit-breaker.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { noticeDisabled } from "../notices/index.ts";
@@ -48,13 +49,11 @@ const FACTS = [
 type BreakerFacts = Record<(typeof FACTS)[number], boolean>;
 
 /** The row of a breaker, with its webhook. */
-interface BreakerRow extends BreakerFacts {
+interface BreakerRow extends BreakerFacts, Owned {
   id: bigint;
   process: number;
   url: string;
   targetUrl: string;
-  customer: string | null;
-  installedAppId: string | null;
   endpointId: string | null;
   /** The number of webhooks of the endpoint that have a breaker; 0 without an endpoint. */
   members: number;

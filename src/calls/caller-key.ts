@@ -1,5 +1,7 @@
+import type { Owned } from "./scope.ts";
+
 /** A stored key. The secret is stored only as its SHA-256. */
-export interface ApiKeyRow {
+export interface ApiKeyRow extends Owned {
   id: string;
   name: string;
   /** The first characters of the secret, to identify the key: 12, or 4 of an operator-chosen secret. */
@@ -8,9 +10,6 @@ export interface ApiKeyRow {
   permissions: number[];
   /** Numbers of WebhookProcess; empty for all types. */
   allowedProcesses: number[];
-  /** The user_id of the customer that it belongs to; null for keys of the operator. */
-  customer: string | null;
-  installedAppId: string | null;
   created: Date;
   revoked: Date | null;
   /** The last use, accurate to about a minute. */

@@ -20,9 +20,7 @@ export interface LimitedScope {
 export type Scope = "everything" | LimitedScope;
 
 /** The attributes of a key that determine its scope. */
-interface ScopedKey {
-  customer: string | null;
-  installedAppId: string | null;
+interface ScopedKey extends Owned {
   allowedProcesses: readonly number[];
   permissions: readonly number[];
 }
@@ -51,14 +49,16 @@ export function scopeName(scope: Scope): string {
   return JSON.stringify([customer, installedAppId, [...new Set(processes)].sort((a, b) => a - b)]);
 }
 
-/** What belongs to a customer, or to the operator, and perhaps to an installed app. */
+/** The owner of a key, a webhook or a replay. */
 export interface Owned {
+  /** The user_id of the customer; null for the operator. */
   customer: string | null;
+  /** The id of the installed app; null for none. */
   installedAppId: string | null;
 }
 
-/** Whether what belongs to a customer and an app is in the scope, whatever its event type. */
-function reaches(scope: Scope, { customer, installedAppId }: Owned): boolean {
+/** Whether a key, or anything else with an owner, is in the scope, whatever its event types. */
+export function reachesKey(scope: Scope, { customer, installedAppId }: Owned): boolean {
   if (scope === "everything") return true;
   if (customer !== scope.customer) return false;
   return scope.installedAppId === null || installedAppId === scope.installedAppId;
@@ -66,13 +66,8 @@ function reaches(scope: Scope, { customer, installedAppId }: Owned): boolean {
 
 /** Whether a webhook is in the scope. */
 export function reachesWebhook(scope: Scope, webhook: Owned & { process: number }): boolean {
-  if (!reaches(scope, webhook)) return false;
+  if (!reachesKey(scope, webhook)) return false;
   return scope === "everything" || scope.processes.length === 0 || scope.processes.includes(webhook.process);
-}
-
-/** Whether a key is in the scope: one of its customer and installed app. */
-export function reachesKey(scope: Scope, key: Owned): boolean {
-  return reaches(scope, key);
 }
 
 /** A condition of a query and the values of its `:name` placeholders. */

@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import type { Condition } from "../calls/index.ts";
 import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
 import { firstIdOf, type IdRange, idRangeOf, NIL_ID } from "../schema/index.ts";
 
@@ -108,12 +109,7 @@ export async function findMatchingEvents(
  *
  * @param n distinguishes the names of the values
  */
-export function eventMatches(
-  id: string,
-  text: string,
-  n: number,
-  { keys }: { keys: boolean },
-): { sql: string; bindings: Bindings } {
+export function eventMatches(id: string, text: string, n: number, { keys }: { keys: boolean }): Condition {
   const ofKey = keys ? ` or e.idempotency_key = :text${n}` : "";
   return {
     sql: `exists (select from events e where e.id = ${id} and (e.user_id = :text${n}${ofKey}))

@@ -1,4 +1,4 @@
-import { type Scope, webhookIn } from "../calls/index.ts";
+import { type Condition, type Scope, webhookIn } from "../calls/index.ts";
 import { eventMatches, type MatchingEvents } from "../events/index.ts";
 import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
@@ -151,12 +151,6 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matchin
 
 /** The host and port of a webhook, as in the index `webhooks_host`. */
 const AUTHORITY = `(split_part(w.target_url, '/', 3)) collate "C"`;
-
-/** A condition in SQL with its values. */
-interface Condition {
-  sql: string;
-  bindings: Bindings;
-}
 
 function webhookConditions(scope: Scope, { process, host, url, name }: DeliveryFilter & Matching): Condition {
   const ofUrl = host === undefined ? null : atUrl({ host, url }, "");

@@ -9,6 +9,7 @@ import {
   WebhookFilterStoppedSchema,
   WebhookRecoveredSchema,
 } from "../../gen/webhook/v1/notice_pb.ts";
+import type { Owned } from "../calls/index.ts";
 import { FIRST_NOTICE, processName } from "../contract/catalogue.ts";
 import { jsonWriter } from "../contract/json/writer.ts";
 import { present, timestampOf } from "../contract/present.ts";
@@ -38,14 +39,12 @@ interface Notice {
 }
 
 /** The webhook that a notice is about. */
-interface AboutWebhook {
+interface AboutWebhook extends Owned {
   webhookId: bigint;
   name: string | null;
   process: number;
   url: string;
   targetUrl: string;
-  customer: string | null;
-  installedAppId: string | null;
 }
 
 const ABOUT = `w.id as "webhookId", w.name, w.process, w.url, w.target_url as "targetUrl",

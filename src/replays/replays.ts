@@ -1,6 +1,6 @@
-import { type Owned, ownedIn, type Scope, scopeOf } from "../calls/index.ts";
+import { type Condition, type Owned, ownedIn, type Scope, scopeOf } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
-import { type Bindings, count, type Db, databaseTime, rows, run } from "../lib/pg/index.ts";
+import { count, type Db, databaseTime, rows, run } from "../lib/pg/index.ts";
 import type { DeliveryStateName, SearchText } from "../log/index.ts";
 import { firstIdOf, takeLock } from "../schema/index.ts";
 
@@ -30,7 +30,7 @@ export interface NewReplay {
 }
 
 /** A stored replay, with its progress. */
-export interface ReplayRow {
+export interface ReplayRow extends Owned {
   id: string;
   kind: NewReplay["kind"];
   filter: ReplayFilter;
@@ -49,9 +49,6 @@ export interface ReplayRow {
   webhooks: number;
   /** The number of paused webhooks. */
   waiting: number;
-  /** The customer and the installed app of the key that started it. */
-  customer: string | null;
-  installedAppId: string | null;
   workflowId: string | null;
   runId: string | null;
 }
@@ -91,7 +88,7 @@ export function replayScope({ processes, ...owner }: Owned & { processes: readon
 }
 
 /** The replays that a scope can see: those of its customer and installed app, if they were started with no wider scope. */
-function replayIn(scope: Scope): { sql: string; bindings: Bindings } {
+function replayIn(scope: Scope): Condition {
   if (scope === "everything") return { sql: "true", bindings: {} };
   const owned = ownedIn(scope, "r");
   return {

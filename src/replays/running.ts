@@ -1,4 +1,4 @@
-import type { Scope } from "../calls/index.ts";
+import type { Owned, Scope } from "../calls/index.ts";
 import { count, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { type ReplayRow, replayScope, sumUp, toFilter } from "./replays.ts";
 
@@ -21,12 +21,8 @@ export interface RunningReplay {
  */
 export async function keepReplay(db: Db, id: string): Promise<RunningReplay | undefined> {
   const [found] = await rows<
-    Omit<RunningReplay, "scope" | "filter"> & {
-      filter: Parameters<typeof toFilter>[0];
-      customer: string | null;
-      installedAppId: string | null;
-      processes: number[];
-    }
+    Omit<RunningReplay, "scope" | "filter"> &
+      Owned & { filter: Parameters<typeof toFilter>[0]; processes: number[] }
   >(
     db,
     `update replays set active = now() where id = :id::uuid and ended is null and paused is null

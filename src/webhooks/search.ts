@@ -1,4 +1,4 @@
-import { type Scope, webhookIn } from "../calls/index.ts";
+import { type Condition, type Scope, webhookIn } from "../calls/index.ts";
 import { eventTypes } from "../contract/catalogue.ts";
 import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
 import type { BreakerState } from "./breakers.ts";
@@ -91,10 +91,7 @@ const RANK = "(case h.health when 'failing' then 2 when 'degraded' then 1 else 0
 
 const STATE = "coalesce(b.state, case when w.paused is null then 'active' else 'paused' end)";
 
-function conditionsOf(
-  scope: Scope,
-  { words, health, states, process, appId }: WebhookSearch,
-): { sql: string; bindings: Bindings } {
+function conditionsOf(scope: Scope, { words, health, states, process, appId }: WebhookSearch): Condition {
   const inScope = webhookIn(scope, "w");
   const conditions = ["w.deleted is null", inScope.sql];
   const bindings: Bindings = { ...inScope.bindings };

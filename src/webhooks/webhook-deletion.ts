@@ -1,5 +1,6 @@
+import type { Condition } from "../calls/index.ts";
 import { type Db, transactionWithRetry } from "../lib/pg/index.ts";
-import { type Condition, idsOf, markDeleted, type WebhookRow } from "./webhooks.ts";
+import { idsOf, markDeleted, type WebhookRow } from "./webhooks.ts";
 
 /** Cancels open deliveries of webhooks, in the transaction that deletes them. */
 export type OnDeleted = (trx: Db, ids: readonly bigint[]) => Promise<void>;

@@ -1,5 +1,5 @@
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
-import { instanceIn, noWebhook, type Scope, webhookIn } from "../calls/index.ts";
+import { type Condition, instanceIn, noWebhook, type Owned, type Scope, webhookIn } from "../calls/index.ts";
 import { eventType, processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
@@ -21,7 +21,7 @@ export const HEALTH_NUMBERS = {
 export type Health = keyof typeof HEALTH_NUMBERS;
 
 /** A registered webhook with the name of its installed app, without its signing secret. */
-export interface WebhookRow extends Settings {
+export interface WebhookRow extends Settings, Owned {
   id: bigint;
   /** Increases with each change. */
   revision: bigint;
@@ -31,9 +31,6 @@ export interface WebhookRow extends Settings {
   /** The normalized URL, as requested. */
   targetUrl: string;
   apiKeyId: string;
-  /** The user_id of the customer that it belongs to; null for webhooks of the operator. */
-  customer: string | null;
-  installedAppId: string | null;
   applicationName: string | null;
   /** The endpoint whose secrets and settings the webhook shares with those of other event types; null for none. */
   endpointId: string | null;
@@ -127,9 +124,6 @@ export async function requiredWebhook(db: Db, scope: Scope, id: bigint): Promise
   if (!webhook) throw noWebhook(id);
   return webhook;
 }
-
-/** A condition on row `w`, and the values of its placeholders. */
-export type Condition = ReturnType<typeof instanceIn>;
 
 /** The ids of webhooks. */
 export const idsOf = (webhooks: readonly Pick<WebhookRow, "id">[]): bigint[] => webhooks.map(({ id }) => id);
