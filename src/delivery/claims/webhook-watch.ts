@@ -9,7 +9,7 @@ const READ_INTERVAL_MS = 250;
 const MAX_AGE_MS = 1_000;
 /** The delay between connection attempts, in milliseconds. */
 const RECONNECT_DELAY_MS = 500;
-/** The maximum number of customers whose latest change is known. Changes of others count as those of the oldest. */
+/** The maximum number of customers whose latest change is remembered. With more, all webhooks count as changed once. */
 const MAX_KNOWN = 10_000;
 
 /** Dependencies of a watch. */
@@ -38,7 +38,7 @@ export class WebhookWatch {
   readonly #end = new AbortController();
   /** The number of looks that have found changes. A user's change of any webhook raises it. */
   revision = 0n;
-  /** For the operator (null) and customers, the revision since which their webhooks are unchanged; the latest last. */
+  /** For the operator (null) and customers, the revision of the latest change of their webhooks. */
   readonly #changed = new Map<string | null, bigint>();
   /** The same for all others. */
   #othersChanged = 0n;
@@ -67,9 +67,8 @@ export class WebhookWatch {
     for (let known = revision; known !== this.revision; ) {
       const since = known;
       known = this.revision;
-      const found = await untilAnswered(async () => this.#stoppedOf(held(), since), {
-        signal: this.#end.signal,
-      });
+      const { signal } = this.#end;
+      const found = await untilAnswered(async () => this.#stoppedOf(held(), since), { signal });
       for (const id of found) stopped.add(id);
     }
     return stopped;
@@ -84,21 +83,10 @@ export class WebhookWatch {
 
   #note(changed: Changed): void {
     this.revision += 1n;
-    if (changed === "all") {
-      this.#changed.clear();
-      this.#othersChanged = this.revision;
-      return;
-    }
-    for (const customer of changed) {
-      // Those of the oldest changes come first.
-      this.#changed.delete(customer);
-      this.#changed.set(customer, this.revision);
-    }
-    for (const [customer, revision] of this.#changed) {
-      if (this.#changed.size <= MAX_KNOWN) break;
-      this.#changed.delete(customer);
-      this.#othersChanged = revision;
-    }
+    if (changed !== "all") for (const customer of changed) this.#changed.set(customer, this.revision);
+    if (changed !== "all" && this.#changed.size <= MAX_KNOWN) return;
+    this.#changed.clear();
+    this.#othersChanged = this.revision;
   }
 
   async close(): Promise<void> {
