@@ -53,8 +53,6 @@ export async function serve(
     config.dispatch.onPublish && !isWorker ? createAnnouncer(parts.databaseUrl, log) : undefined;
   if (announcer) started.defer(announcer.close);
   const guards = createGuards(delivery);
-  const trial = createRequestTrial({ db, secrets, guards, delivery, log });
-  started.defer(trial.close);
   const hostWarnings = createHostWarnings(delivery);
   started.defer(async () => hostWarnings.close());
   const filters = new FilterThreads(delivery.filterTimeoutMs, log);
@@ -82,7 +80,7 @@ export async function serve(
       filters,
       targets: createTargetRules(guards),
       warningsOf: hostWarnings.of,
-      tryRequest: trial.send,
+      tryRequest: createRequestTrial({ db, secrets, guards, delivery, log }),
       readiness,
     },
     {

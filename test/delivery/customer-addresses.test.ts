@@ -172,14 +172,13 @@ test.each([
     const { delivery } = readConfig({ ...settings, DELIVERY_TIMEOUT: "60s" });
     const log = pino({ level: "silent" });
     const trial = createRequestTrial({ db, secrets, guards: createGuards(delivery), delivery, log });
-    onTestFinished(trial.close);
     const base = { oauth2: null, headers: [], tls: null, payload: "{}" };
     const oauth2 = { clientId: "i", clientSecret: "s", scope: null, audience: null, secretInBody: false };
     const attempt = async (owner: Owner, tokenUrl?: string) => {
       const webhookId = webhooks[owner];
       const [row] = await db("webhooks").where({ id: webhookId }).select("revision");
       const token = tokenUrl === undefined ? {} : { oauth2: { ...oauth2, tokenUrl } };
-      return trial.send({ ...base, ...token, webhookId, revision: row?.revision as bigint });
+      return trial({ ...base, ...token, webhookId, revision: row?.revision as bigint });
     };
     for (const owner of [OTHER[allowed], allowed, OTHER[allowed]]) {
       const isAllowed = owner === allowed;

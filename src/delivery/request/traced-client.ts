@@ -1,18 +1,15 @@
 import type { X509Certificate } from "node:crypto";
 import { TRIAL_PARTS, type TrialCertificate, type TrialOutcome } from "../../contract/target-rules.ts";
-import type { Connections, ConnectionTrace } from "../../lib/egress/index.ts";
+import type { ConnectionTrace, Dispatching } from "../../lib/egress/index.ts";
 
 /** The maximum number of certificates of a chain that are shown. */
 const MAX_CERTIFICATES = 10;
 
-/** A client that notes how its request went. For one request. */
-export type TracedClient = ReturnType<typeof tracedClient>;
-
-/** @param client has no connections yet */
-export function tracedClient(client: Pick<Connections, "dispatch">) {
+/** Creates a client that notes how its request went. For one request. @param client has no connections yet */
+export function tracedClient(client: Dispatching) {
   const trace: ConnectionTrace = {};
   let answered: number | undefined;
-  const dispatch: Connections["dispatch"] = (options, handler, connection) =>
+  const dispatch: Dispatching["dispatch"] = (options, handler, connection) =>
     client.dispatch(
       options,
       {

@@ -26,8 +26,7 @@ async function tried(url: string, timeoutMs = 60_000): Promise<TrialOutcome> {
   await stored().update({ url, target_url: url });
   const [revision] = await stored().pluck("revision");
   const given = { headers: [], oauth2: null, tls: null, payload: "{}" };
-  const outcome = await trial.send({ webhookId, revision: BigInt(revision as bigint), ...given });
-  await trial.close();
+  const outcome = await trial({ webhookId, revision: BigInt(revision as bigint), ...given });
   return outcome as TrialOutcome;
 }
 

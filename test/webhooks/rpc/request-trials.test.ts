@@ -87,10 +87,9 @@ test("a test request with stored credentials is refused if the webhook was moved
   await webhooks.setWebhookRequestSettings({ webhookId, settings });
   send = async (request) => {
     await webhooks.updateWebhook({ webhookId, url: "https://other.example/", requestSettings: {} });
-    return trial.send(request);
+    return trial(request);
   };
   const kept = { authentication: { case: "bearer" as const, value: {} } };
   const call = webhooks.tryWebhookRequest({ webhookId, settings: kept });
   await expectRefused(call, Code.Aborted, "was changed");
-  await trial.close();
 });
