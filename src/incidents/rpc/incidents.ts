@@ -27,8 +27,6 @@ const PAGE_SIZES = { most: 100, usual: 20 };
 const WEBHOOK_PAGE_SIZES = { most: 1_000, usual: 100 };
 /** The maximum length of a subject in a filter, in characters. */
 const MAX_HOST = 300;
-/** The maximum length of a user_id, in characters. */
-const MAX_CUSTOMER = 128;
 
 const BY_END = {
   of: ({ endedUs, id }: IncidentPosition) => Buffer.from(`${endedUs ?? "open"} ${id}`),
@@ -44,7 +42,6 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
   return {
     async listIncidents(request, handler) {
       const { open, webhookId, host, customer } = request;
-      assertText("customer", customer ?? "", MAX_CUSTOMER);
       const scope = callerScope(handler, customer);
       assertText("host", host, MAX_HOST);
       const filter = { open, webhookId, subject: host === "" ? undefined : host };
