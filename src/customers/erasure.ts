@@ -86,21 +86,16 @@ export function eraseStep(db: Db, customer: string, removals: readonly Removal[]
     );
     if (!erasure) return "busy";
     for (const remove of removals) {
-      const {
-        webhooks = 0,
-        keys = 0,
-        payloads = 0,
-        deliveries = 0,
-        entries = [],
-      } = await remove(trx, customer);
-      if (webhooks + keys + payloads + deliveries === 0) continue;
+      const { entries = [], ...removed } = await remove(trx, customer);
+      const counts = { webhooks: 0, keys: 0, payloads: 0, deliveries: 0, ...removed };
+      if (Object.values(counts).every((n) => n === 0)) continue;
       await recordChanges(trx, erasure.actor, entries);
       await count(
         trx,
         `update customers set erased_webhooks = erased_webhooks + :webhooks::int, erased_keys = erased_keys + :keys::int,
             erased_payloads = erased_payloads + :payloads::int, erased_deliveries = erased_deliveries + :deliveries::int
           where id = :customer`,
-        { customer, webhooks, keys, payloads, deliveries },
+        { customer, ...counts },
       );
       return "more";
     }

@@ -48,20 +48,12 @@ export function failureReasonsMessage(
       .sort(([a, more], [b, less]) => less.count - more.count || (a < b ? -1 : 1))
       .slice(0, MAX_REASONS)
       .map(([reason, { count, cause, webhookIds }]) => {
-        const oldest = [...webhookIds]
-          .map((id) => incidents.get(id))
-          .filter((incident) => incident !== undefined && incident.cause === cause?.code)
-          .reduce(
-            (one, other) => (one && other && other.since < one.since ? other : (one ?? other)),
-            undefined,
-          );
-        return present({
-          reason,
-          count,
-          cause,
-          failingSince: timestampOf(oldest?.since),
-          incidentId: oldest?.id,
-        });
+        const [oldest] = [...webhookIds]
+          .flatMap((id) => incidents.get(id) ?? [])
+          .filter((incident) => incident.cause === cause?.code)
+          .sort((a, b) => a.since.getTime() - b.since.getTime());
+        const failing = { failingSince: timestampOf(oldest?.since), incidentId: oldest?.id };
+        return present({ reason, count, cause, ...failing });
       }),
     examined: examined.length,
     searchedBackTo: back === null ? null : timestampFromDate(timeOfId(back)),

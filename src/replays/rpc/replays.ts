@@ -37,7 +37,7 @@ const PAGE_SIZES = { most: 1_000, usual: 100 };
 /** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 200;
 /** The maximum numbers of replays that are running or paused. A running one takes an activity of a worker. */
-const MAX_OPEN = { withoutApp: 20, perApp: 5, perCustomer: 5, all: 60 };
+const MAX_OPEN = { withoutOwner: 20, perOwner: 5, all: 60 };
 
 /** Starts and controls replays. The workers run them. */
 export function replayService({
@@ -168,18 +168,16 @@ async function assertRoom(trx: Db, scope: Scope, { kind, filter }: NewReplay, id
       `${most} replays of ${whose} are running or paused, the maximum; wait until one has ended, or cancel one with CancelReplay`,
     );
   }
-  if (open.all <= MAX_OPEN.all || !isOfOperator(scope)) return;
+  if (open.all <= MAX_OPEN.all || (scope !== "everything" && scope.customer !== null)) return;
   throw stateNotFit(
     `${MAX_OPEN.all} replays are running or paused, the maximum; try again when one has ended`,
   );
 }
 
-const isOfOperator = (scope: Scope) => scope === "everything" || scope.customer === null;
-
 /** The maximum number of open replays of keys with a scope, and whose they are. */
 function limitOf(scope: Scope): [most: number, whose: string] {
-  if (scope === "everything") return [MAX_OPEN.withoutApp, "keys without an app"];
-  return scope.customer === null ? [MAX_OPEN.perApp, "your app"] : [MAX_OPEN.perCustomer, "your API keys"];
+  if (scope === "everything") return [MAX_OPEN.withoutOwner, "keys without an app"];
+  return [MAX_OPEN.perOwner, scope.customer === null ? "your app" : "your API keys"];
 }
 
 function noReplay(id: string): DomainError {
