@@ -8,9 +8,10 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
+import { ANY } from "../../contract/json/field-types.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 import { isRawJson } from "../../contract/json/scalars.ts";
-import { TIMES_IN_WORDS } from "../../contract/json/time-forms.ts";
+import { TIME_FORMS } from "../../contract/json/time-forms.ts";
 
 /** The JSON form of scalar types, as text for errors; other types are numbers. */
 const SCALARS: Partial<Record<ScalarType, string>> = {
@@ -24,10 +25,10 @@ const SCALARS: Partial<Record<ScalarType, string>> = {
 };
 
 /** The JSON form of messages that have a special one, as text for errors. */
-const WELL_KNOWN: Record<string, string> = {
-  ...TIMES_IN_WORDS,
-  "google.protobuf.Any": 'an object whose "@type" is the full name of its message',
-};
+function wellKnown(type: string): string | undefined {
+  if (type === ANY) return 'an object whose "@type" is the full name of its message';
+  return TIME_FORMS[type]?.words;
+}
 
 /** The names under which a caller would publish notices in JSON. */
 const NOTICE_KEYS = new Set(NoticeSchema.fields.flatMap(({ name, jsonName }) => [name, jsonName]));
@@ -113,7 +114,7 @@ function aboutMessage(
   isRequest: boolean,
 ): string {
   if (/JSON/.test(reason)) return `the message is not valid JSON: ${withoutExcerpt(reason)}`;
-  const wanted = WELL_KNOWN[name];
+  const wanted = wellKnown(name);
   if (wanted) return `${shortName(name)} must be ${wanted}`;
   if (reason.startsWith("maximum")) return `${shortName(name)} has too many nested levels`;
   if (reason.startsWith("duplicate")) return `${shortName(name)} has a field twice; send it once`;
@@ -140,7 +141,7 @@ export function aboutField(field: DescField, reason: string): string {
 function wantedBy(field: DescField): string {
   if (isRawJson(field)) return "an object, or a string of JSON";
   if (field.enum) return `one of: ${choicesOf(field.enum)}`;
-  if (field.message) return WELL_KNOWN[field.message.typeName] ?? "an object";
+  if (field.message) return wellKnown(field.message.typeName) ?? "an object";
   return SCALARS[field.scalar as ScalarType] ?? "a number";
 }
 

@@ -8,7 +8,3 @@ export const TIME_FORMS: Record<string, { form: string; words: string }> = {
   },
   [DURATION]: { form: String.raw`-?\d+(?:\.\d{1,9})?s`, words: "a number of seconds, such as 86400s" },
 };
-/** How errors describe times and periods, by the names of their types. */
-export const TIMES_IN_WORDS = Object.fromEntries(
-  Object.entries(TIME_FORMS).map(([type, { words }]) => [type, words]),
-);
