@@ -1,3 +1,4 @@
+import type { CustomerCounts } from "../../gen/webhook/v1/customer_pb.ts";
 import { ownedIn, type Scope, webhookIn } from "../calls/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { ofWebhook } from "../queue/index.ts";
@@ -5,25 +6,12 @@ import { ofWebhook } from "../queue/index.ts";
 /** The maximum number of rows of a kind that are counted of a customer. */
 const MAX_COUNTED = 1_000;
 
-/** What a customer has now. Each number but the webhooks' is at most 1,000, and is of its first 1,000 webhooks. */
-export interface CustomerCounts {
-  webhooks: number;
-  degradedWebhooks: number;
-  failingWebhooks: number;
-  /** The keys that are not revoked. */
-  apiKeys: number;
-  /** The deliveries in `queue`. */
-  pendingDeliveries: number;
-  /** The deliveries in `retries`. */
-  retryingDeliveries: number;
-}
-
-/** What customers have that a scope can access, in their order. */
+/** What customers have that a scope can access, in their order: `queue` is pending, `retries` is retrying. */
 export async function countOfCustomers(
   db: Db,
   scope: Scope,
   customers: readonly string[],
-): Promise<CustomerCounts[]> {
+): Promise<Omit<CustomerCounts, `$${string}`>[]> {
   const inScope = webhookIn(scope, "w");
   const ownKey = ownedIn(scope, "k");
   const counted = (table: "queue" | "retries") => `(
@@ -39,7 +27,7 @@ export async function countOfCustomers(
     scope === "everything" || (scope.installedAppId === null && scope.processes.length === 0)
       ? "(select coalesce(sum(p.live), 0)::int from customer_processes p where p.customer = c.id)"
       : "cardinality(w.ids)";
-  return rows<CustomerCounts>(
+  return rows(
     db,
     `select ${webhooks} as webhooks, ${ofHealth("degraded")} as "degradedWebhooks", ${ofHealth("failing")} as "failingWebhooks",
         (select count(*)::int from (
