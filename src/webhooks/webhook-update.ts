@@ -16,12 +16,19 @@ import {
 import { customerIsPaused, isCustomerPaused } from "./customer-pause.ts";
 import { raiseRevisions } from "./revisions.ts";
 import { lockShared } from "./shared-webhooks.ts";
-import { findWebhook, lockWebhook, RECEIVER_COLUMNS, type WebhookRow, webhookColumns } from "./webhooks.ts";
+import {
+  findWebhook,
+  lockWebhook,
+  type NewWebhook,
+  RECEIVER_COLUMNS,
+  type WebhookRow,
+  webhookColumns,
+} from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */
 export interface WebhookChanges extends Partial<Settings> {
   /** The URL as given, and as normalized by TargetRules.normalise. */
-  address?: { url: string; targetUrl: string };
+  address?: Pick<NewWebhook, "url" | "targetUrl" | "customer">;
   paused?: boolean;
   /** Null removes the filter. */
   filter?: string | null;

@@ -53,7 +53,7 @@ export function endpointService({
       for (const process of processes) assertMaySubscribe(caller, process);
       const warnings = warningsOf(address.targetUrl, caller.customer);
       const secret = request.secret === undefined ? undefined : checkedSecret(request.secret);
-      const wanted = { processes, name, apiKeyId: caller.id, customer: caller.customer, ...address, secret };
+      const wanted = { processes, name, apiKeyId: caller.id, ...address, secret };
       const endpoint = await auditedCall(db, handler, async (trx, record) => {
         const created = await createEndpoint(trx, secrets, scope, wanted, limits.maxWebhooks);
         await record(

@@ -36,12 +36,12 @@ export function checkedAddress(
   targets: TargetRules,
   url: string,
   customer: string | null,
-): { url: string; targetUrl: string } {
+): { url: string; targetUrl: string; customer: string | null } {
   // URL parsing drops some of these, but the URL is stored as given.
   if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
     throw invalidField("url", "must not hold control characters");
   }
-  return { url, targetUrl: targets.normalise(url, customer) };
+  return { url, targetUrl: targets.normalise(url, customer), customer };
 }
 
 /** Null for a blank name. @throws DomainError INVALID_ARGUMENT */

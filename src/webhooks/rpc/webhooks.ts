@@ -79,27 +79,23 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
   /**
    * Changes a webhook of the caller's scope, and records what changed, if anything did.
    *
-   * @param customer the customer of the webhook, for warnings about its URL
    * @throws DomainError NOT_FOUND if there is none with this id
    */
   async function change(
     handler: HandlerContext,
     webhookId: bigint,
     changes: WebhookChanges,
-    {
-      revision,
-      settings,
-      customer = null,
-    }: { revision?: bigint; settings?: RequestSettings; customer?: string | null } = {},
+    { revision, settings }: { revision?: bigint; settings?: RequestSettings } = {},
   ) {
     const scope = callerScope(handler);
     // Looked up while the database works.
-    const ofHost = changes.address ? warningsOf(changes.address.targetUrl, customer) : [];
+    const { address } = changes;
+    const ofHost = address ? warningsOf(address.targetUrl, address.customer ?? null) : [];
     const options = { isShared: settings !== undefined, ...present({ revision }) };
     const { webhook: changed, warnings } = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
-      if (changes.address && !settings) await keepCredentialsOnHost(trx, secrets, updated);
+      if (address && !settings) await keepCredentialsOnHost(trx, secrets, updated);
       const { changed: replaced, warnings = [] } = settings
         ? await replaceSettings(trx, secrets, targets, updated, settings)
         : {};
@@ -159,10 +155,9 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       await checkedProcesses("process", [process]);
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
-      const { customer } = caller;
-      const address = checkedAddress(targets, url, customer);
-      const ofHost = warningsOf(address.targetUrl, customer);
-      const registration = { process, ...address, apiKeyId: caller.id, customer, secret };
+      const address = checkedAddress(targets, url, caller.customer);
+      const ofHost = warningsOf(address.targetUrl, caller.customer);
+      const registration = { process, ...address, apiKeyId: caller.id, secret };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
         if (result.created)
@@ -209,10 +204,11 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
     async updateWebhook(request, handler) {
       const { webhookId, revision, url, paused, circuitBreaker, filter } = request;
       const { requestSettings: settings } = request;
-      const customer = url === undefined ? null : await customerOf(handler, webhookId);
       const changes: WebhookChanges = {
         ...checkedSettings(request, deliveryTimeoutMs),
-        ...(url === undefined ? {} : { address: checkedAddress(targets, url, customer) }),
+        ...(url === undefined
+          ? {}
+          : { address: checkedAddress(targets, url, await customerOf(handler, webhookId)) }),
         ...(paused === undefined ? {} : { paused }),
         ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
@@ -220,7 +216,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         const { process } = await requiredWebhook(db, callerScope(handler), webhookId);
         changes.filter = await checkedFilter(filters, callerOf(handler).id, process, filter);
       }
-      return change(handler, webhookId, changes, { ...present({ revision, settings }), customer });
+      return change(handler, webhookId, changes, present({ revision, settings }));
     },
 
     setWebhookRateLimit: ({ webhookId, rateLimit: asked }, handler) => {
