@@ -22,6 +22,7 @@ import {
   reachesKey,
   readPage,
   type Scope,
+  pageToken as tokenOf,
 } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { type Cell, csvHeader, csvLine } from "../../contract/csv.ts";
@@ -75,9 +76,8 @@ export function auditService({ db }: { db: Db }): ServiceImpl<typeof AuditServic
       },
       { most: MAX_PAGE, usual },
     );
-    const next =
-      nextPageToken === "" && searchedTo !== null ? BY_UUID.of({ id: searchedTo }).toString("base64url") : "";
-    return { entries: rows.map((row) => entryMessage(row, scope)), nextPageToken: nextPageToken || next };
+    const next = nextPageToken || (searchedTo === null ? "" : tokenOf(searchedTo));
+    return { entries: rows.map((row) => entryMessage(row, scope)), nextPageToken: next };
   }
 
   return {
