@@ -107,11 +107,10 @@ export async function countFailing(
   scope: Scope,
   webhookId?: bigint,
 ): Promise<{ failed: bigint; retrying: bigint }> {
-  const all = counted(scope);
   const inScope = webhookIn(scope, "w");
   const webhooks =
     webhookId === undefined
-      ? all.webhooks
+      ? counted(scope).webhooks
       : `webhook_id in (select w.id from webhooks w where w.id = :webhookId::bigint and ${inScope.sql})`;
   const own = scope === "everything" && webhookId === undefined ? "true" : webhooks;
   const [found] = await rows<{ failed: bigint; retrying: bigint }>(
@@ -122,6 +121,7 @@ export async function countFailing(
   );
   return found ?? { failed: 0n, retrying: 0n };
 }
+
 /** The maximum length of a history by minutes, in milliseconds: these are kept for two days. */
 const MAX_MINUTES_MS = 86_400_000;
 

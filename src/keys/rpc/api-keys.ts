@@ -61,7 +61,8 @@ export function apiKeyService({
 }): ServiceImpl<typeof ApiKeyService> {
   return {
     async createApiKey(request, handler) {
-      assertName(request.name);
+      const { name } = request;
+      assertName(name);
       const permissions = [...new Set(request.permissions)];
       if (permissions.length === 0 || !permissions.every(isPermission)) {
         throw invalidField(
@@ -86,17 +87,10 @@ export function apiKeyService({
         throw notForOthers(forOperator, "installed apps", "installed_application_id");
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
       if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
-      const quotas = quotasOf(request.quotas);
+      const asked = quotasOf(request.quotas);
       if (request.quotas) assertSetsQuotas(scope);
-      const given = scope === "everything" ? quotas : callerOf(handler);
-      const key = {
-        name: request.name,
-        permissions,
-        allowedProcesses,
-        customer,
-        installedAppId,
-        quotas: given,
-      };
+      const quotas = scope === "everything" ? asked : callerOf(handler);
+      const key = { name, permissions, allowedProcesses, customer, installedAppId, quotas };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createBoundedApiKey(trx, key, limits.maxApiKeys);
         if (result) await record(keyCreated(result.key));

@@ -242,17 +242,11 @@ export function deliveryService(
         const page = await searchDeliveries(from, scope, filter, limit, search);
         const webhookIds = page.deliveries.map(({ webhookId }) => webhookId);
         const incidents = await openIncidentsOf(from, webhookIds);
-        return {
-          page,
-          incidents,
-          counts: isCounted ? await countFailing(from, scope, filter.webhookId) : null,
-        };
+        const counts = isCounted ? await countFailing(from, scope, filter.webhookId) : null;
+        const total = (filter.states ?? []).reduce((n, state) => n + (counts?.[state as "failed"] ?? 0n), 0n);
+        return failureReasonsMessage(page, MAX_FAILURES_EXAMINED, incidents, counts && total);
       });
-      const { page, incidents, counts } = result;
-      const total =
-        counts &&
-        (filter.states ?? []).reduce((sum, state) => sum + counts[state as keyof typeof counts], 0n);
-      return failureReasonsMessage(page, MAX_FAILURES_EXAMINED, incidents, total);
+      return result;
     },
   };
 
