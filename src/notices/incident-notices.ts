@@ -92,8 +92,7 @@ const NOTICED = `
   where m.webhooks > 0`;
 
 const PUBLISH = publishing(
-  `(select *, '${USER_ID}' as user_id
-    from unnest(:keys::text[], :noticeProcesses::int[], :occurred::timestamptz[], :payloads::text[], :recipients::text[])
-      as n(key, notice_process, occurred, payload, recipients)) g`,
+  `unnest(:keys::text[], :noticeProcesses::int[], :occurred::timestamptz[], :payloads::text[], :recipients::text[])
+    as g(key, notice_process, occurred, payload, recipients) cross join (select '${USER_ID}' as user_id) u`,
   "unnest(g.recipients::bigint[]) as r(id)",
 );

@@ -248,7 +248,7 @@ async function publish(trx: Db, notices: readonly Notice[]): Promise<void> {
 /**
  * SQL that stores notices as events and queues them. A key that was published before is left out.
  *
- * @param given a table `g` of the notices with key, notice_process, user_id, occurred and payload
+ * @param given selects key, notice_process, user_id, occurred and payload of each
  * @param recipients a subquery `r` for the ids of the webhooks that receive notice `g`
  */
 export const publishing = (given: string, recipients: string) => `
