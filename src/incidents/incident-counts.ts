@@ -1,12 +1,18 @@
 import { type Db, rows } from "../lib/pg/index.ts";
 
-/** Counts for metrics: open incidents by the code of their cause, and webhooks by their health. */
-export async function readIncidentCounts(db: Db) {
-  const incidents = await rows<{ cause: string; count: number }>(
+/** Counts for metrics: open incidents by cause, and webhooks by health. */
+export interface IncidentCounts {
+  incidents: { cause: string; count: number }[];
+  webhooks: { health: string; count: number }[];
+}
+
+/** Counts open incidents, and webhooks by their health. */
+export async function readIncidentCounts(db: Db): Promise<IncidentCounts> {
+  const incidents = await rows<IncidentCounts["incidents"][number]>(
     db,
     "select cause, count(*)::int as count from incidents where closed is null group by 1 order by 1",
   );
-  const webhooks = await rows<{ health: string; count: number }>(
+  const webhooks = await rows<IncidentCounts["webhooks"][number]>(
     db,
     `with troubled as (
         select h.health, count(*)::int as count from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null

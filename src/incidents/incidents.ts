@@ -9,7 +9,7 @@ const MAX_COUNTED = 10_000;
 /** The period of the failed attempts, in minutes, the current one included. */
 const TREND_MIN = 5;
 
-/** Counts of deliveries. Rows have the names of the proto file. */
+/** Counts of deliveries. */
 interface Counts {
   waiting: bigint;
   nextAttempt: Date | null;
@@ -28,27 +28,27 @@ export interface IncidentRow extends Counts {
   warning: boolean;
   /** Microseconds since 1970; null while it is open. */
   endedUs: bigint | null;
-  webhooks: bigint;
-  failingWebhooks: bigint;
-  customers: bigint;
+  webhooks: number;
+  failing: number;
+  customers: number;
   failedAttempts: bigint;
   failedAttemptsBefore: bigint;
   /** The number of webhooks that the counts concern. */
-  measuredWebhooks: bigint;
+  measured: number;
   /** An error of one of the webhooks, as `causeOfLatest` takes it. */
-  lastError: string;
+  error: string;
 }
 
 /** A webhook in an incident. */
 export interface IncidentWebhookRow extends Counts {
-  webhookId: bigint;
+  id: bigint;
   name: string | null;
   process: number;
   url: string;
   customer: string | null;
   since: Date;
   ended: Date | null;
-  lastError: string;
+  error: string;
 }
 
 /** Restricts a list of incidents. Fields that are not set do not restrict. */
@@ -102,12 +102,12 @@ async function read(db: Db, scope: Scope, condition: string, bindings: Bindings)
   return rows<IncidentRow>(
     db,
     `select i.id, i.cause, i.subject, i.warning, i.opened as since, i.closed as ended,
-        (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks::bigint, i.failing::bigint as "failingWebhooks", s.*
+        (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks, i.failing, s.*
       from (select i.* from ${incidentsIn(scope)} i where ${condition}) i cross join lateral (
-        select count(*) as "measuredWebhooks", count(distinct m.customer) as customers, ${sum("waiting")} as waiting,
+        select count(*)::int as measured, count(distinct m.customer)::int as customers, ${sum("waiting")} as waiting,
           min(c.next_attempt) as "nextAttempt", ${sum("failed")} as failed, ${sum("recovered")} as recovered,
           ${sum("attempts")} as "failedAttempts", ${sum("attempts_before")} as "failedAttemptsBefore",
-          coalesce(min(m.error) filter (where m.ended is null), min(m.error), '') as "lastError"
+          coalesce(min(m.error) filter (where m.ended is null), min(m.error), '') as error
         from (
           select m.*, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id
           where m.incident_id = i.id and ${inScope.sql} limit ${MAX_MEASURED}
@@ -160,7 +160,7 @@ export function listIncidentWebhooks(
   const inScope = webhookIn(scope, "w");
   return rows<IncidentWebhookRow>(
     db,
-    `select m.webhook_id as "webhookId", m.name, m.process, m.url, m.customer, m.since, m.ended, m.error as "lastError", c.waiting::bigint,
+    `select m.webhook_id as id, m.name, m.process, m.url, m.customer, m.since, m.ended, m.error, c.waiting::bigint,
         c.next_attempt as "nextAttempt", c.failed::bigint, c.recovered::bigint
       from (
         select m.*, w.name, w.process, w.url, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id

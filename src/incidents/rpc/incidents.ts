@@ -37,8 +37,6 @@ const BY_END = {
   },
 };
 
-const BY_WEBHOOK = { ...BY_ID, of: ({ webhookId: id }: IncidentWebhookRow) => BY_ID.of({ id }) };
-
 /** Lists and returns incidents. */
 export function incidentService({ db }: { db: Db }): ServiceImpl<typeof IncidentService> {
   return {
@@ -69,7 +67,7 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
       }
       const { rows, nextPageToken } = await readPage(
         request,
-        BY_WEBHOOK,
+        BY_ID,
         (page) => listIncidentWebhooks(db, scope, incidentId, page),
         WEBHOOK_PAGE_SIZES,
       );
@@ -79,15 +77,40 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
 }
 
 function incidentMessage(row: IncidentRow): MessageInitShape<typeof IncidentSchema> {
-  return present({ ...row, ...timesOf(row), cause: { ...causeOfLatest(row.lastError), code: row.cause } });
+  return present({
+    id: row.id,
+    cause: { ...causeOfLatest(row.error), code: row.cause },
+    subject: row.subject,
+    warning: row.warning,
+    since: timestampFromDate(row.since),
+    ended: timestampOf(row.ended),
+    webhooks: BigInt(row.webhooks),
+    failingWebhooks: BigInt(row.failing),
+    customers: BigInt(row.customers),
+    waiting: row.waiting,
+    nextAttempt: timestampOf(row.nextAttempt),
+    failed: row.failed,
+    recovered: row.recovered,
+    failedAttempts: row.failedAttempts,
+    failedAttemptsBefore: row.failedAttemptsBefore,
+    measuredWebhooks: BigInt(row.measured),
+    lastError: row.error,
+  });
 }
 
 function webhookMessage(row: IncidentWebhookRow): MessageInitShape<typeof IncidentWebhookSchema> {
-  return present({ ...row, ...timesOf(row), webhookProcess: processName(row.process) });
+  return present({
+    webhookId: row.id,
+    name: row.name,
+    webhookProcess: processName(row.process),
+    url: row.url,
+    customer: row.customer,
+    since: timestampFromDate(row.since),
+    ended: timestampOf(row.ended),
+    waiting: row.waiting,
+    nextAttempt: timestampOf(row.nextAttempt),
+    failed: row.failed,
+    recovered: row.recovered,
+    lastError: row.error,
+  });
 }
-
-const timesOf = ({ since, ended, nextAttempt }: IncidentRow | IncidentWebhookRow) => ({
-  since: timestampFromDate(since),
-  ended: timestampOf(ended),
-  nextAttempt: timestampOf(nextAttempt),
-});
