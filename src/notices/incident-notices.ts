@@ -6,7 +6,7 @@ import { present } from "../contract/present.ts";
 import { causeOfLatest, type IncidentChange } from "../incidents/index.ts";
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { announceQueued } from "../queue/index.ts";
-import { publishing, USER_ID, write } from "./notices.ts";
+import { NO_KEY, USER_ID, write } from "./notices.ts";
 
 const { INCIDENT_OPENED, INCIDENT_CLOSED } = WebhookProcess;
 
@@ -43,15 +43,21 @@ export async function noticeIncidents(trx: Db, changes: readonly IncidentChange[
     noticeProcesses: plainArray(noticed.map(({ process }) => process)),
     occurred: plainArray(noticed.map((each) => occurredOf(each).toISOString())),
     payloads: textArray(noticed.map(payloadOf)),
-    recipients: textArray(noticed.map(({ recipients }) => plainArray(recipients))),
+    places: plainArray(noticed.flatMap(({ recipients }, n) => recipients.map(() => n + 1))),
+    webhookIds: plainArray(noticed.flatMap(({ recipients }) => recipients)),
   });
   await announceQueued(trx);
 }
 
-const occurredOf = ({ ended, now }: Pick<NoticedIncident, "ended" | "now">) => ended ?? now;
+const occurredOf = ({ ended, now }: NoticedIncident) => ended ?? now;
 
-const keyOf = ({ process, id, recipients, ...times }: NoticedIncident) =>
-  [processName(process), id, occurredOf(times).toISOString(), recipients[0]].join("/");
+const keyOf = (incident: NoticedIncident) =>
+  [
+    processName(incident.process),
+    incident.id,
+    occurredOf(incident).toISOString(),
+    incident.recipients[0],
+  ].join("/");
 
 function payloadOf({ id, process, cause, subject, error, since, ended, webhooks }: NoticedIncident): string {
   const { summary, remedy } = causeOfLatest(error);
@@ -91,8 +97,26 @@ const NOTICED = `
     ) m
   where m.webhooks > 0`;
 
-const PUBLISH = publishing(
-  `unnest(:keys::text[], :noticeProcesses::int[], :occurred::timestamptz[], :payloads::text[], :recipients::text[])
-    as g(key, notice_process, occurred, payload, recipients) cross join (select '${USER_ID}' as user_id) u`,
-  "unnest(g.recipients::bigint[]) as r(id)",
-);
+const PUBLISH = `
+  with given as materialized (
+    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :occurred::timestamptz[], :payloads::text[])
+      with ordinality as g(key, process, occurred, payload, place)
+  ),
+  fresh as (
+    insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
+    select '${NO_KEY}', key, id, sha256(convert_to(payload, 'UTF8')) from given order by key collate "C"
+    on conflict do nothing returning event_id
+  ),
+  recipient as materialized (
+    select g.id as event_id, r.webhook_id
+    from given g join unnest(:places::int[], :webhookIds::bigint[]) as r(place, webhook_id) using (place)
+    where g.id in (select event_id from fresh)
+  ),
+  stored as (
+    insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+    select g.id, '${NO_KEY}', g.key, g.process, '${USER_ID}', g.occurred,
+      (select count(*) from recipient where event_id = g.id), g.payload
+    from given g where g.id in (select event_id from fresh) order by g.id
+  )
+  insert into queue (id, event_id, webhook_id)
+  select new_delivery_id(event_id), event_id, webhook_id from recipient order by event_id, webhook_id`;

@@ -20,7 +20,7 @@ import { NIL_ID } from "../schema/index.ts";
 import { HEALTH_NUMBERS, type Health } from "../webhooks/index.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
-const NO_KEY = NIL_ID;
+export const NO_KEY = NIL_ID;
 /** The value of X-Service-UserId for notices about webhooks. */
 export const USER_ID = "service";
 /** The maximum number of notices published by one statement. */
@@ -245,21 +245,19 @@ async function publish(trx: Db, notices: readonly Notice[]): Promise<void> {
   await announceQueued(trx);
 }
 
-/**
- * SQL that stores notices as events and queues them. A key that was published before is left out.
- *
- * @param given selects key, notice_process, user_id, occurred and payload of each
- * @param recipients a subquery `r` for the ids of the webhooks that receive notice `g`
- */
-export const publishing = (given: string, recipients: string) => `
-  with given as materialized (select new_event_id() as id, g.* from ${given}),
+const PUBLISH = `
+  with given as materialized (
+    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :customers::text[],
+      :apps::uuid[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
+      as g(key, notice_process, customer, installed_app_id, process, user_id, occurred, payload)
+  ),
   fresh as (
     insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
     select '${NO_KEY}', key, id, sha256(convert_to(payload, 'UTF8')) from given order by key collate "C"
     on conflict do nothing returning event_id
   ),
   recipient as materialized (
-    select g.id as event_id, r.id as webhook_id from given g cross join lateral ${recipients}
+    select g.id as event_id, r.id as webhook_id from given g cross join lateral ${receivers("g.notice_process", "g")} r
     where g.id in (select event_id from fresh)
   ),
   stored as (
@@ -270,13 +268,6 @@ export const publishing = (given: string, recipients: string) => `
   )
   insert into queue (id, event_id, webhook_id)
   select new_delivery_id(event_id), event_id, webhook_id from recipient order by event_id, webhook_id`;
-
-const PUBLISH = publishing(
-  `unnest(:keys::text[], :noticeProcesses::int[], :customers::text[],
-      :apps::uuid[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
-    as g(key, notice_process, customer, installed_app_id, process, user_id, occurred, payload)`,
-  `${receivers("g.notice_process", "g")} r`,
-);
 
 function webhookMessage(about: AboutWebhook): MessageInitShape<typeof NoticeWebhookSchema> {
   const { webhookId: id, name, process, url, targetUrl, installedAppId } = about;
