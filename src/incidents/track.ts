@@ -1,5 +1,5 @@
 import type { HealthChange } from "../health/index.ts";
-import { type Bindings, type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
+import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { ofWebhook } from "../queue/index.ts";
 import { firstIdOf } from "../schema/index.ts";
 import { causeOfLatest, subjectOf } from "./causes.ts";
@@ -65,9 +65,7 @@ export async function trackIncidents(trx: Db, judged: readonly HealthChange[]): 
     if (now?.moves) leaving.push(webhookId);
   }
   await noteDiffering(trx, differs, agrees);
-  const isLeaving = "m.webhook_id = any(:ids::bigint[])";
-  const closed =
-    leaving.length === 0 ? [] : await leaveIncidents(trx, "failing", isLeaving, { ids: plainArray(leaving) });
+  const closed = await leaveIncidents(trx, leaving);
   const opened = await joinIncidents(trx, joining);
   return [...closed, ...opened];
 }
@@ -100,24 +98,19 @@ async function noteDiffering(trx: Db, differs: readonly bigint[], agrees: readon
   );
 }
 
-/**
- * Ends incidents, or warnings, for some of their webhooks.
- *
- * @param condition SQL for whether one ends for `incident_webhooks m`
- * @returns the incidents that no webhook is left in
- */
-export function leaveIncidents(
+/** Ends the incidents of webhooks, or the warnings about them, for these webhooks. @returns the incidents that no webhook is left in */
+export async function leaveIncidents(
   trx: Db,
-  kind: "failing" | "warning",
-  condition: string,
-  bindings: Bindings = {},
+  webhookIds: readonly bigint[],
+  warning = false,
 ): Promise<IncidentChange[]> {
+  if (webhookIds.length === 0) return [];
   return rows<IncidentChange>(
     trx,
     `with ended as (
-        update incident_webhooks m set ended = now(), differs = null, last_delivery = new_event_id(),
-          check_at = case when not m.warning then now() + interval '${FIRST_CHECK_S} seconds' end
-        where m.ended is null and ${kind === "warning" ? "" : "not "}m.warning and ${condition} returning m.incident_id
+        update incident_webhooks set ended = now(), differs = null, last_delivery = new_event_id(),
+          check_at = case when not warning then now() + interval '${FIRST_CHECK_S} seconds' end
+        where webhook_id = any(:ids::bigint[]) and ended is null and warning = :warning::bool returning incident_id
       ),
       changed as (
         update incidents i set failing = i.failing - n, closed = case when i.failing <= n then now() end
@@ -125,7 +118,7 @@ export function leaveIncidents(
         where i.id = e.incident_id returning i.id, i.closed
       )
       select id, 'closed' as change from changed where closed is not null`,
-    bindings,
+    { ids: plainArray(webhookIds), warning },
   );
 }
 
@@ -214,12 +207,16 @@ function openIncidents(trx: Db, wanted: readonly Failing[], warning: boolean) {
  * Ends the incidents of webhooks that do not fail any more without having been judged: they were deleted, or nothing is known about them any
  * more. Requires what `trackIncidents` does.
  */
-export function leaveForgotten(trx: Db): Promise<IncidentChange[]> {
+export async function leaveForgotten(trx: Db): Promise<IncidentChange[]> {
+  const left = await rows<{ webhookId: bigint }>(
+    trx,
+    `select m.webhook_id as "webhookId" from incident_webhooks m
+      where m.ended is null and not m.warning and not exists (
+        select from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
+        where h.webhook_id = m.webhook_id and h.health = 'failing')`,
+  );
   return leaveIncidents(
     trx,
-    "failing",
-    `not exists (
-      select from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
-      where h.webhook_id = m.webhook_id and h.health = 'failing')`,
+    left.map(({ webhookId }) => webhookId),
   );
 }
