@@ -89,7 +89,7 @@ async function secretsOf(serviceUrl: string, port: number): Promise<string[]> {
   const ours: RegisteredWebhook[] = [];
   let pageToken = "";
   do {
-    const page = await client.listWebhooks({ pageToken }, options);
+    const page = await client.listWebhooks({ pageToken, allCustomers: true }, options);
     ours.push(...page.webhooks.filter(({ url }) => new URL(url).port === String(port)));
     pageToken = page.nextPageToken;
   } while (pageToken !== "");

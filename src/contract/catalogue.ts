@@ -11,6 +11,9 @@ import { collectorOf } from "./searchable-values.ts";
  */
 export const FIRST_NOTICE = 10_001;
 
+/** The users of the service's own events about what is the operator's: of notices, and of test events. No customer may have these names. */
+export const OWN_USERS = { notices: "service", tests: "test" };
+
 /** An event type. */
 export interface CatalogueEntry {
   /** Its number, as REST sends it: a WebhookProcess, or that of a registered event type. */

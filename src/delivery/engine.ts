@@ -79,7 +79,7 @@ export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
  * @param options.works called with the name of the work that the thread begins, for the log of blocked threads. Defaults to no calls
  * @param options.admit awaited before each claim. Defaults to no wait
- * @param options.onCertificate told the end of a host's certificate at each handshake. Defaults to nothing
+ * @param options.onCertificate told the end of a host's certificate at each handshake, and whether it was one of a customer's request. Defaults to nothing
  * @param options.now the clock by which bottlenecks are timed, in milliseconds. Defaults to the system's monotonic clock
  */
 export function createDeliveryEngine(options: {
@@ -100,7 +100,7 @@ export function createDeliveryEngine(options: {
   now?: Clock["now"];
   works?: (on: string) => void;
   admit?: () => Promise<void> | undefined;
-  onCertificate?: (host: string, notAfter: Date) => void;
+  onCertificate?: (host: string, notAfter: Date, ofCustomers: boolean) => void;
 }) {
   const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
   const { timeoutMs } = delivery;

@@ -1,3 +1,4 @@
+import { isNotice } from "../contract/catalogue.ts";
 import { count, type Db, rows, run } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { cancelOfErased } from "../queue/index.ts";
@@ -7,6 +8,8 @@ import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, storeSetting, timeOfId } fro
 export interface ErasedStep {
   /** The number of events whose payload was erased. */
   erased: number;
+  /** Those of them that are notices. */
+  notices: number;
   /** The number of their open deliveries that were cancelled. */
   cancelled: number;
 }
@@ -165,7 +168,7 @@ function firstIdOfDay(id: string): string {
  */
 export function erasePayloads(db: Db, userId: string, limit: number): Promise<ErasedStep> {
   return db.transaction(async (trx) => {
-    const erased = await rows<{ id: string }>(
+    const erased = await rows<{ id: string; process: number }>(
       trx,
       `with chosen as materialized (
           select id from events where user_id = :userId and payload is not null order by id limit :limit::int for update
@@ -175,11 +178,11 @@ export function erasePayloads(db: Db, userId: string, limit: number): Promise<Er
         )
         update events e set payload = null,
           recipients = e.recipients - coalesce((select remaining from unqueued u where u.event_id = e.id), 0)
-        where id = any(array(select id from chosen)) and payload is not null returning id`,
+        where id = any(array(select id from chosen)) and payload is not null returning id, process`,
       { userId, limit },
     );
     const eventIds = erased.map(({ id }) => id);
-    if (eventIds.length === 0) return { erased: 0, cancelled: 0 };
+    if (eventIds.length === 0) return { erased: 0, notices: 0, cancelled: 0 };
     const cancelled = await cancelOfErased(trx, eventIds);
     const open = await openOf(trx, eventIds);
     if (open.length > 0) {
@@ -196,7 +199,11 @@ export function erasePayloads(db: Db, userId: string, limit: number): Promise<Er
       { eventIds },
     );
     await eraseResponses(trx, eventIds);
-    return { erased: eventIds.length, cancelled };
+    return {
+      erased: eventIds.length,
+      notices: erased.filter(({ process }) => isNotice(process)).length,
+      cancelled,
+    };
   });
 }
 

@@ -1,4 +1,5 @@
 import { reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
+import { isNotice } from "../contract/catalogue.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { isInRangeOf } from "../schema/index.ts";
@@ -76,6 +77,8 @@ export async function getEvent(db: Db, scope: Scope, id: string): Promise<EventD
   if (!found) return null;
   const owner = { customer: found.userId, installedAppId: null, process: found.process };
   if (found.counts === null && !(reachesWebhook(scope, owner) && !found.test)) return null;
+  // A notice about a webhook of the operator may have the user of the delivery that has failed.
+  if (found.counts === null && scope !== "everything" && isNotice(found.process)) return null;
   const { payload, counts, ...event } = found;
   return { event, payload, counts: counts ?? [] };
 }

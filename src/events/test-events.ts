@@ -1,10 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { type Scope, webhookIn } from "../calls/index.ts";
+import { OWN_USERS } from "../contract/catalogue.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { withPartitions } from "../schema/index.ts";
-
-/** The value of X-Service-UserId for test events, if the webhook gets that header and belongs to no customer. */
-const USER_ID = "test";
 
 /** A test event for one webhook. */
 export interface TestEvent {
@@ -52,7 +50,7 @@ export async function queueTestEvent(
         where w.id = target.id and (w.paused is not null or w.held_until > now())
       )
       select event_id as "eventId", id as "deliveryId" from queued`,
-      { ...event, key: `test/${randomUUID()}`, userId: USER_ID, ...inScope.bindings },
+      { ...event, key: `test/${randomUUID()}`, userId: OWN_USERS.tests, ...inScope.bindings },
     );
   const [made] = await withPartitions(db, statement);
   return made ?? null;

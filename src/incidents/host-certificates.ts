@@ -15,29 +15,34 @@ const MAX_HOSTS = 10_000;
 /** The ends of the certificates that a process has seen in handshakes, until they are stored. */
 export class SeenCertificates {
   readonly #stored = new LRUCache<string, number>({ max: MAX_HOSTS, ttl: STORE_AGAIN_MS });
-  readonly #changed = new Map<string, number>();
+  readonly #changed = new Map<string, { host: string; ofCustomers: boolean; ms: number }>();
 
-  /** @param host with its port if it is not 443 */
-  readonly note = (host: string, notAfter: Date): void => {
+  /**
+   * @param host with its port if it is not 443
+   * @param ofCustomers whether the request was one of a customer
+   */
+  readonly note = (host: string, notAfter: Date, ofCustomers: boolean): void => {
     const ms = notAfter.getTime();
-    if (this.#stored.get(host) === ms || this.#changed.size >= MAX_HOSTS) return;
-    this.#stored.set(host, ms);
-    this.#changed.set(host, ms);
+    const key = `${ofCustomers} ${host}`;
+    if (this.#stored.get(key) === ms || this.#changed.size >= MAX_HOSTS) return;
+    this.#stored.set(key, ms);
+    this.#changed.set(key, { host, ofCustomers, ms });
   };
 
   /** Stores what has changed. */
   async store(db: Db): Promise<void> {
     if (this.#changed.size === 0) return;
-    const seen = [...this.#changed].sort(([a], [b]) => (a < b ? -1 : 1));
+    const seen = [...this.#changed].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
     this.#changed.clear();
     await rows(
       db,
-      `insert into host_certificates (host, not_after)
-        select * from unnest(:hosts::text[], :ends::timestamptz[])
-        on conflict (host) do update set not_after = excluded.not_after, seen = now()`,
+      `insert into host_certificates (host, of_customers, not_after)
+        select * from unnest(:hosts::text[], :ofCustomers::bool[], :ends::timestamptz[])
+        on conflict (host, of_customers) do update set not_after = excluded.not_after, seen = now()`,
       {
-        hosts: textArray(seen.map(([host]) => host)),
-        ends: plainArray(seen.map(([, ms]) => new Date(ms).toISOString())),
+        hosts: textArray(seen.map(({ host }) => host)),
+        ofCustomers: plainArray(seen.map(({ ofCustomers }) => ofCustomers)),
+        ends: plainArray(seen.map(({ ms }) => new Date(ms).toISOString())),
       },
     );
   }
@@ -49,6 +54,13 @@ export const CERTIFICATES_JOB: Job<{ db: Db; certificates?: SeenCertificates }> 
   everyS: 30,
   run: async ({ db, certificates }) => certificates?.store(db),
 };
+
+/**
+ * SQL for whether certificate `c` of the host of webhook `w` may be known to those who see the webhook: customers are not told what only
+ * requests of the operator have seen, and only after an attempt of their own, which others may have made the connection for.
+ */
+const IS_KNOWN = `c.of_customers = (w.customer is not null) and (w.customer is null or exists (
+  select from rollup_hours r where r.webhook_id = w.id and r.start > now() - interval '${FRESH_DAYS} days'))`;
 
 /** SQL for whether certificate `c` of a host is a warning. One that has ended fails deliveries. */
 const ENDS_SOON = `c.not_after > now() and c.not_after < now() + interval '${WARNS_DAYS} days'
@@ -64,9 +76,9 @@ export async function trackCertificates(trx: Db): Promise<IncidentChange[]> {
     `select m.webhook_id as "webhookId" from incident_webhooks m join incidents i on i.id = m.incident_id
       where m.ended is null and m.warning and not exists (
         select from webhooks w join host_certificates c on c.host = split_part(w.target_url, '/', 3)
-        where w.id = m.webhook_id and w.deleted is null and c.host = i.subject and ${ENDS_SOON})`,
+        where w.id = m.webhook_id and w.deleted is null and c.host = i.subject and ${ENDS_SOON} and ${IS_KNOWN})`,
   );
-  const closed = await leaveIncidents(
+  const ended = await leaveIncidents(
     trx,
     left.map(({ webhookId }) => webhookId),
     true,
@@ -74,12 +86,12 @@ export async function trackCertificates(trx: Db): Promise<IncidentChange[]> {
   const ending = await rows<{ webhookId: bigint; host: string; notAfter: Date; now: Date }>(
     trx,
     `select w.id as "webhookId", c.host, c.not_after as "notAfter", now() as now from host_certificates c cross join lateral (
-        select w.id from webhooks w where (split_part(w.target_url, '/', 3)) collate "C" = c.host and w.deleted is null offset 0
+        select w.id, w.customer from webhooks w where (split_part(w.target_url, '/', 3)) collate "C" = c.host and w.deleted is null offset 0
       ) w
-      where ${ENDS_SOON} and not exists (
+      where ${ENDS_SOON} and ${IS_KNOWN} and not exists (
         select from incident_webhooks m where m.webhook_id = w.id and m.ended is null and m.warning)`,
   );
-  const opened = await joinIncidents(
+  const begun = await joinIncidents(
     trx,
     ending.map(({ webhookId, host, notAfter, now: since }) => {
       const error = `certificate ends on ${notAfter.toISOString().slice(0, 10)}; renew the server's certificate`;
@@ -87,5 +99,5 @@ export async function trackCertificates(trx: Db): Promise<IncidentChange[]> {
     }),
     true,
   );
-  return [...closed, ...opened];
+  return [...ended, ...begun];
 }

@@ -70,12 +70,19 @@ const END = "coalesce(i.closed, 'infinity'::timestamptz)";
 function incidentsIn(scope: Scope): string {
   if (scope === "everything") return "incidents";
   return `(
-    select i.id, i.cause, i.subject, i.warning, min(m.since) as opened,
+    select m.shown_id as id, i.cause, i.subject, i.warning, min(m.since) as opened,
       case when bool_or(m.ended is null) then null else max(m.ended) end as closed,
       count(*)::int as webhooks, count(*) filter (where m.ended is null)::int as failing
     from webhooks w join incident_webhooks m on m.webhook_id = w.id join incidents i on i.id = m.incident_id
-    where ${webhookIn(scope, "w").sql} group by i.id)`;
+    where ${webhookIn(scope, "w").sql} group by m.shown_id, i.id)`;
 }
+
+/** The column of incident_webhooks with the ids of the scope's incidents: what a customer sees does not depend on webhooks of others. */
+const idIn = (scope: Scope) => (scope === "everything" ? "incident_id" : "shown_id");
+
+/** Whether row `m` is the latest of its webhook: one of a customer may be in an incident several times. */
+const IS_LATEST = `not exists (
+  select from incident_webhooks n where n.incident_id = m.incident_id and n.webhook_id = m.webhook_id and n.since > m.since)`;
 
 const upTo = (rowsOf: string) => `(select count(*) from (${rowsOf} limit ${MAX_COUNTED}) c)`;
 const opened = (table: "queue" | "retries") =>
@@ -104,13 +111,13 @@ async function read(db: Db, scope: Scope, condition: string, bindings: Bindings)
     `select i.id, i.cause, i.subject, i.warning, i.opened as since, i.closed as ended,
         (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks, i.failing, s.*
       from (select i.* from ${incidentsIn(scope)} i where ${condition}) i cross join lateral (
-        select count(*)::int as measured, count(distinct m.customer)::int as customers, ${sum("waiting")} as waiting,
+        select count(distinct m.webhook_id)::int as measured, count(distinct m.customer)::int as customers, ${sum("waiting")} as waiting,
           min(c.next_attempt) as "nextAttempt", ${sum("failed")} as failed, ${sum("recovered")} as recovered,
           ${sum("attempts")} as "failedAttempts", ${sum("attempts_before")} as "failedAttemptsBefore",
           coalesce(min(m.error) filter (where m.ended is null), min(m.error), '') as error
         from (
-          select m.*, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id
-          where m.incident_id = i.id and ${inScope.sql} limit ${MAX_MEASURED}
+          select m.* from incident_webhooks m join webhooks w on w.id = m.webhook_id
+          where m.${idIn(scope)} = i.id and ${inScope.sql} limit ${MAX_MEASURED}
         ) m ${COUNTS}
       ) s order by ${END} desc, i.id desc`,
     { ...bindings, ...inScope.bindings },
@@ -128,7 +135,7 @@ export function listIncidents(
   if (open !== undefined) conditions.push(`i.closed is ${open ? "" : "not "}null`);
   if (webhookId !== undefined)
     conditions.push(
-      `i.id in (select m.incident_id from incident_webhooks m join webhooks w on w.id = m.webhook_id
+      `i.id in (select m.${idIn(scope)} from incident_webhooks m join webhooks w on w.id = m.webhook_id
         where m.webhook_id = :webhookId::bigint and ${webhookIn(scope, "w").sql})`,
     );
   if (subject !== undefined) conditions.push("i.subject = :subject::text");
@@ -145,9 +152,11 @@ export function listIncidents(
   });
 }
 
-/** The scope's incident with this id; undefined if it has none. */
+/** The scope's incident with this id; undefined if it has none. The operator finds incidents also by the ids that customers see. */
 export async function getIncident(db: Db, scope: Scope, id: string): Promise<IncidentRow | undefined> {
-  return (await read(db, scope, "i.id = :id::uuid", { id }))[0];
+  const known =
+    "coalesce((select m.incident_id from incident_webhooks m where m.shown_id = :id::uuid limit 1), :id::uuid)";
+  return (await read(db, scope, `i.id = ${scope === "everything" ? known : ":id::uuid"}`, { id }))[0];
 }
 
 /** The webhooks of an incident that are in the scope, by id. */
@@ -163,8 +172,9 @@ export function listIncidentWebhooks(
     `select m.webhook_id as id, m.name, m.process, m.url, m.customer, m.since, m.ended, m.error, c.waiting::bigint,
         c.next_attempt as "nextAttempt", c.failed::bigint, c.recovered::bigint
       from (
-        select m.*, w.name, w.process, w.url, w.customer from incident_webhooks m join webhooks w on w.id = m.webhook_id
-        where m.incident_id = :id::uuid and m.webhook_id > coalesce(:after::bigint, 0) and ${inScope.sql}
+        select m.*, w.name, w.process, w.url from incident_webhooks m join webhooks w on w.id = m.webhook_id
+        where m.${idIn(scope)} = :id::uuid and m.webhook_id > coalesce(:after::bigint, 0) and ${inScope.sql}
+          ${scope === "everything" ? `and ${IS_LATEST}` : ""}
         order by m.webhook_id limit :limit::int
       ) m ${COUNTS} order by m.webhook_id`,
     { ...inScope.bindings, id, after, limit },
@@ -179,15 +189,16 @@ export interface OpenIncident {
   since: Date;
 }
 
-/** The open incidents of webhooks, by webhook. */
+/** The open incidents of webhooks in the scope, by webhook. */
 export async function openIncidentsOf(
   db: Db,
+  scope: Scope,
   webhookIds: Iterable<bigint>,
 ): Promise<Map<bigint, OpenIncident>> {
   const ids = plainArray([...new Set(webhookIds)]);
   const found = await rows<OpenIncident & { webhookId: bigint }>(
     db,
-    `select m.webhook_id as "webhookId", i.id, i.cause, m.since from incident_webhooks m join incidents i on i.id = m.incident_id
+    `select m.webhook_id as "webhookId", m.${idIn(scope)} as id, i.cause, m.since from incident_webhooks m join incidents i on i.id = m.incident_id
       where m.webhook_id = any(:ids::bigint[]) and m.ended is null and not m.warning`,
     { ids },
   );

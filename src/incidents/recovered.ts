@@ -27,7 +27,7 @@ export function countRecovered(db: Db): Promise<number> {
         select * from incident_webhooks where check_at < now() order by check_at limit ${COUNT_STEP} for update skip locked
       ),
       counted as (
-        select m.incident_id, m.webhook_id, d.failed, d.delivered, d.failed > 0 or ${open("queue")} or ${open("retries")} as may_change
+        select m.shown_id, m.webhook_id, d.failed, d.delivered, d.failed > 0 or ${open("queue")} or ${open("retries")} as may_change
         from due m cross join lateral (
           select (count(*) filter (where outcome = 'failed'))::int as failed, (count(*) filter (where outcome = 'delivered'))::int as delivered
           from (
@@ -40,7 +40,7 @@ export function countRecovered(db: Db): Promise<number> {
       update incident_webhooks m set failed = c.failed, recovered = c.delivered,
         check_at = case when c.may_change and m.ended > now() - interval '${COUNTED_FOR_DAYS} days'
           then now() + greatest(now() - m.ended, interval '${FIRST_CHECK_S} seconds') end
-      from counted c where (m.incident_id, m.webhook_id) = (c.incident_id, c.webhook_id)`,
+      from counted c where (m.shown_id, m.webhook_id) = (c.shown_id, c.webhook_id)`,
   );
 }
 

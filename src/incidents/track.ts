@@ -14,10 +14,13 @@ const REOPENS_WITHIN_MIN = 5;
 /** The delay before the deliveries of a webhook that has left an incident are counted, in seconds. */
 export const FIRST_CHECK_S = 15;
 
-/** An incident that was opened or has ended. */
+/** A webhook that was added to an incident, or that an incident has ended for. */
 export interface IncidentChange {
+  /** The id of the incident, and that which keys of the webhook's customer see. */
   id: string;
-  change: "opened" | "closed";
+  shownId: string;
+  webhookId: bigint;
+  change: "joined" | "left";
 }
 
 /** A failing webhook and the incident that its latest error belongs to. */
@@ -33,7 +36,7 @@ interface Failing {
  * Brings incidents up to date with webhooks whose health was judged. Requires the transaction that judged them, and that no other one does
  * so at the same time.
  *
- * @returns what was opened or has ended
+ * @returns which webhooks were added to incidents, or have left them
  */
 export async function trackIncidents(trx: Db, judged: readonly HealthChange[]): Promise<IncidentChange[]> {
   const failing: Failing[] = [];
@@ -65,9 +68,8 @@ export async function trackIncidents(trx: Db, judged: readonly HealthChange[]): 
     if (now?.moves) leaving.push(webhookId);
   }
   await noteDiffering(trx, differs, agrees);
-  const closed = await leaveIncidents(trx, leaving);
-  const opened = await joinIncidents(trx, joining);
-  return [...closed, ...opened];
+  const left = await leaveIncidents(trx, leaving);
+  return [...left, ...(await joinIncidents(trx, joining))];
 }
 
 async function currentIncidents(trx: Db, webhookIds: readonly bigint[]) {
@@ -98,7 +100,7 @@ async function noteDiffering(trx: Db, differs: readonly bigint[], agrees: readon
   );
 }
 
-/** Ends the incidents of webhooks, or the warnings about them, for these webhooks. @returns the incidents that no webhook is left in */
+/** Ends the incidents of webhooks, or the warnings about them, for these webhooks. @returns those that were in one */
 export async function leaveIncidents(
   trx: Db,
   webhookIds: readonly bigint[],
@@ -110,19 +112,23 @@ export async function leaveIncidents(
     `with ended as (
         update incident_webhooks set ended = now(), differs = null, last_delivery = new_event_id(),
           check_at = case when not warning then now() + interval '${FIRST_CHECK_S} seconds' end
-        where webhook_id = any(:ids::bigint[]) and ended is null and warning = :warning::bool returning incident_id
+        where webhook_id = any(:ids::bigint[]) and ended is null and warning = :warning::bool
+        returning incident_id, shown_id, webhook_id
       ),
       changed as (
         update incidents i set failing = i.failing - n, closed = case when i.failing <= n then now() end
         from (select incident_id, count(*)::int as n from ended group by 1) e
-        where i.id = e.incident_id returning i.id, i.closed
+        where i.id = e.incident_id
       )
-      select id, 'closed' as change from changed where closed is not null`,
+      select incident_id as id, shown_id as "shownId", webhook_id as "webhookId", 'left' as change from ended`,
     { ids: plainArray(webhookIds), warning },
   );
 }
 
-/** Adds webhooks to the incidents of their causes, or to warnings. @returns the incidents that were opened */
+/**
+ * Adds webhooks to the incidents of their causes, or to warnings. What a customer sees of an incident begins again with another id once its
+ * webhooks have not been in it for some minutes, whether webhooks of others are in it or not. @returns the webhooks
+ */
 export async function joinIncidents(
   trx: Db,
   joining: readonly Failing[],
@@ -137,23 +143,44 @@ export async function joinIncidents(
   }
   const incidents = await openIncidents(trx, [...first.values()], warning);
   const idOf = new Map(incidents.map(({ cause, subject, id }) => [`${cause} ${subject}`, id]));
-  await rows(
+  return rows<IncidentChange>(
     trx,
-    `with given as (
-        select * from unnest(:incidents::uuid[], :webhooks::bigint[], :since::timestamptz[], :firsts::uuid[], :errors::text[])
-          as g(incident_id, webhook_id, since, first_id, error)
+    `with given as materialized (
+        select g.*, w.customer
+        from unnest(:incidents::uuid[], :webhooks::bigint[], :since::timestamptz[], :firsts::uuid[], :errors::text[])
+          as g(incident_id, webhook_id, since, first_id, error) join webhooks w on w.id = g.webhook_id
+      ),
+      shown as materialized (
+        select g.incident_id, g.customer, coalesce(known.id, new_event_id()) as id
+        from (select distinct incident_id, customer from given) g left join lateral (
+          select g.incident_id as id where g.customer is null
+          union all (
+            select m.shown_id from incident_webhooks m where m.incident_id = g.incident_id and m.customer = g.customer
+              and (m.ended is null or m.ended > now() - interval '${REOPENS_WITHIN_MIN} minutes')
+            order by m.ended desc limit 1
+          )
+        ) known on true
       ),
       joined as (
-        insert into incident_webhooks as m (incident_id, webhook_id, since, warning, error, first_delivery)
-        select g.incident_id, g.webhook_id, g.since, :warning::bool, g.error, least(g.first_id, (${oldest("queue")}), (${oldest("retries")}))
-        from given g order by g.incident_id, g.webhook_id
-        on conflict (incident_id, webhook_id) do update set ended = null, last_delivery = null, check_at = null,
+        insert into incident_webhooks as m (incident_id, webhook_id, customer, shown_id, since, warning, error, first_delivery)
+        select g.incident_id, g.webhook_id, g.customer, s.id, g.since, :warning::bool, g.error,
+          least(g.first_id, (${oldest("queue")}), (${oldest("retries")}))
+        from given g join shown s on s.incident_id = g.incident_id and s.customer is not distinct from g.customer
+        order by g.incident_id, g.webhook_id
+        on conflict (shown_id, webhook_id) do update set ended = null, last_delivery = null, check_at = null,
           error = excluded.error, first_delivery = least(m.first_delivery, excluded.first_delivery)
-        returning incident_id, xmax = 0 as is_new
+        returning incident_id, shown_id, webhook_id, xmax = 0 as is_new
+      ),
+      counted as (
+        update incidents i set failing = i.failing + n, webhooks = i.webhooks + fresh
+        from (
+          select j.incident_id, count(*)::int as n, count(*) filter (where is_new and not exists (
+            select from incident_webhooks m where m.incident_id = j.incident_id and m.webhook_id = j.webhook_id))::int as fresh
+          from joined j group by 1
+        ) j
+        where i.id = j.incident_id
       )
-      update incidents i set failing = i.failing + n, webhooks = i.webhooks + fresh
-      from (select incident_id, count(*)::int as n, count(*) filter (where is_new)::int as fresh from joined group by 1) j
-      where i.id = j.incident_id`,
+      select incident_id as id, shown_id as "shownId", webhook_id as "webhookId", 'joined' as change from joined`,
     {
       incidents: plainArray(joining.map(({ cause, subject }) => idOf.get(`${cause} ${subject}`) as string)),
       webhooks: plainArray(joining.map(({ webhookId }) => webhookId)),
@@ -163,7 +190,6 @@ export async function joinIncidents(
       warning,
     },
   );
-  return incidents.filter(({ isOpened }) => isOpened).map(({ id }) => ({ id, change: "opened" }));
 }
 
 /** SQL for the oldest open delivery of webhook `g` in a table. */
@@ -172,7 +198,7 @@ const oldest = (table: "queue" | "retries") =>
 
 /** The open incidents of causes: those that are open, those that have just ended and begin again, and new ones. */
 function openIncidents(trx: Db, wanted: readonly Failing[], warning: boolean) {
-  return rows<{ id: string; cause: string; subject: string; isOpened: boolean }>(
+  return rows<{ id: string; cause: string; subject: string }>(
     trx,
     `with wanted as (
         select * from unnest(:causes::text[], :subjects::text[], :since::timestamptz[]) as w(cause, subject, since)
@@ -192,8 +218,7 @@ function openIncidents(trx: Db, wanted: readonly Failing[], warning: boolean) {
         where not exists (select from known k where (k.cause, k.subject) = (w.cause, w.subject))
         returning id, cause, subject
       )
-      select id, cause, subject, closed is not null as "isOpened" from known
-      union all select id, cause, subject, true from fresh`,
+      select id, cause, subject from known union all select id, cause, subject from fresh`,
     {
       causes: textArray(wanted.map(({ cause }) => cause)),
       subjects: textArray(wanted.map(({ subject }) => subject)),

@@ -1,19 +1,21 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { IncidentClosedSchema, IncidentOpenedSchema } from "../../gen/webhook/v1/notice_pb.ts";
-import { FIRST_NOTICE, processName } from "../contract/catalogue.ts";
+import { FIRST_NOTICE, OWN_USERS, processName } from "../contract/catalogue.ts";
 import { present } from "../contract/present.ts";
 import { causeOfLatest, type IncidentChange } from "../incidents/index.ts";
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { announceQueued } from "../queue/index.ts";
-import { NO_KEY, USER_ID, write } from "./notices.ts";
+import { NO_KEY, write } from "./notices.ts";
 
 const { INCIDENT_OPENED, INCIDENT_CLOSED } = WebhookProcess;
 
-/** An incident as the subscribers with one scope are told of it. */
+/** An incident as the subscribers with one scope are told of it, by the id that they see. */
 interface NoticedIncident {
   id: string;
   process: WebhookProcess;
+  /** The customer of the subscribers, whose event the notice is. Null for the operator and its apps. */
+  customer: string | null;
   cause: string;
   subject: string;
   error: string;
@@ -26,21 +28,24 @@ interface NoticedIncident {
 }
 
 /**
- * Publishes notices of incidents that were opened or have ended. Those that concern only webhooks of notices cause none. Requires the
- * transaction that stores the changes.
+ * Publishes notices of incidents that were opened or have ended, for each subscriber by the webhooks that its key can access. Those that
+ * concern only webhooks of notices cause none. Requires the transaction that stores the changes.
  */
 export async function noticeIncidents(trx: Db, changes: readonly IncidentChange[]): Promise<void> {
   if (changes.length === 0) return;
   const noticed = await rows<NoticedIncident>(trx, NOTICED, {
     ids: plainArray(changes.map(({ id }) => id)),
+    shownIds: plainArray(changes.map(({ shownId }) => shownId)),
+    webhookIds: plainArray(changes.map(({ webhookId }) => webhookId)),
     processes: plainArray(
-      changes.map(({ change }) => (change === "opened" ? INCIDENT_OPENED : INCIDENT_CLOSED)),
+      changes.map(({ change }) => (change === "joined" ? INCIDENT_OPENED : INCIDENT_CLOSED)),
     ),
   });
   if (noticed.length === 0) return;
   await rows(trx, PUBLISH, {
     keys: textArray(noticed.map(keyOf)),
     noticeProcesses: plainArray(noticed.map(({ process }) => process)),
+    users: textArray(noticed.map(({ customer }) => customer ?? OWN_USERS.notices)),
     occurred: plainArray(noticed.map((each) => occurredOf(each).toISOString())),
     payloads: textArray(noticed.map(payloadOf)),
     places: plainArray(noticed.flatMap(({ recipients }, n) => recipients.map(() => n + 1))),
@@ -75,7 +80,16 @@ function payloadOf({ id, process, cause, subject, error, since, ended, webhooks 
     : write(IncidentClosedSchema, present({ ...fields, ended: ended && timestampFromDate(ended) }));
 }
 
-/** Subscribers with the same scope get one notice. What it counts is what their keys can access (`Scope`). */
+/** Whether webhook `w` may be known to subscribers `s`, as `Scope` says, and is none of notices. */
+const IS_KNOWN = `w.process < ${FIRST_NOTICE} and (s.customer is null and s.installed_app_id is null
+  or w.customer is not distinct from s.customer
+    and (s.installed_app_id is null or w.installed_app_id = s.installed_app_id)
+    and (s.processes = '{}' or w.process = any(s.processes)))`;
+
+/**
+ * Subscribers with the same scope get one notice: when the first of the webhooks that their keys can access begins to fail, and when the last
+ * one does not fail any more. Customers are told of incidents of their own (`shown_id`).
+ */
 const NOTICED = `
   with subscriber as (
     select r.process, r.customer, r.installed_app_id,
@@ -83,24 +97,34 @@ const NOTICED = `
       array_agg(r.id::text order by r.id) as recipients
     from webhooks r join api_keys k on k.id = r.api_key_id
     where r.process = any(:processes::int[]) and r.deleted is null group by 1, 2, 3, 4
+  ),
+  changed as materialized (
+    select * from unnest(:ids::uuid[], :shownIds::uuid[], :webhookIds::bigint[], :processes::int[])
+      as c(id, shown_id, webhook_id, process)
+  ),
+  told as materialized (
+    select distinct s.*, c.id as incident_id, case when s.customer is null then c.id else c.shown_id end as id
+    from changed c join webhooks w on w.id = c.webhook_id join subscriber s on s.process = c.process and ${IS_KNOWN}
   )
-  select i.id, s.process, i.cause, i.subject, m.error, m.since, i.closed as ended, m.webhooks, s.recipients, now() as now
-  from unnest(:ids::uuid[], :processes::int[]) as n(id, process)
-    join incidents i on i.id = n.id join subscriber s on s.process = n.process cross join lateral (
-      select count(*)::int as webhooks, min(m.since) as since, min(m.error) as error
-      from incident_webhooks m join webhooks w on w.id = m.webhook_id
-      where m.incident_id = i.id and w.process < ${FIRST_NOTICE}
-        and (s.customer is null and s.installed_app_id is null
-          or w.customer is not distinct from s.customer
-            and (s.installed_app_id is null or w.installed_app_id = s.installed_app_id)
-            and (s.processes = '{}' or w.process = any(s.processes)))
+  select s.id, s.process, s.customer, i.cause, i.subject, m.error, m.since, case when m.failing = 0 then m.ended end as ended, m.webhooks,
+    s.recipients, now() as now
+  from told s join incidents i on i.id = s.incident_id cross join lateral (
+      select count(distinct m.webhook_id)::int as webhooks, min(m.since) as since, min(m.error) as error, max(m.ended) as ended,
+        count(*) filter (where m.ended is null) as failing,
+        count(*) filter (where m.ended is null and (m.shown_id, m.webhook_id) in (
+          select c.shown_id, c.webhook_id from changed c where c.process = ${INCIDENT_OPENED})) as joined
+      from (
+        select * from incident_webhooks m where s.customer is null and m.incident_id = s.incident_id
+        union all select * from incident_webhooks m where s.customer is not null and m.shown_id = s.id
+      ) m join webhooks w on w.id = m.webhook_id
+      where ${IS_KNOWN}
     ) m
-  where m.webhooks > 0`;
+  where m.failing = case when s.process = ${INCIDENT_OPENED} then m.joined else 0 end`;
 
 const PUBLISH = `
   with given as materialized (
-    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :occurred::timestamptz[], :payloads::text[])
-      with ordinality as g(key, process, occurred, payload, place)
+    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :users::text[], :occurred::timestamptz[],
+      :payloads::text[]) with ordinality as g(key, process, user_id, occurred, payload, place)
   ),
   fresh as (
     insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
@@ -114,7 +138,7 @@ const PUBLISH = `
   ),
   stored as (
     insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-    select g.id, '${NO_KEY}', g.key, g.process, '${USER_ID}', g.occurred,
+    select g.id, '${NO_KEY}', g.key, g.process, g.user_id, g.occurred,
       (select count(*) from recipient where event_id = g.id), g.payload
     from given g where g.id in (select event_id from fresh) order by g.id
   )

@@ -10,7 +10,7 @@ import {
   WebhookRecoveredSchema,
 } from "../../gen/webhook/v1/notice_pb.ts";
 import type { Owned } from "../calls/index.ts";
-import { FIRST_NOTICE, processName } from "../contract/catalogue.ts";
+import { FIRST_NOTICE, OWN_USERS, processName } from "../contract/catalogue.ts";
 import { jsonWriter } from "../contract/json/writer.ts";
 import { present, timestampOf } from "../contract/present.ts";
 import type { HealthChange } from "../health/index.ts";
@@ -21,8 +21,6 @@ import { HEALTH_NUMBERS, type Health } from "../webhooks/index.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
 export const NO_KEY = NIL_ID;
-/** The value of X-Service-UserId for notices about webhooks. */
-export const USER_ID = "service";
 /** The maximum number of notices published by one statement. */
 const MAX_PER_STATEMENT = 500;
 
@@ -219,7 +217,7 @@ function noticeOf(
   about: AboutWebhook,
   occurred: Date,
   payload: string,
-  { id, userId }: { id: string; userId: string } = { id: String(about.webhookId), userId: USER_ID },
+  { id, userId }: { id: string; userId: string } = { id: String(about.webhookId), userId: OWN_USERS.notices },
 ): Notice {
   const key = `${processName(process)}/${id}/${occurred.toISOString()}`;
   return { process, key, about, userId: about.customer ?? userId, occurred, payload };

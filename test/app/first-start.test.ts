@@ -5,7 +5,9 @@ import path from "node:path";
 import { promisify } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { findRunningPostgres } from "../../src/lib/dev-servers/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/lib/dev-servers/postgres/postgres-home.ts";
 import { anyPort } from "../support/any-port.ts";
@@ -49,6 +51,7 @@ beforeAll(async () => {
   settings = {
     ...Object.fromEntries(printed.split(" ").map((each) => each.split("=") as [string, string])),
     HTTP_PORT,
+    CUSTOMER_ALLOWED_NETWORKS: "127.0.0.0/8,::1/128",
     DISPATCH_ON_PUBLISH: "true",
     DELIVERY_PROCESSES: "0",
     HEARTBEAT_TIMEOUT: "3s",
@@ -77,6 +80,23 @@ test("a service started as the receiver says delivers to it, and the receiver pr
   await events.publishEvent(orderEvent());
   await receiver.until(/signature valid/);
   expect(receiver.printed()).toMatch(/POST \/hooks[\s\S]*"OrderNumber":/);
+});
+
+test("the receiver checks signatures of a customer's webhook, too", async () => {
+  const [, url] = await receiver.until(/listens on (\S+)\./);
+  const transport = keyedTransport(service.grpcPort, await readKey());
+  const { userId } = orderEvent();
+  const { secret } = await createClient(ApiKeyService, transport).createApiKey({
+    name: "Acme",
+    customer: userId,
+    permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
+  });
+  const body = JSON.stringify({ process: 1, url: `${url}/acme` });
+  expect((await call(secret, "/api/webhook", { method: "POST", body })).status).toBe(200);
+  await createClient(EventService, transport).publishEvent(orderEvent());
+  await receiver.until(/POST \/acme/);
+  // The first event, and this one for both webhooks.
+  await receiver.until(/(signature valid[\s\S]*){3}/);
 });
 
 test("a second service on the same DATA_DIR is refused, which is explained without the place in the code", async () => {

@@ -47,6 +47,30 @@ test("a webhook of an app is told of its app's webhooks only; incidents of other
   ]);
 });
 
+test("a customer is told of incidents of its own webhooks when these begin and cease to fail, whatever others do at the same host", async () => {
+  const [acme, globex] = [await key(undefined, [], "acme"), await key(undefined, [], "globex")];
+  const opened = await register(acme, INCIDENT_OPENED);
+  const closed = await register(acme, INCIDENT_CLOSED);
+  for (const owner of [acme, globex]) await register(owner);
+  const attempt = async (userId: string, status: number) => {
+    await publish(admin(), 1, 1, userId);
+    await attemptAll(status);
+    return (await sent()).map(([process, webhooks]) => [process, webhooks]);
+  };
+  const begun = [INCIDENT_OPENED, [opened]];
+  const over = [INCIDENT_CLOSED, [closed]];
+  expect(await attempt("globex", 503)).toEqual([]);
+  expect(await attempt("acme", 503)).toEqual([begun]);
+  expect(await attempt("acme", 200)).toEqual([begun, over]);
+  expect(await attempt("globex", 200)).toEqual([begun, over]);
+  const found = await notices();
+  expect(found.map(({ payload }) => payload.Webhooks)).toEqual([1, 1]);
+  expect(found.map(({ userId }) => userId)).toEqual(["acme", "acme"]);
+  const shown = await db("incident_webhooks").where({ customer: "acme" }).pluck("shown_id");
+  expect(found.map(({ payload }) => payload.IncidentId)).toEqual([...shown, ...shown]);
+  expect(await db("incidents").whereIn("id", shown)).toEqual([]);
+});
+
 test("the end of an incident by deleting its last webhook causes a notice; that of webhooks of notices does not", async () => {
   const closed = await register(admin(), INCIDENT_CLOSED);
   await register(admin());

@@ -147,8 +147,8 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
       select -n, 'failing', now(), now() from generate_series(1, 40000) n;
     insert into incidents (cause, subject, opened, closed)
       select 'dns_failed', 'host-' || n, now(), now() from generate_series(1, 6000) n;
-    insert into incident_webhooks (incident_id, webhook_id, since, ended, error, first_delivery)
-      select gen_random_uuid(), -n, now(), now(), 'error', gen_random_uuid() from generate_series(1, 40000) n`,
+    insert into incident_webhooks (incident_id, shown_id, webhook_id, since, ended, error, first_delivery)
+      select gen_random_uuid(), gen_random_uuid(), -n, now(), now(), 'error', gen_random_uuid() from generate_series(1, 40000) n`,
   );
   await foldAll(db);
 }
@@ -278,9 +278,9 @@ describe("no table that grows is read from end to end", () => {
     "judging the health of webhooks": (trx) => judgeHealth(trx, [webhookId]),
     "warning about certificates": async (trx) => {
       const certificates = new SeenCertificates();
-      certificates.note("example.com", new Date(Date.now() + DAY_MS));
+      certificates.note("example.com", new Date(Date.now() + DAY_MS), false);
       await certificates.store(trx);
-      expect(await trackCertificates(trx)).toHaveLength(1);
+      expect(await trackCertificates(trx)).not.toEqual([]);
       await trackCertificates(trx);
     },
     "counting outcomes of replays": async (trx) => {
@@ -297,7 +297,7 @@ describe("no table that grows is read from end to end", () => {
     "what deliveries wait for, and their incidents": async (trx) => {
       const { deliveries } = await listDeliveries(trx, "everything", { webhookId }, 100);
       await readWaitingFor(trx, deliveries);
-      await openIncidentsOf(trx, [webhookId]);
+      await openIncidentsOf(trx, "everything", [webhookId]);
       for (const scope of ["everything", app] as const) await countFailing(trx, scope, webhookId);
     },
     "tracking incidents": async (trx) => {

@@ -6,7 +6,7 @@ import type { CustomerRow } from "../customers.ts";
 /** What a customer has now. */
 export type Counts = MessageInitShape<typeof CustomerCountsSchema>;
 
-/** @param isOperator whether the metadata is shown */
+/** @param isOperator whether the metadata is shown, and what was erased of events: deliveries and notices of the operator's webhooks are counted, too */
 export function customerMessage(
   row: CustomerRow,
   counts: Counts | undefined,
@@ -22,8 +22,8 @@ export function customerMessage(
     ...present({ started: timestampOf(row.erasureStarted), finished: timestampOf(row.erasureFinished) }),
     webhooks: row.erasedWebhooks,
     apiKeys: row.erasedKeys,
-    payloads: row.erasedPayloads,
-    deliveries: row.erasedDeliveries,
+    payloads: isOperator ? row.erasedPayloads : 0n,
+    deliveries: isOperator ? row.erasedDeliveries : 0n,
   };
   return present({
     userId: row.id,

@@ -131,23 +131,25 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       assertText("user_id", request.userId, MAX_USER_ID_CHARACTERS);
       const step = await auditedCall(context.db, handler, async (trx, record) => {
         const erased = await erasePayloads(trx, request.userId, MAX_ERASED_PER_CALL);
-        if (erased.erased > 0) {
+        // Notices about webhooks of the operator may have the customer's user.
+        const shown = erased.erased - (customer === null ? 0 : erased.notices);
+        if (shown > 0) {
           await record({
             action: "payloads_erased",
             target: { ...SERVICE_WIDE, customer },
             after: {
               user_id: request.userId,
-              payloads_erased: erased.erased,
+              payloads_erased: shown,
               ...(customer === null ? { deliveries_cancelled: erased.cancelled } : {}),
             },
           });
         }
-        return erased;
+        return { ...erased, shown };
       });
       // Of the cancelled deliveries, some may be those of the operator's webhooks.
-      const { erased, cancelled } = step;
+      const { erased, shown, cancelled } = step;
       return {
-        erased,
+        erased: shown,
         cancelled: customer === null ? cancelled : 0,
         more: erased === MAX_ERASED_PER_CALL,
       };

@@ -68,7 +68,7 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
       const { rows, nextPageToken } = await readPage(
         request,
         BY_ID,
-        (page) => listIncidentWebhooks(db, scope, incidentId, page),
+        (page) => listIncidentWebhooks(db, scope, incident.id, page),
         WEBHOOK_PAGE_SIZES,
       );
       return { incident: incidentMessage(incident), webhooks: rows.map(webhookMessage), nextPageToken };

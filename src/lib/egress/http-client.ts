@@ -40,14 +40,15 @@ const MAX_CACHED_PEM = 8 * 1_024 * 1_024;
  *   connections in use
  * @param proxy opens the connections to the checked addresses, or to names that it resolves. Undefined to connect directly
  * @param handshakes paces new connections. Defaults to HANDSHAKES
- * @param onCertificate told the end of the server's certificate at each handshake. Defaults to nothing
+ * @param onCertificate told the end of the server's certificate at each handshake, and whether the request had another guard. Defaults to
+ *   nothing
  */
 export function createHttpClient(
   ownGuard: AddressGuard,
   maxConnections: number,
   proxy?: OutboundProxy,
   handshakes = new Pacer(HANDSHAKES, systemClock),
-  onCertificate?: (host: string, notAfter: Date) => void,
+  onCertificate?: (host: string, notAfter: Date, isGuarded: boolean) => void,
 ): Connections {
   const own = createTlsContexts();
   const guarded = createTlsContexts();
@@ -97,7 +98,8 @@ export function createHttpClient(
     try {
       await pTimeout(once(socket, "secureConnect"), limits());
       const notAfter = onCertificate && socket.getPeerX509Certificate()?.validToDate;
-      if (notAfter) onCertificate(port === HTTPS_PORT ? hostname : `${hostname}:${port}`, notAfter);
+      const named = port === HTTPS_PORT ? hostname : `${hostname}:${port}`;
+      if (notAfter) onCertificate(named, notAfter, guard !== ownGuard);
       return socket;
     } catch (error) {
       socket.destroy();

@@ -190,7 +190,7 @@ export function deliveryService(
       if (!found) throw noDelivery(request);
       const sent = await getSentRequest(db, scope, found.delivery.id);
       const subjects = await readSubjects(db, [found.delivery], callerOf(handler).id);
-      const incidents = await openIncidentsOf(db, [found.delivery.webhookId]);
+      const incidents = await openIncidentsOf(db, scope, [found.delivery.webhookId]);
       return {
         delivery: deliveryMessage(found.delivery, subjects, await readWaitingFor(db, [found.delivery])),
         ...present({ incidentId: incidents.get(found.delivery.webhookId)?.id }),
@@ -241,7 +241,7 @@ export function deliveryService(
       const { result } = await reads.read(async (from) => {
         const page = await searchDeliveries(from, scope, filter, limit, search);
         const webhookIds = page.deliveries.map(({ webhookId }) => webhookId);
-        const incidents = await openIncidentsOf(from, webhookIds);
+        const incidents = await openIncidentsOf(from, scope, webhookIds);
         const counts = isCounted ? await countFailing(from, scope, filter.webhookId) : null;
         const total = (filter.states ?? []).reduce((n, state) => n + (counts?.[state as "failed"] ?? 0n), 0n);
         return failureReasonsMessage(page, MAX_FAILURES_EXAMINED, incidents, counts && total);

@@ -27,6 +27,8 @@ export async function up(knex: Knex): Promise<void> {
     create table incident_webhooks (
       incident_id uuid not null,
       webhook_id bigint not null,
+      customer text,
+      shown_id uuid not null,
       since timestamptz not null,
       ended timestamptz,
       warning boolean not null default false,
@@ -37,9 +39,11 @@ export async function up(knex: Knex): Promise<void> {
       failed int not null default 0,
       recovered int not null default 0,
       check_at timestamptz,
-      primary key (incident_id, webhook_id)
+      primary key (shown_id, webhook_id)
     ) with (fillfactor = 70);
     comment on table incident_webhooks is 'The webhooks that an incident concerns or has concerned. A webhook is in at most one that has not ended for it, beside warnings.';
+    comment on column incident_webhooks.customer is 'The customer of the webhook.';
+    comment on column incident_webhooks.shown_id is 'The id that keys of its customer see, of an incident of this customer only; of webhooks of the operator, incident_id.';
     comment on column incident_webhooks.error is 'The error with which it joined the incident.';
     comment on column incident_webhooks.differs is 'Since when its errors have had another cause; null if they have not.';
     comment on column incident_webhooks.first_delivery is 'Its oldest delivery that was open when it joined.';
@@ -47,18 +51,23 @@ export async function up(knex: Knex): Promise<void> {
     comment on column incident_webhooks.failed is 'Deliveries between these ids that ended as failed since it joined,';
     comment on column incident_webhooks.recovered is 'and those that were delivered, both as counted last.';
     comment on column incident_webhooks.check_at is 'When to count them again; null for not any more.';
+    create index incident_webhooks_incident on incident_webhooks (incident_id, webhook_id);
+    create index incident_webhooks_customer on incident_webhooks (incident_id, customer, ended) where customer is not null;
     create index incident_webhooks_webhook on incident_webhooks (webhook_id, incident_id);
     create unique index incident_webhooks_failing on incident_webhooks (webhook_id) where ended is null and not warning;
     create index incident_webhooks_warning on incident_webhooks (webhook_id) where ended is null and warning;
     create index incident_webhooks_check on incident_webhooks (check_at) where check_at is not null;
 
     create table host_certificates (
-      host text primary key,
+      host text not null,
+      of_customers boolean not null,
       not_after timestamptz not null,
-      seen timestamptz not null default now()
+      seen timestamptz not null default now(),
+      primary key (host, of_customers)
     );
     comment on table host_certificates is 'The end of the certificate that each host has shown last.';
     comment on column host_certificates.host is 'With its port if it is not 443.';
+    comment on column host_certificates.of_customers is 'Whether it was seen by requests of customers, which reach other addresses than those of the operator.';
     comment on column host_certificates.seen is 'Accurate to about a day.';
     create index host_certificates_end on host_certificates (not_after);
 

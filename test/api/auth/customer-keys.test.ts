@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, test } from "vitest";
+import { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { listDeliveries } from "../../../src/log/list.ts";
 import { insertReplay } from "../../../src/replays/replays.ts";
+import { NIL_ID } from "../../../src/schema/index.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -216,6 +218,38 @@ test("a key of a customer erases payloads of its customer only, and only with ac
   expect(entry).toMatchObject({ customer: "acme", actor: { apiKeyId: acme.id } });
   expect(entry?.changes.map(({ field }) => field)).toEqual(["user_id", "payloads_erased"]);
   expect(await db("events").where({ user_id: "globex", payload: null }).pluck("id")).toEqual([]);
+});
+
+test.each(["service", "test"])(
+  "no customer is named %s, the user of events of the service itself, which it could erase",
+  async (customer) => {
+    await expectRefused(
+      api.keys.createApiKey({ ...rights, customer }),
+      Code.InvalidArgument,
+      "users of the service's own",
+    );
+  },
+);
+
+test("notices about the operator's webhooks that have the customer's user are neither shown to the customer nor counted when it erases", async () => {
+  const notice = {
+    api_key_id: NIL_ID,
+    process: WebhookProcess.DELIVERY_FAILED,
+    user_id: "initech",
+    occurred: new Date(),
+    recipients: 1,
+    payload: JSON.stringify({ Webhook: { Url: "https://operator.example" } }),
+  };
+  const events = ["1", "2"].map((key) => ({ ...notice, id: db.raw("new_event_id()"), idempotency_key: key }));
+  const [event] = await db("events").insert(events).returning("id");
+  const as = api.as((await keyOf("initech")).secret);
+  await expectRefused(as.deliveries.getEvent({ eventId: event?.id }), Code.NotFound, "there is no event");
+  expect((await api.deliveries.getEvent({ eventId: event?.id })).event?.id).toBe(event?.id);
+  await api.events.publishEvent(order("initech"));
+  expect(await as.events.erasePayloads({ userId: "initech" })).toMatchObject({ erased: 1, more: false });
+  const [entry] = (await as.audit.listAuditEntries({})).entries;
+  expect(entry?.changes).toMatchObject([{ after: "initech" }, { field: "payloads_erased", after: "1" }]);
+  expect(await db("events").where({ user_id: "initech" }).whereNotNull("payload")).toEqual([]);
 });
 
 test("each customer may have five open replays; those of others neither count nor are counted with the operator's", async () => {

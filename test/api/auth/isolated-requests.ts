@@ -36,6 +36,8 @@ const VALUES: Record<string, Values | fc.Arbitrary<unknown>> = {
   event_id: eventId,
   api_key_id: keyId,
   transfer_to_key_id: keyId,
+  incident_id: ({ incidents }) => fc.constantFrom(...incidents.map(({ id }) => id)),
+  host: one("receiver.example", "nobody.example"),
   replay_id: ofWebhooks(({ replayIds }) => replayIds),
   endpoint_id: ofWebhooks(({ endpointId }) => [endpointId ?? randomUUID()]),
   installed_application_id: ({ appA, appB }) =>

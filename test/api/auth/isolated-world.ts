@@ -8,6 +8,7 @@ import { termOf } from "../../../src/events/search.ts";
 import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
 import { startSession } from "../../../src/keys/sessions.ts";
 import { insertReplay } from "../../../src/replays/replays.ts";
+import { judgedWebhooks } from "../../incidents/failing.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { changeDelivery } from "../../support/stored-deliveries.ts";
 import type { TestApi } from "../../support/test-api.ts";
@@ -60,6 +61,8 @@ export interface World {
   callers: WorldKey[];
   /** Those of no webhook: of publishers. */
   events: WorldEvent[];
+  /** All webhooks fail at one host: an incident of the operator, and one of each customer. */
+  incidents: { id: string; customer: string | null }[];
 }
 
 /** An event without deliveries, which the operator has published. */
@@ -142,8 +145,13 @@ export async function buildWorld(api: TestApi): Promise<World> {
     insert into rollup_minutes select id, date_trunc('minute', now()) - interval '1 minute', 1, 1, 0, 0, 5, 5, '{1}' from webhooks;
     insert into rollup_hours select id, date_trunc('hour', now()) - interval '1 hour', 1, 1, 0, 0, 5, 5, '{1}' from webhooks`,
   );
+  await judgedWebhooks(
+    db,
+    webhooks.map(({ id }) => id),
+  );
+  const incidents = await db("incident_webhooks").distinct("customer", "shown_id as id");
   const events = [await published(api, a), await published(api, b), await published(api, marker("user"))];
-  return { appA, appB, customers: [a, b], keys, webhooks, callers, events };
+  return { appA, appB, customers: [a, b], keys, webhooks, callers, events, incidents };
 }
 
 /** Entries about each key and webhook, made with each key: apps see entries about what is theirs, and no author of others. */
@@ -312,6 +320,7 @@ export function hiddenFrom(
       ...webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
       ...keys.flatMap(({ markers }) => markers),
       ...world.events.filter((event) => !isOwnEvent(event)).flatMap(({ markers }) => markers),
+      ...world.incidents.filter(({ customer }) => customer !== caller.customer).map(({ id }) => id),
       ...world.customers.filter((customer) => customer !== caller.customer),
       // A key of a customer without an app sees the apps of its customer's keys.
       ...(caller.customer !== null && caller.appId === null ? [] : [world.appB.id, world.appB.name]),

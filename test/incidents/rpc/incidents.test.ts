@@ -80,7 +80,10 @@ test("a key of an app or a customer sees incidents of its webhooks only, and onl
   ] as const) {
     const as = api.as(key.secret).incidents;
     expect(await subjects({}, as)).toEqual(["shop.example"]);
-    const { incident, webhooks } = await as.getIncident({ incidentId: id });
+    const incidentId = (await as.listIncidents({})).incidents[0]?.id ?? "";
+    const { incident, webhooks } = await as.getIncident({ incidentId });
+    // The operator finds what a customer names.
+    expect((await incidents.getIncident({ incidentId })).incident?.id).toBe(id);
     expect(incident).toMatchObject({ webhooks: 1n, failingWebhooks: 1n, measuredWebhooks: 1n });
     expect(webhooks.map((each) => each.webhookId)).toEqual([webhookId]);
     expect(await subjects({ webhookId: own }, as)).toEqual([]);
