@@ -39,6 +39,8 @@ const VALUES: Record<string, Values | fc.Arbitrary<unknown>> = {
   incident_id: ({ incidents }) => fc.constantFrom(...incidents.map(({ id }) => id)),
   host: one("receiver.example", "nobody.example"),
   replay_id: ofWebhooks(({ replayIds }) => replayIds),
+  incident_id: ({ incidents }) => one(...incidents.map(({ id }) => id)),
+  "ListIncidentsRequest.host": ({ incidents }) => one(...incidents.map(({ subject }) => subject)),
   endpoint_id: ofWebhooks(({ endpointId }) => [endpointId ?? randomUUID()]),
   installed_application_id: ({ appA, appB }) =>
     fc.constantFrom(appA.id, appB.id, randomUUID(), undefined, undefined),

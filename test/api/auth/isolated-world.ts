@@ -62,7 +62,7 @@ export interface World {
   /** Those of no webhook: of publishers. */
   events: WorldEvent[];
   /** All webhooks fail at one host: an incident of the operator, and one of each customer. */
-  incidents: { id: string; customer: string | null }[];
+  incidents: { id: string; customer: string | null; subject: string }[];
 }
 
 /** An event without deliveries, which the operator has published. */
@@ -149,7 +149,9 @@ export async function buildWorld(api: TestApi): Promise<World> {
     db,
     webhooks.map(({ id }) => id),
   );
-  const incidents = await db("incident_webhooks").distinct("customer", "shown_id as id");
+  const incidents = await db("incident_webhooks as m")
+    .join("incidents as i", "i.id", "m.incident_id")
+    .distinct("m.customer", "m.shown_id as id", "i.subject");
   const events = [await published(api, a), await published(api, b), await published(api, marker("user"))];
   return { appA, appB, customers: [a, b], keys, webhooks, callers, events, incidents };
 }
@@ -265,7 +267,9 @@ async function filled(
     await db("events").where({ id: eventId }).update(published);
     await db("search_terms").insert({ term: String(termOf(order)), event_id: eventId });
     const tried = [{ status: 500, error, responseStart }];
-    await changeDelivery(db, deliveryId, { state, tried, attempts: 1, reason, runId });
+    // Overdue from the start, so that time changes no answer.
+    const retryAt = new Date(Date.now() - 3_600_000);
+    await changeDelivery(db, deliveryId, { state, tried, attempts: 1, reason, runId, retryAt });
     made.deliveryIds.push(deliveryId);
     made.eventIds.push(eventId);
     made.searched.push(user, idempotency, order);

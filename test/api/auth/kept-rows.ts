@@ -50,6 +50,7 @@ export async function removeOthers(db: Db, customer: string | null): Promise<voi
       withoutGuard(`delete from audit_log where ${isOther}`),
       ...ofWebhooks.map((table) => `delete from ${table} where webhook_id not in (select id from webhooks)`),
       "delete from endpoints where id not in (select endpoint_id from webhooks where endpoint_id is not null)",
+      "delete from incidents where id not in (select incident_id from incident_webhooks)",
       `delete from events where ${isOther.replace("customer", "user_id")} and id not in (
         select event_id from queue union all select event_id from retries union all select event_id from deliveries)`,
       ...["search_terms", "idempotency_keys"].map(
