@@ -34,8 +34,12 @@ const withoutGuard = (change: string) => `alter table audit_log disable trigger 
   ${change};
   alter table audit_log enable always trigger audit_log_kept`;
 
-/** Removes everything that does not belong to a customer; null for what does not belong to the operator. */
-export async function removeOthers(db: Db, customer: string | null): Promise<void> {
+/**
+ * Removes everything that does not belong to a customer; null for what does not belong to the operator.
+ *
+ * @param keptKeyId of an API key that is kept, whosever it is
+ */
+export async function removeOthers(db: Db, customer: string | null, keptKeyId: string): Promise<void> {
   const ofWebhooks: string[] = await db("information_schema.columns")
     .where({ table_schema: "public", column_name: "webhook_id" })
     .whereRaw(
@@ -46,7 +50,8 @@ export async function removeOthers(db: Db, customer: string | null): Promise<voi
   await db.raw(
     [
       "set local session_replication_role = replica",
-      ...["webhooks", "api_keys", "replays"].map((table) => `delete from ${table} where ${isOther}`),
+      ...["webhooks", "replays"].map((table) => `delete from ${table} where ${isOther}`),
+      `delete from api_keys where ${isOther} and id <> '${keptKeyId}'`,
       withoutGuard(`delete from audit_log where ${isOther}`),
       ...ofWebhooks.map((table) => `delete from ${table} where webhook_id not in (select id from webhooks)`),
       "delete from endpoints where id not in (select endpoint_id from webhooks where endpoint_id is not null)",

@@ -57,14 +57,24 @@ interface Call {
   request: object;
 }
 
-const callsOf = (callers: readonly WorldKey[]): Call[] =>
-  METHODS.flatMap(([name, method]) =>
+const callsOf = (callers: readonly WorldKey[], methods = METHODS): Call[] =>
+  methods.flatMap(([name, method]) =>
     callers.flatMap((caller, index) =>
       fc
         .sample(requestsOf(method.input, world), { numRuns: RUNS, seed: SEED + index })
         .map((request) => ({ name, method, caller, request })),
     ),
   );
+
+/** Lists and counts that the operator narrows to a customer. */
+const NARROWED = METHODS.filter(
+  ([, { input, idempotency }]) =>
+    input.fields.some(({ name }) => name === "customer") &&
+    idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+);
+const operator = world.keys.find(
+  ({ customer, appId, processes }) => customer === null && appId === null && processes.length === 0,
+) as WorldKey;
 
 /** What each of some calls tells. Their changes are undone. */
 async function toldOf(calls: readonly Call[], rows: KeptRows): Promise<string[]> {
@@ -82,8 +92,11 @@ test.each([
   ["a customer", world.customers[0] as string],
 ])("%s: each method answers as if other customers and their webhooks did not exist", async (_, customer) => {
   const calls = callsOf(world.callers.filter((each) => each.customer === customer));
+  if (customer !== null)
+    for (const call of callsOf([operator], NARROWED))
+      calls.push({ ...call, request: { ...call.request, customer } });
   const amongOthers = await toldOf(calls, all);
-  await removeOthers(db, customer);
+  await removeOthers(db, customer, operator.id);
   const alone = await toldOf(calls, await keepRows(db, `alone_${customer === null ? 0 : 1}`));
   await all.undo();
   const differing = calls.flatMap(({ name, caller: { id: _id, secret: _secret, ...caller }, request }, n) =>
