@@ -194,11 +194,10 @@ export interface SentRequest {
 }
 
 /**
- * The request of the delivery with this id, which must be a UUID; null if the scope has none. Runs belong to the
- * whole service and are hidden from installed apps.
+ * The request of the delivery with this id, which must be a UUID of a delivery of the scope; null if it is no longer kept. Runs belong
+ * to the whole service and are hidden from limited scopes.
  */
 export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
-  const inScope = webhookIn(scope, "w");
   const [row] = await rows<{
     webhookId: bigint;
     process: number;
@@ -222,9 +221,8 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
           union all select id, event_id, webhook_id, run_id from deliveries where id = :id::uuid
         ) d join webhooks w on w.id = d.webhook_id join events e on e.id = d.event_id
         left join runs r on r.id = d.run_id
-        left join run_groups g on g.run_id = d.run_id and g.webhook_id = d.webhook_id
-      where ${inScope.sql}`,
-    { id, ...inScope.bindings },
+        left join run_groups g on g.run_id = d.run_id and g.webhook_id = d.webhook_id`,
+    { id },
   );
   if (!row) return null;
   const { payload, workflowId, firstRunId, group, webhookId, process, installedAppId } = row;

@@ -270,33 +270,34 @@ export async function readWebhookHistory(
   const end = new Date((Math.floor(Date.now() / intervalMs) + 1) * intervalMs);
   const start = new Date(end.getTime() - hours * 3_600_000);
   const inScope = webhookIn(scope, "w");
-  const own = `webhook_id = any(array(
-      select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}))`;
-  const bindings = { webhookIds: webhookIds.map(String), ...inScope.bindings };
-  const [known, intervals] = await Promise.all([
-    rows<{ id: bigint }>(
-      db,
-      `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
-      bindings,
-    ),
-    rows<WebhookIntervalRow>(
-      db,
-      `with counted as materialized (
-          select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
-          from (${countsSince(hours === 1 ? "minute" : "hour", own, "start >= :start::timestamptz")}) c
-        )
-        select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
-          sum(c.failed_attempts)::bigint as "failedAttempts", (
-            select coalesce(array_agg(l.n order by l.class), '{}') from (
-              select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
-              where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
-            ) l
-          ) as latency
-        from counted c group by c.webhook_id, c.interval order by c.webhook_id, c.interval`,
-      { ...bindings, start, seconds: HISTORY_INTERVALS[hours] },
-    ),
-  ]);
-  return { start, end, webhookIds: new Set(known.map(({ id }) => id)), intervals };
+  const known = await rows<{ id: bigint }>(
+    db,
+    `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
+    { webhookIds: webhookIds.map(String), ...inScope.bindings },
+  );
+  const ids = known.map(({ id }) => id);
+  const counts = countsSince(
+    hours === 1 ? "minute" : "hour",
+    "webhook_id = any(:ids::bigint[])",
+    "start >= :start::timestamptz",
+  );
+  const intervals = await rows<WebhookIntervalRow>(
+    db,
+    `with counted as materialized (
+        select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
+        from (${counts}) c
+      )
+      select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
+        sum(c.failed_attempts)::bigint as "failedAttempts", (
+          select coalesce(array_agg(l.n order by l.class), '{}') from (
+            select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
+            where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
+          ) l
+        ) as latency
+      from counted c group by c.webhook_id, c.interval order by c.webhook_id, c.interval`,
+    { ids: ids.map(String), start, seconds: HISTORY_INTERVALS[hours] },
+  );
+  return { start, end, webhookIds: new Set(ids), intervals };
 }
 
 /** A dispatch run. */

@@ -71,6 +71,32 @@ test("a customer is told of incidents of its own webhooks when these begin and c
   expect(await db("incidents").whereIn("id", shown)).toEqual([]);
 });
 
+test("a customer's webhook is told of webhooks of its customer, its app and the event types of its key only", async () => {
+  const shared = await app();
+  const own = await key(undefined, [], "tenant-7");
+  const subscribers = [
+    own,
+    await key(shared, [], "tenant-7"),
+    await key(undefined, [2, INCIDENT_OPENED], "tenant-7"),
+    await key(undefined, [], "other"),
+    await key(shared),
+  ];
+  const ids: bigint[] = [];
+  for (const subscriber of subscribers) ids.push(await register(subscriber, INCIDENT_OPENED));
+  const failing = [own, own, await key(shared, [], "tenant-7"), admin(), await key(await app(), [], "tenant-7")];
+  for (const owner of failing) await register(owner);
+  await register(own, 2);
+  for (const process of [1, 2]) await publish(admin(), 1, process);
+  await attemptAll(503);
+  const found = (await notices()).sort((a, b) => b.payload.Webhooks - a.payload.Webhooks);
+  const told = found.flatMap(({ payload, webhooks }) => webhooks.map((id) => [id, payload.Webhooks]));
+  expect(told.sort(([a], [b]) => Number(a) - Number(b))).toEqual([
+    [ids[0], 5],
+    [ids[1], 1],
+    [ids[2], 1],
+  ]);
+});
+
 test("the end of an incident by deleting its last webhook causes a notice; that of webhooks of notices does not", async () => {
   const closed = await register(admin(), INCIDENT_CLOSED);
   await register(admin());

@@ -36,7 +36,6 @@ const VALUES: Record<string, Values | fc.Arbitrary<unknown>> = {
   event_id: eventId,
   api_key_id: keyId,
   transfer_to_key_id: keyId,
-  incident_id: ({ incidents }) => fc.constantFrom(...incidents.map(({ id }) => id)),
   host: one("receiver.example", "nobody.example"),
   replay_id: ofWebhooks(({ replayIds }) => replayIds),
   incident_id: ({ incidents }) => one(...incidents.map(({ id }) => id)),

@@ -91,6 +91,20 @@ test("a search finds a webhook by its id, and those of an endpoint by its id, wi
   expect(endpoints).toMatchObject([{ id: endpointId, processNames: ["OrderDispatched", "DocumentCreated"] }]);
 });
 
+test("a key of an app is not told of the event types of an endpoint that it may not subscribe to", async () => {
+  const { db } = api.context;
+  const installedAppId = await api.app();
+  await db("webhooks").where({ endpoint_id: endpointId }).update({ installed_app_id: installedAppId });
+  const typesFor = async (allowedProcesses: number[]) => {
+    const { secret } = await api.key({ installedAppId, allowedProcesses });
+    const { webhooks, endpoints } = await api.as(secret).webhooks.searchWebhooks({ search: endpointId });
+    return [webhooks.length, endpoints.map(({ processNames }) => processNames)];
+  };
+  expect(await typesFor([])).toEqual([2, [["OrderDispatched", "DocumentCreated"]]]);
+  expect(await typesFor([1])).toEqual([1, []]);
+  await db("webhooks").where({ endpoint_id: endpointId }).update({ installed_app_id: null });
+});
+
 test.each([WebhookOrder.UNSPECIFIED, WebhookOrder.OLDEST, WebhookOrder.LEAST_HEALTHY])(
   "pages in order %i have every webhook once, and each the number of all",
   async (order) => {
