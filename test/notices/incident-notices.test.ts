@@ -83,7 +83,13 @@ test("a customer's webhook is told of webhooks of its customer, its app and the 
   ];
   const ids: bigint[] = [];
   for (const subscriber of subscribers) ids.push(await register(subscriber, INCIDENT_OPENED));
-  const failing = [own, own, await key(shared, [], "tenant-7"), admin(), await key(await app(), [], "tenant-7")];
+  const failing = [
+    own,
+    own,
+    await key(shared, [], "tenant-7"),
+    admin(),
+    await key(await app(), [], "tenant-7"),
+  ];
   for (const owner of failing) await register(owner);
   await register(own, 2);
   for (const process of [1, 2]) await publish(admin(), 1, process);

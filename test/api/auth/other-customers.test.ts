@@ -37,7 +37,10 @@ async function told(method: DescMethod, caller: WorldKey, request: object): Prom
   const isRead = method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
   try {
     const answer = toJson(method.output, await callMethod(api, method, caller.secret, request));
-    const text = JSON.stringify(answer).replaceAll(TIMES, "").replaceAll(LAST_USED, "").replaceAll(ATTEMPTS, "");
+    const text = JSON.stringify(answer)
+      .replaceAll(TIMES, "")
+      .replaceAll(LAST_USED, "")
+      .replaceAll(ATTEMPTS, "");
     if (isRead) return text;
     // Of an event, keys of the operator are told the number of all deliveries.
     const counted = caller.customer === null ? text.replaceAll(QUEUED, "") : text;
