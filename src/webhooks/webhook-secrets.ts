@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { type Scope, webhookIn } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { count, type Db, rows } from "../lib/pg/index.ts";
 import { type InstanceType, raiseRevisions, writeWebhook } from "./revisions.ts";
@@ -93,22 +92,20 @@ function secretsOf(webhookId: bigint, { secret, oldSecrets, oldSecretsExpire }: 
 }
 
 /**
- * All valid signing secrets of a live webhook, newest first; null if the scope has no such webhook.
+ * All valid signing secrets of a webhook, which the caller may access, newest first; null if it is deleted.
  *
  * @throws DomainError FAILED_PRECONDITION if no key of this process decrypts one of them
  */
 export async function readWebhookSecrets(
   db: Db,
   box: SecretBox,
-  scope: Scope,
   id: bigint,
 ): Promise<WebhookSecret[] | null> {
-  const inScope = webhookIn(scope, "webhooks");
   const [row] = await rows<SecretsRow & { now: Date }>(
     db,
     `select ${SECRET_COLUMNS}, now() as now from webhooks
-      where id = :id::bigint and deleted is null and ${inScope.sql}`,
-    { id, ...inScope.bindings },
+      where id = :id::bigint and deleted is null`,
+    { id },
   );
   if (!row) return null;
   return validAt(row.now, id, row).map(({ sealed, expires }) => {

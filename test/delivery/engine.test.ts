@@ -79,7 +79,7 @@ test.each(CHANGES)("what waits for a webhook is given back once %s", async (_wha
   const held = heldReplies();
   const { url, received } = await aReceiver(held.reply);
   const [id] = (await queueFor(parts, url, { webhooks: 1, events: DELIVERIES })) as [bigint];
-  const [old] = (await readWebhookSecrets(parts.db, parts.secrets, "everything", id)) ?? [];
+  const [old] = (await readWebhookSecrets(parts.db, parts.secrets, id)) ?? [];
   const webhook = new Webhook(old?.secret.toString("base64") as string);
   const isOfOld = ({ body, headers }: ReceivedRequest) => {
     try {

@@ -268,7 +268,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
       return auditedCall(db, handler, async (trx, record) => {
         // The secret also signs deliveries of the endpoint's other event types.
         const [webhook] = await readShared(trx, scope, webhookId);
-        const found = webhook ? await readWebhookSecrets(trx, secrets, scope, webhookId) : null;
+        const found = webhook ? await readWebhookSecrets(trx, secrets, webhookId) : null;
         if (webhook && found) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
         return secretsMessage(found, webhookId);
       });
@@ -284,7 +284,7 @@ export function webhookService(context: WebhookServiceParts): ServiceImpl<typeof
         await rotateWebhookSecret(trx, secrets, idsOf(shared), revokeOldSecrets, secret);
         const after = { old_secrets_revoked: revokeOldSecrets, ...secretFacts(secret) };
         await record(...eachOf(shared, { action: "webhook_secret_rotated", after }));
-        return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
+        return secretsMessage(await readWebhookSecrets(trx, secrets, webhookId), webhookId);
       });
     },
   };

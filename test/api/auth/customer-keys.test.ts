@@ -3,9 +3,21 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, expect, test } from "vitest";
 import { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import { customerScope } from "../../../src/calls/index.ts";
+import { termOf } from "../../../src/events/search.ts";
 import { listDeliveries } from "../../../src/log/list.ts";
+
+<<<<<<< HEAD
+
 import { insertReplay } from "../../../src/replays/replays.ts";
 import { NIL_ID } from "../../../src/schema/index.ts";
+
+=======
+
+import { changeReplay, insertReplay } from "../../../src/replays/replays.ts";
+
+>>>>>>> bf9b2abf (Test what mutants of scope had shown to be untested)
+
 import { aWebhook } from "../../support/builders.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -36,14 +48,15 @@ await storeDeliveries(db, [
 ]);
 
 const rights = { name: "new", permissions: [Permission.READ_ADMINISTRATIVE_DATA] };
-const order = (userId: string, idempotencyKey: string = randomUUID()) => ({
+const orderOf = (userId: string, orderNumber: string) => ({
   userId,
-  idempotencyKey,
+  idempotencyKey: randomUUID(),
   data: {
     case: "orderDispatched" as const,
-    value: { orderId: 1n, orderNumber: "1", dispatchedAt: { seconds: 1n, nanos: 0 } },
+    value: { orderId: 1n, orderNumber, dispatchedAt: { seconds: 1n, nanos: 0 } },
   },
 });
+const order = (userId: string) => orderOf(userId, "1");
 
 test("a key of a customer makes keys of its customer only, named or not; others are refused alike, whether they exist or not", async () => {
   const { apiKey: unnamed } = await asAcme.keys.createApiKey(rights);
@@ -270,6 +283,20 @@ test("each customer may have five open replays; those of others neither count no
   await db("replays").delete();
 });
 
+test("a replay of another customer is not changed, not even for the time of a call", async () => {
+  const request = { apiKeyId: globex.id, idempotencyKey: null, kind: "resend" as const };
+  const { id } = await insertReplay(
+    db,
+    customerScope("globex"),
+    { ...request, filter: { states: ["failed"] } },
+    30,
+  );
+  const changed = (customer: string) =>
+    db.transaction((trx) => changeReplay(trx, customerScope(customer), id, "pause"));
+  expect([await changed("acme"), await changed("globex")]).toEqual([false, true]);
+  await db("replays").delete();
+});
+
 test("overviews that are read at the same time are shared by keys of the same customer only", async () => {
   const [a, b] = await Promise.all([asAcme, api.as(globex.secret)].map(({ stats }) => stats.getOverview({})));
   expect([a?.overview?.retrying, b?.overview?.retrying]).toEqual([1n, 2n]);
@@ -305,6 +332,36 @@ test("rows of others end no page of a customer early, however many webhooks it h
   const scope = { customer: "umbrella", installedAppId: null, processes: [], permissions: [] };
   const { deliveries, searchedTo } = await listDeliveries(db, scope, {}, 3, 202);
   expect([new Set(deliveries.map((each) => each.id)), searchedTo]).toEqual([new Set(own), null]);
+});
+
+test("events of others end no search of a customer early, however many match", async () => {
+  const number = `A-${randomUUID()}`;
+  const { eventId } = await asAcme.events.publishEvent(orderOf("acme", number));
+  await db.raw(
+    `with others as (
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, payload)
+        select new_event_id(), :keyId::uuid, 'other ' || n, 1, 'globex', now(), '{}' from generate_series(1, 1001) n
+        returning id
+      )
+      insert into search_terms (term, event_id) select :term::bigint, id from others`,
+    { keyId: globex.id, term: String(termOf(number)) },
+  );
+  const found = async (search: string) => {
+    const { deliveries, nextPageToken } = await asAcme.deliveries.listDeliveries({ search });
+    return [new Set(deliveries.map((each) => each.eventId)), nextPageToken];
+  };
+  expect(await found(number)).toEqual([new Set([eventId]), ""]);
+  expect(await found("globex")).toEqual([new Set(), ""]);
+});
+
+test("deliveries of an event that are not queued yet are counted for the operator only", async () => {
+  const { eventId } = await asAcme.events.publishEvent(order("acme"));
+  const counted = async ({ deliveries }: typeof asAcme) =>
+    (await deliveries.getEvent({ eventId })).deliveries.reduce((sum, { count }) => sum + count, 0);
+  const [own, all] = [await counted(asAcme), await counted(api)];
+  await db("fan_out").insert({ event_id: eventId, process: 1, revision: 0, remaining: 5 });
+  expect([await counted(asAcme), await counted(api)]).toEqual([own, all + 5]);
+  await db("fan_out").delete();
 });
 
 test("with APP_ISOLATION=strict, a key of an app lists and deletes webhooks of its app only, by every protocol", async () => {

@@ -36,18 +36,22 @@ function transportOf(protocol: string, { secret }: WorldKey): Transport {
   );
 }
 
+const anyOf = (texts: string[]) =>
+  new RegExp(texts.map((each) => each.replaceAll(/\W/g, "\\$&")).join("|"), "g");
 /** What each caller must not learn. */
-const hiddenTexts = new Map(
-  world.callers.map((caller) => {
-    const { texts } = hiddenFrom(world, caller);
-    return [caller, new RegExp(texts.map((each) => each.replaceAll(/\W/g, "\\$&")).join("|"), "g")];
-  }),
-);
+const hiddenTexts = new Map(world.callers.map((caller) => [caller, anyOf(hiddenFrom(world, caller).texts)]));
+/** What none of them is told, although their calls may change it. */
+const ofOperator = anyOf(world.webhooks.flatMap((each) => each.ofOperator));
 
 /** What a text tells the caller of others, beyond what it was asked with. */
-function told(caller: WorldKey, text: string, request: object): string[] {
+function told(
+  caller: WorldKey,
+  text: string,
+  request: object,
+  hidden = hiddenTexts.get(caller) as RegExp,
+): string[] {
   const sent = JSON.stringify(request, (_, value) => (typeof value === "bigint" ? String(value) : value));
-  return (text.match(hiddenTexts.get(caller) as RegExp) ?? []).filter((each) => !sent.includes(each));
+  return (text.match(hidden) ?? []).filter((each) => !sent.includes(each));
 }
 
 /** One call; its answer, or error, as text that holds everything the caller learns. */
@@ -96,6 +100,7 @@ test.each(METHODS)(
           const changed = await changes();
           try {
             expect(told(caller, answer, request), answer).toEqual([]);
+            expect(told(caller, answer, request, ofOperator), answer).toEqual([]);
             for (const { before, after } of changed.filter(
               (change) => !isForAll(method, request, change, caller),
             ))

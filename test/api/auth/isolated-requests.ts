@@ -17,6 +17,7 @@ const deliveryId = ofWebhooks(({ deliveryIds }) => deliveryIds);
 const eventId: Values = (world) =>
   fc.constantFrom(...world.webhooks.flatMap(({ eventIds }) => eventIds), ...world.events.map(({ id }) => id));
 const keyId: Values = ({ keys }) => fc.constantFrom(...keys.map(({ id }) => id));
+const keyName: Values = ({ keys }) => one(...keys.map(({ name }) => name));
 const anyOf =
   (...all: Values[]): Values =>
   (world) =>
@@ -47,7 +48,7 @@ const VALUES: Record<string, Values | fc.Arbitrary<unknown>> = {
   customer: ({ customers }) => one(...customers, "nobody"),
   target_id: asText(webhookId, keyId, deliveryId),
   /** Texts that people search for, whoever's they are; now and then one of nobody. */
-  search: asText(...[webhookId, deliveryId, eventId, ofWebhooks(({ searched }) => searched)], () =>
+  search: asText(...[webhookId, deliveryId, eventId, keyName, ofWebhooks(({ searched }) => searched)], () =>
     one("receiver.example", "nobody"),
   ),
   url: anyOf(

@@ -21,6 +21,7 @@ const PROCESSES: WebhookProcess[] = [1, 2];
 /** An API key, and everything of it that must not become known to others. */
 export interface WorldKey {
   id: string;
+  name: string;
   secret: string;
   customer: string | null;
   appId: string | null;
@@ -42,6 +43,8 @@ export interface WorldWebhook {
   replayIds: string[];
   /** URL, users, idempotency keys and searchable values. */
   searched: string[];
+  /** Runs and idempotency keys, which no key of an app or a customer is told. */
+  ofOperator: string[];
   /** Signing secrets, and everything else beyond the contract's six fields that must not become known to others. */
   markers: string[];
   /** Null for none. */
@@ -162,12 +165,11 @@ async function writeAuditLog(
   keys: readonly WorldKey[],
   webhooks: readonly WorldWebhook[],
 ) {
-  for (const { customer, appId: installedAppId, markers } of keys) {
-    const [apiKeyId, apiKeyName] = markers as [string, string];
+  for (const { id: apiKeyId, name: apiKeyName, customer, appId: installedAppId } of keys) {
     const actor = { apiKeyId, apiKeyName, customer, installedAppId, sessionId: null, address: null };
     await audited(db, actor, (_trx, record) =>
       record(
-        ...keys.map(({ id, customer, appId, markers: [, name = null] }) => ({
+        ...keys.map(({ id, name, customer, appId }) => ({
           ...{ action: "api_key_rotated" as const, target: { id, name, customer, appId, process: null } },
         })),
         ...webhooks.map(({ id, url, customer, appId, process }) => ({
@@ -209,6 +211,7 @@ async function worldKey(
   const markers = [id, name, secret.slice(0, 12), secret];
   return {
     id,
+    name,
     secret,
     customer,
     appId,
@@ -250,12 +253,13 @@ async function filled(
     eventIds: [],
     replayIds: [],
     searched: [url],
+    ofOperator: [],
     markers: [...secrets],
     settings: [url, ...settings, ...(endpointId === null ? [] : [endpointId])],
   };
   const run = { workflow_id: marker("workflow"), first_run_id: randomUUID(), lease_until: new Date() };
   const [{ id: runId }] = await db("runs").insert(run).returning("id");
-  made.markers.push(run.workflow_id, run.first_run_id);
+  made.ofOperator.push(run.workflow_id, run.first_run_id);
   for (const state of STATES) {
     const [idempotency, order] = [marker("idempotency"), marker("order")];
     // A customer's webhooks get its own events only.
@@ -273,7 +277,8 @@ async function filled(
     made.deliveryIds.push(deliveryId);
     made.eventIds.push(eventId);
     made.searched.push(user, idempotency, order);
-    made.markers.push(eventId, deliveryId, idempotency, order, error, responseStart, reason);
+    made.ofOperator.push(idempotency);
+    made.markers.push(eventId, deliveryId, order, error, responseStart, reason);
     if (key.customer === null) made.markers.push(user);
   }
   if (key.processes.length === 0 || key.processes.includes(process)) {
@@ -321,7 +326,9 @@ export function hiddenFrom(
     webhooks,
     keys,
     texts: [
-      ...webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
+      ...webhooks.flatMap(({ id, settings, markers, ofOperator }) => [
+        ...[String(id), ...settings, ...markers, ...ofOperator],
+      ]),
       ...keys.flatMap(({ markers }) => markers),
       ...world.events.filter((event) => !isOwnEvent(event)).flatMap(({ markers }) => markers),
       ...world.incidents.filter(({ customer }) => customer !== caller.customer).map(({ id }) => id),

@@ -164,6 +164,37 @@ describe("the event types of an endpoint", () => {
     expect(later[2]?.application).toBe(application);
   });
 
+  test("are refused to a key of an app without the name of the operator's key or the id of the operator's webhook", async () => {
+    const installedAppId = await api.app();
+    const [first, second] = [await api.key({ installedAppId }), await api.key({ installedAppId })];
+    const target = ofWebhook(await api.register({ key: first.secret }));
+    const quotas = { webhookQuota: 1, eventsPerSecond: null };
+    const owner = await api.key({ name: "Hidden", allowedProcesses: [1, 2], quotas });
+    const transferred = { case: "transferToKeyId", value: owner.id } as const;
+    await keys.revokeApiKey({ apiKeyId: first.id, webhooks: transferred });
+    const url = freshUrl();
+    await api.register({ url });
+    const { updateEndpoint, createEndpoint } = api.as(second.secret).endpoints;
+    for (const [call, code, text] of [
+      [
+        () => updateEndpoint({ target, addProcesses: [3] }),
+        Code.PermissionDenied,
+        "the API key that owns the endpoint may not subscribe to StockLevelChanged",
+      ],
+      [
+        () => updateEndpoint({ target, addProcesses: [2] }),
+        Code.FailedPrecondition,
+        "the API key that owns the webhook may own 1 webhooks",
+      ],
+      [
+        () => createEndpoint({ processes: [1], url }),
+        Code.AlreadyExists,
+        "OrderDispatched (a webhook that your key cannot access)",
+      ],
+    ] as const)
+      await expectRefused(call(), code, text);
+  });
+
   test("are refused in unclear requests", async () => {
     const target = ofEndpoint((await created([1, 2]))[0].id);
     const { InvalidArgument, FailedPrecondition } = Code;
