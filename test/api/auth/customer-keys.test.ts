@@ -6,18 +6,8 @@ import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { customerScope } from "../../../src/calls/index.ts";
 import { termOf } from "../../../src/events/search.ts";
 import { listDeliveries } from "../../../src/log/list.ts";
-
-<<<<<<< HEAD
-
-import { insertReplay } from "../../../src/replays/replays.ts";
-import { NIL_ID } from "../../../src/schema/index.ts";
-
-=======
-
 import { changeReplay, insertReplay } from "../../../src/replays/replays.ts";
-
->>>>>>> bf9b2abf (Test what mutants of scope had shown to be untested)
-
+import { NIL_ID } from "../../../src/schema/index.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
