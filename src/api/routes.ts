@@ -30,7 +30,7 @@ import { replayService } from "../replays/rpc/index.ts";
 import { revokeKey } from "../revocation/index.ts";
 import { countOfCustomers } from "../stats/index.ts";
 import { statsService } from "../stats/rpc/index.ts";
-import { holdRegistrations, pauseWebhooksOf } from "../webhooks/index.ts";
+import { pauseWebhooksOf } from "../webhooks/index.ts";
 import { endpointService, webhookService } from "../webhooks/rpc/index.ts";
 import type { ApiContext } from "./context/context.ts";
 import type { Readiness } from "./context/readiness.ts";
@@ -83,7 +83,7 @@ export function createRoutes(
   const reflection = reflectionService(SERVED, stopping);
   const ofOthers = { onDeleted: cancelFirst, readOverdueRetries, queueTestEvent, latestEvents };
   const webhookParts = { ...context, ...ofOthers };
-  const customerParts = { ...context, countOfCustomers, holdRegistrations, pauseWebhooksOf };
+  const customerParts = { ...context, countOfCustomers, pauseWebhooksOf };
   return (router) => {
     addService(router, WebhookService, webhookService(webhookParts));
     addService(router, EventService, events);

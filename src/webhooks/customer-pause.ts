@@ -1,17 +1,11 @@
 import { stateNotFit } from "../calls/errors/index.ts";
 import type { DomainError } from "../contract/errors.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
-import { takeLock } from "../schema/index.ts";
 import { raiseRevisions } from "./revisions.ts";
-
-/** Takes the lock of registrations: a webhook is registered before its customer is paused or resumed, or afterwards. */
-export async function holdRegistrations(trx: Db): Promise<void> {
-  await takeLock(trx, "registration");
-}
 
 /**
  * Pauses the webhooks of a customer that are not paused, or resumes those that this has paused. Webhooks that a user or a circuit breaker
- * has paused stay so. Requires `holdRegistrations` and the locked customer, which has its new state.
+ * has paused stay so. Requires the lock of registrations, and the locked customer with its new state.
  *
  * @returns the number of webhooks that were paused or resumed
  */

@@ -1,7 +1,7 @@
 /** Webhooks, with their secrets and settings. */
 export { type BreakerState, removeBreakers } from "./breakers.ts";
 export { type ClaimedWebhook, ClaimedWebhooks } from "./claimed-webhooks.ts";
-export { holdRegistrations, pauseWebhooksOf } from "./customer-pause.ts";
+export { pauseWebhooksOf } from "./customer-pause.ts";
 export { privateKeyOf } from "./key-pairs.ts";
 export { headersOfSettings, openRequestSettings } from "./request-settings.ts";
 export { raiseRevisions } from "./revisions.ts";

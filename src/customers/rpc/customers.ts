@@ -17,6 +17,7 @@ import {
 } from "../../calls/index.ts";
 import { present } from "../../contract/present.ts";
 import type { Db } from "../../lib/pg/index.ts";
+import { takeLock } from "../../schema/index.ts";
 import { customerErased, customerPaused, customerUpdated } from "../customer-changes.ts";
 import { listCustomers } from "../customer-list.ts";
 import {
@@ -45,19 +46,17 @@ const MAX_QUOTAS = { webhooks: 1_000_000, eventsPerSecond: 100_000, pendingDeliv
 /** What the service of customers uses. */
 export interface CustomerServiceParts {
   db: Db;
-  /** Called after each write that lets deliveries go on. Returns at once. */
+  /** Called after each write that resumes deliveries. Returns at once. */
   onQueued?: () => void;
   /** What customers have that a scope can access, in their order. */
   countOfCustomers(db: Db, scope: Scope, customers: readonly string[]): Promise<Counts[]>;
-  /** Holds registrations of webhooks until the end of the transaction. */
-  holdRegistrations(trx: Db): Promise<void>;
   /** Pauses or resumes the webhooks of a customer; returns their number. */
   pauseWebhooksOf(trx: Db, customer: string, paused: boolean): Promise<number>;
 }
 
 /** Manages customers. */
 export function customerService(context: CustomerServiceParts): ServiceImpl<typeof CustomerService> {
-  const { db, onQueued = () => {}, countOfCustomers, holdRegistrations, pauseWebhooksOf } = context;
+  const { db, onQueued = () => {}, countOfCustomers, pauseWebhooksOf } = context;
 
   async function messages(on: Db, scope: Scope, customers: readonly CustomerRow[]) {
     const ids = customers.map(({ id }) => id);
@@ -80,7 +79,8 @@ export function customerService(context: CustomerServiceParts): ServiceImpl<type
 
   async function pause(handler: HandlerContext, id: string, paused: boolean) {
     const answer = await change(handler, id, async (trx, record) => {
-      await holdRegistrations(trx);
+      // A webhook is registered before its customer is paused or resumed, or afterwards.
+      await takeLock(trx, "registration");
       const before = await lockCustomer(trx, id);
       if ((before.paused !== null) === paused) return before;
       const customer = await changeCustomer(trx, id, { paused: paused ? trx.fn.now() : null });
