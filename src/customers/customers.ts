@@ -24,7 +24,7 @@ export interface CustomerRow extends CustomerLimits {
   paused: Date | null;
   /** Null if it was never erased. */
   erasureStarted: Date | null;
-  /** Null while an erasure goes on. */
+  /** Null while an erasure is running. */
   erasureFinished: Date | null;
   erasedWebhooks: bigint;
   erasedKeys: bigint;
@@ -106,19 +106,12 @@ export async function readCustomers(db: Db, ids: readonly string[]): Promise<Cus
  * @throws DomainError NOT_FOUND if there is neither
  */
 export async function requiredCustomer(db: Db, id: string): Promise<CustomerRow> {
-  const [customer] = await readCustomers(db, [id]);
-  if (!customer) throw new Error("a customer was not answered");
-  if (customer.created || (await hasEvents(db, id))) return customer;
-  throw noSuchCustomer();
-}
-
-async function hasEvents(db: Db, userId: string): Promise<boolean> {
-  return (await rows(db, "select 1 from events where user_id = :userId limit 1", { userId })).length > 0;
-}
-
-/** The error never repeats the id, because it may be personal data. */
-function noSuchCustomer(): DomainError {
-  return new DomainError(
+  const [customer] = (await readCustomers(db, [id])) as [CustomerRow];
+  if (customer.created) return customer;
+  if ((await rows(db, "select 1 from events where user_id = :id limit 1", { id })).length > 0)
+    return customer;
+  // The error never repeats the id, because it may be personal data.
+  throw new DomainError(
     "NOT_FOUND",
     "customer: neither an API key, a setting nor an event names this customer; list the customers to find their user_id",
     { reason: "CUSTOMER_NOT_FOUND" },
@@ -133,14 +126,12 @@ function noSuchCustomer(): DomainError {
  * @throws DomainError NOT_FOUND if nothing names it
  */
 export async function lockCustomer(trx: Db, id: string, isNew = false): Promise<CustomerRow> {
-  const locked = () =>
-    run(trx, trx("customers").where({ id }).forNoKeyUpdate().select<CustomerRow[]>(CUSTOMER_SELECTION));
-  const [customer] = await locked();
+  const locked = trx("customers").where({ id }).forNoKeyUpdate().select<CustomerRow[]>(CUSTOMER_SELECTION);
+  const [customer] = await run(trx, locked);
   if (customer) return customer;
   if (!isNew) await requiredCustomer(trx, id);
   await insertCustomer(trx, id);
-  const [made] = await locked();
-  return made as CustomerRow;
+  return (await run(trx, locked))[0] as CustomerRow;
 }
 
 /** Changes a locked customer. Columns that are left out stay. Returns it. */

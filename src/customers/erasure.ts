@@ -16,14 +16,14 @@ export interface Removed {
 /** Removes some rows of a customer in the transaction of a step. Removes nothing if none is left. */
 export type Removal = (trx: Db, customer: string) => Promise<Removed>;
 
-/** The state of an erasure after a step: more is left, older transactions are waited for, it has finished, or another process works on it. */
+/** The state of an erasure after a step: more rows are left, it waits for older transactions, it has finished, or another process works on it. */
 export type ErasureState = "more" | "waiting" | "finished" | "busy";
 
 /**
- * Starts the erasure of a locked customer, unless one goes on.
+ * Starts the erasure of a locked customer, unless one is running.
  *
- * @param actor who starts it: also the author of the entries about what it removes
- * @returns null if one goes on
+ * @param actor who starts it. Entries of the audit log about the removed webhooks and keys name this actor, too
+ * @returns null if one is running
  */
 export async function startErasure(
   trx: Db,
@@ -44,7 +44,7 @@ export async function startErasure(
   });
 }
 
-/** The customers whose erasure goes on, at most 100. */
+/** The customers whose erasure is running, at most 100. */
 export async function listErasing(db: Db): Promise<string[]> {
   const erasing = await rows<{ id: string }>(
     db,
@@ -54,8 +54,8 @@ export async function listErasing(db: Db): Promise<string[]> {
 }
 
 /**
- * The time after which transactions that were open at the first look are not waited for if they have written nothing yet, in seconds.
- * Statements that publish time out earlier; backups and reports take hours.
+ * The time after which an erasure no longer waits for transactions that were open at the first look and have written nothing yet, in
+ * seconds. Statements that publish time out earlier; backups and reports take hours.
  */
 const LATEST_PUBLISH_S = 300;
 
@@ -69,9 +69,9 @@ const IS_SETTLED = `c.erasure_look is not null and pg_snapshot_xmin(pg_current_s
       and a.backend_type = 'client backend' and a.xact_start <= c.erasure_looked))`;
 
 /**
- * A step of an erasure, in one transaction: removes some rows, and counts them. The erasure has finished once a step finds nothing, and
- * all transactions have ended that were open when an earlier step found nothing. The time of that earlier step is the end of the
- * erasure: what was published before has been erased. Publishing does not take part.
+ * A step of an erasure, in one transaction: removes some rows, and counts them. The first step that finds nothing is the first look. The
+ * erasure has finished once a later step finds nothing, and all transactions that were open at the first look have ended. The time of the
+ * first look is the end of the erasure: everything published before it is erased. Publishing takes no lock for this.
  *
  * @param removals each removes rows; a step runs them in turn until one has removed some
  */
