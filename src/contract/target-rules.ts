@@ -79,7 +79,7 @@ export interface TrialOutcome {
   durationMs: number;
   /** Why it was not accepted, and what to do; null if it was. */
   cause: { code: string; summary: string; remedy: string } | null;
-  /** The durations of its parts, in milliseconds, as far as it came. The last one is that in which it ended. */
+  /** The durations of its parts, in milliseconds, up to the part in which the request ended. */
   timing: Partial<Record<(typeof TRIAL_PARTS)[number], number>>;
   /** The addresses of the host; empty if it has none that are allowed, or a proxy resolves it. */
   addresses: readonly string[];

@@ -181,7 +181,7 @@ const insertStatement = (more: string) => `
     select process, count(*)::int as n from recipient group by process
     union all select process, live from wide
   ),
-  -- The customers with webhooks for the events. One with too many of them for its events, beside those of the operator, is wide.
+  -- The customers with webhooks for the events. A customer is wide if its webhooks and the operator's are too many to queue inline.
   customer as materialized (
     select c.*, coalesce(p.revision, 0) as operator_revision, coalesce(p.live, 0) as operator_live,
       coalesce(p.live, 0) + c.live > :inline::int as is_wide

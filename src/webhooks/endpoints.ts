@@ -185,7 +185,7 @@ async function insertEndpoint(trx: Db): Promise<{ id: string; created: Date }> {
   return made as { id: string; created: Date };
 }
 
-/** Makes an endpoint of a locked webhook without one. It goes on with the webhook's tokens. */
+/** Makes an endpoint of a locked webhook without one. The endpoint takes over the webhook's tokens. */
 async function makeEndpoint(trx: Db, webhookId: bigint): Promise<string> {
   const [made] = await rows<{ id: string }>(
     trx,

@@ -144,7 +144,7 @@ export function requestSettingsMethods({
           firstByteMs: timing.firstByte,
           bodyMs: timing.body,
         }),
-        // Addresses in an internal DNS zone are nothing for others.
+        // Only the operator may see addresses, which an internal DNS zone may answer.
         addresses: callerScope(handler) === "everything" ? [...addresses] : [],
         certificates: outcome.certificates.map(({ notBefore, notAfter, names, ...certificate }) => ({
           ...certificate,
