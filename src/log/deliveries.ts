@@ -26,6 +26,8 @@ export interface DeliveryRow {
   webhookId: bigint;
   process: number;
   url: string;
+  /** The name of the webhook; null without one. */
+  name: string | null;
   /** The customer of the webhook; null for the operator's. */
   customer: string | null;
   state: DeliveryStateName;
@@ -71,14 +73,14 @@ export const LAST = (table: string) =>
  * among them, because it is in another table.
  */
 export const COLUMNS = {
-  queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.customer,
+  queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.name, w.customer,
     case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
     d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
     null::text as reason, null::json as last`,
-  retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.customer,
+  retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.name, w.customer,
     'retrying' as state, d.attempts, d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason,
     null::json as last`,
-  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, w.customer,
+  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, w.name, w.customer,
     d.outcome::text as state, d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason,
     case when d.started is not null then ${LAST("d")} end as last`,
 } as const;

@@ -341,6 +341,6 @@ function read({ table, indexed, state }: Part, reading: Reading): string {
     select ${COLUMNS[table]}, ${searched} as searched, ${matches} as matches
     from (${source}) d cross join lateral (
       -- Looked up row by row, so that no more rows are read than the page needs.
-      select w.process, w.url, w.customer, ${conditions.join(" and ")} as matches from webhooks w where w.id = d.webhook_id offset 0
+      select w.process, w.url, w.name, w.customer, ${conditions.join(" and ")} as matches from webhooks w where w.id = d.webhook_id offset 0
     ) w where (${matches}) or ${searched} order by d.id ${order} limit :limit::int`;
 }

@@ -26,7 +26,7 @@ export async function readWaitingFor(
       from webhooks w where w.id = any(:ids::bigint[])`,
     { ids: plainArray([...ids]) },
   );
-  const incidents = await openIncidentsOf(db, ids);
+  const incidents = await openIncidentsOf(db, "everything", ids);
   const hostOf = (id: bigint) => (HANGING.has(incidents.get(id)?.cause) ? "host" : undefined);
   const byWebhook = new Map(found.map(({ id, waitingFor }) => [id, waitingFor ?? hostOf(id)]));
   return (delivery) => (waits(delivery) ? byWebhook.get(delivery.webhookId) : undefined);

@@ -13,6 +13,8 @@ export interface ReplayFilter {
   /** Final states. Empty for a backfill. */
   states: readonly DeliveryStateName[];
   search?: SearchText | undefined;
+  /** The customer whose deliveries alone are sent. */
+  customer?: string | undefined;
   /** The earliest time, inclusive. */
   from?: Date | undefined;
   /** The latest time, exclusive. Defaults to the start of the replay. */

@@ -16,6 +16,10 @@ export interface WebhookSearch {
   process?: number | undefined;
   /** The id of an installed app; null for webhooks without one. */
   appId?: string | null | undefined;
+  /** The id of the API key that owns them. */
+  apiKeyId?: string | undefined;
+  /** Whether only those of the operator are found. */
+  withoutCustomer?: boolean;
 }
 
 /** The order of a search, by the value that comes before the id. */
@@ -91,7 +95,10 @@ const RANK = "(case h.health when 'failing' then 2 when 'degraded' then 1 else 0
 
 const STATE = "coalesce(b.state, case when w.paused is null then 'active' else 'paused' end)";
 
-function conditionsOf(scope: Scope, { words, health, states, process, appId }: WebhookSearch): Condition {
+function conditionsOf(
+  scope: Scope,
+  { words, health, states, process, appId, apiKeyId, withoutCustomer }: WebhookSearch,
+): Condition {
   const inScope = webhookIn(scope, "w");
   const conditions = ["w.deleted is null", inScope.sql];
   const bindings: Bindings = { ...inScope.bindings };
@@ -104,6 +111,8 @@ function conditionsOf(scope: Scope, { words, health, states, process, appId }: W
   if (process !== undefined) restrict("w.process = :process::int", { process });
   if (appId === null) restrict("w.installed_app_id is null");
   else if (appId !== undefined) restrict("w.installed_app_id = :appId::uuid", { appId });
+  if (apiKeyId !== undefined) restrict("w.api_key_id = :apiKeyId::uuid", { apiKeyId });
+  if (withoutCustomer) restrict("w.customer is null");
   for (const [n, word] of words.entries()) {
     const [part, exact, types] = [`part${n}`, `word${n}`, `types${n}`];
     restrict(

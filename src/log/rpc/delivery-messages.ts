@@ -49,6 +49,7 @@ export function deliveryMessage(
     reason: row.reason,
     subject: subjects.get(row.eventId),
     customer: row.customer,
+    webhookName: row.name,
     durationMs: last?.durationMs,
     status: last?.status,
     error: last?.error || null,

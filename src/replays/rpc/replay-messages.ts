@@ -48,7 +48,7 @@ export function replayMessage(
 }
 
 function whatOf({ kind, filter }: ReplayRow): NonNullable<Message["what"]> {
-  const { webhookId, process, eventId, states, search } = filter;
+  const { webhookId, process, eventId, states, search, customer } = filter;
   if (kind === "backfill")
     return { case: "backfill", value: { webhookId: webhookId ?? 0n, ...rangeOf(filter) } };
   return {
@@ -57,6 +57,7 @@ function whatOf({ kind, filter }: ReplayRow): NonNullable<Message["what"]> {
       webhookId,
       process: process as WebhookProcess | undefined,
       eventId,
+      customer,
       states: states.map((state) => STATE_NUMBERS[state]),
       search: search === undefined ? "" : hideSecrets(search.text),
       ...rangeOf(filter),

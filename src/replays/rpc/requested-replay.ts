@@ -32,7 +32,8 @@ function resent(request: ResentDeliveries): NewReplay["filter"] {
   const { states = [], from, to, webhookId, process, eventId } = filter;
   assertRange("resend", from, to);
   const search = searchText(request.search);
-  return { webhookId, process, eventId, states: [...new Set(states)], search, from, to };
+  const { customer } = request;
+  return { webhookId, process, eventId, customer, states: [...new Set(states)], search, from, to };
 }
 
 function missed({ webhookId, from, to }: MissedEvents): NewReplay["filter"] {

@@ -64,6 +64,8 @@ export function searchMethods({
         states: request.states.map(stateOf),
         process,
         appId: appId === "" ? null : optionalUuid("installed_application_id", appId),
+        apiKeyId: request.apiKeyId === undefined ? undefined : optionalUuid("api_key_id", request.apiKeyId),
+        withoutCustomer: request.withoutCustomer && scope === "everything",
       };
       const order = nameOf(ORDERS, request.order);
       if (!order) throw invalidField("order", "must be 0 (newest first), 1 (OLDEST) or 2 (LEAST_HEALTHY)");

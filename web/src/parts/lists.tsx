@@ -77,6 +77,8 @@ export function NothingFound({ of, onClear, children }: NothingFoundProps) {
 interface LoadMoreProps {
   /** The number of items shown. */
   shown: number;
+  /** The number of all, if it is known: "111". */
+  total?: string | undefined;
   /** The noun of the items, singular and plural: "key", "keys". */
   of: readonly [one: string, many: string];
   hasMore: boolean;
@@ -85,12 +87,13 @@ interface LoadMoreProps {
 }
 
 /** Stands below a list of which a part is shown. */
-function LoadMore({ shown, of, hasMore, loading = false, onMore }: LoadMoreProps) {
+function LoadMore({ shown, total, of, hasMore, loading = false, onMore }: LoadMoreProps) {
   return (
     <Group justify="space-between" gap="md" py="md">
       <Dimmed role="status">
-        {countOf(shown, ...of)}
-        {hasMore && " shown"}
+        {hasMore && total !== undefined
+          ? `${shown.toLocaleString()} of ${total} ${of[1]}`
+          : `${countOf(shown, ...of)}${hasMore ? " shown" : ""}`}
       </Dimmed>
       {hasMore && (
         <Button variant="default" loading={loading} onClick={onMore}>
@@ -144,13 +147,14 @@ export interface PagesProps<T> extends Omit<SomeProps<T>, "items"> {
   };
   /** The items of the pages that were read; undefined before the first. */
   items: readonly T[] | undefined;
+  total?: string;
   /** The title of the error: "Could not load the replays". */
   failed: string;
   loading: ReactNode;
 }
 
 /** Shows the pages of a list that were read, and reads more of them on demand. */
-export function Pages<T>({ list, items, of, failed, loading, empty, children }: PagesProps<T>) {
+export function Pages<T>({ list, items, total, of, failed, loading, empty, children }: PagesProps<T>) {
   const failure = list.isError && (
     <Failure error={list.error} title={failed} onRetry={list.refetch} my="sm" />
   );
@@ -164,6 +168,7 @@ export function Pages<T>({ list, items, of, failed, loading, empty, children }: 
       {items.length > 0 && (
         <LoadMore
           shown={items.length}
+          total={total}
           of={of}
           hasMore={list.hasNextPage}
           loading={list.isFetchingNextPage}

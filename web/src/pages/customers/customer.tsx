@@ -32,7 +32,6 @@ const SHOWN = 10;
 const REFRESH_MS = 15_000;
 const ERASING_REFRESH_MS = 2_000;
 const NAMES = ["id"] as const;
-const NO_OTHERS = new Map();
 
 /** The page of a customer. */
 export default function CustomerPage() {
@@ -148,7 +147,7 @@ interface OfCustomer {
 
 /** The webhooks of a customer, the first of them. */
 export function CustomerWebhooks({ customer }: OfCustomer) {
-  const list = useLive(WebhookService.method.listWebhooks, { customer, pageSize: SHOWN }, REFRESH_MS);
+  const list = useLive(WebhookService.method.searchWebhooks, { customer, pageSize: SHOWN }, REFRESH_MS);
   return (
     <Section
       title="Webhooks"
@@ -159,7 +158,7 @@ export function CustomerWebhooks({ customer }: OfCustomer) {
           webhooks.length === 0 ? (
             <Dimmed>None yet. API keys of the customer can register webhooks.</Dimmed>
           ) : (
-            <WebhookTable webhooks={webhooks} others={NO_OTHERS} period={periodOf("")} />
+            <WebhookTable pages={[webhooks]} endpoints={[]} period={periodOf("")} />
           )
         }
       </Refreshed>

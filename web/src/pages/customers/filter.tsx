@@ -53,8 +53,9 @@ export function useListedCustomer(): { customer?: string } {
 }
 
 /** A filter of the list of webhooks as a part of requests. */
-export function webhooksOf(chosen: { customer?: string }): { customer?: string; allCustomers?: boolean } {
-  return chosen.customer === ALL_CUSTOMERS.value ? { allCustomers: true } : chosen;
+export function webhooksOf(chosen: { customer?: string }): { customer?: string; withoutCustomer?: boolean } {
+  if (chosen.customer === undefined) return { withoutCustomer: true };
+  return chosen.customer === ALL_CUSTOMERS.value ? {} : chosen;
 }
 
 /** Another choice than a customer. */

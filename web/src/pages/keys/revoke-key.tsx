@@ -1,5 +1,5 @@
 import { ConnectError, Code as ErrorCode } from "@connectrpc/connect";
-import { useMutation } from "@connectrpc/connect-query";
+import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Alert, Code, type ComboboxItem, List, Radio, Select, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import {
@@ -9,7 +9,7 @@ import {
 } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { useAllPages, useChange } from "../../api/queries.ts";
+import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { processName, typeName } from "../../api/type-names.ts";
 import { ConfirmDialog, type DialogProps, useDialogState } from "../../parts/dialogs.tsx";
@@ -18,6 +18,9 @@ import { notifyDone } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
 
 type Fate = "transfer" | "delete";
+
+/** The number of a key's newest webhooks that are read. New ones are among them. */
+const READ = 200;
 
 /** Asks what becomes of a key that is to be revoked. */
 export interface RevokeKeyProps extends DialogProps {
@@ -33,14 +36,14 @@ export interface RevokeKeyProps extends DialogProps {
 export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: RevokeKeyProps) {
   const revoke = useMutation(ApiKeyService.method.revokeApiKey);
   const maySee = useMay("Read_Administrative_Data");
-  const list = useAllPages(
-    WebhookService.method.listWebhooks,
-    apiKey?.customer === undefined ? {} : { customer: apiKey.customer },
-    { enabled: opened && maySee },
+  const list = useQuery(
+    WebhookService.method.searchWebhooks,
+    { apiKeyId: apiKey?.id ?? "", pageSize: READ },
+    { enabled: opened && maySee, structuralSharing: false },
   );
   const [fate, setFate] = useDialogState<Fate | undefined>(opened, undefined);
   const [heir, setHeir] = useDialogState<string | null>(opened, null);
-  const webhooks = list.data?.webhooks.filter((webhook) => webhook.apiKeyId === apiKey?.id);
+  const webhooks = list.data?.webhooks;
   const hasNone = webhooks?.length === 0;
   const heirs = heirsOf(apiKey, keys, webhooks ?? []);
   const told = fate === "delete" || (fate === "transfer" && heir !== null);
@@ -52,7 +55,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
   async function assertAllShown(shown: readonly Webhook[]) {
     const { data } = await list.refetch({ throwOnError: true });
     const ids = new Set(shown.map(({ id }) => id));
-    if (data?.webhooks.every(({ id, apiKeyId }) => apiKeyId !== apiKey?.id || ids.has(id))) return;
+    if (data?.webhooks.every(({ id }) => ids.has(id))) return;
     throw new ConnectError(
       "the key has registered a webhook meanwhile; choose what happens to its webhooks, then confirm again",
       ErrorCode.Aborted,
@@ -99,7 +102,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       ) : webhooks === undefined ? (
         <Loading lines={3} />
       ) : (
-        <KeyWebhooks webhooks={webhooks} />
+        <KeyWebhooks webhooks={webhooks} found={list.data?.found ?? 0} />
       )}
       {asks && (
         <Radio.Group
@@ -182,12 +185,12 @@ function heirsOf(
 const NAMED = 5;
 
 /** The number of a key's webhooks, and the first of them. */
-function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
+function KeyWebhooks({ webhooks, found }: { webhooks: readonly Webhook[]; found: number }) {
   if (webhooks.length === 0) return <Text size="sm">The key has no webhooks.</Text>;
-  const more = webhooks.length - NAMED;
+  const more = found - NAMED;
   return (
     <Stack gap="xs">
-      <Text size="sm">The key has {countOf(webhooks.length, "webhook", "webhooks")}:</Text>
+      <Text size="sm">The key has {countOf(found, "webhook", "webhooks")}:</Text>
       <List size="sm" spacing={6}>
         {webhooks.slice(0, NAMED).map((webhook) => (
           <List.Item key={String(webhook.id)} styles={{ itemWrapper: { display: "block" } }}>

@@ -4,7 +4,6 @@ import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { isReachable, useAllPages } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
 import { BASE_PATH } from "../../base-path.ts";
 import { PageLink, webhookPage } from "../../parts/inline.tsx";
@@ -18,8 +17,7 @@ import { CodeBlock } from "../../parts/text/copy.tsx";
 export function FirstSteps() {
   const mayWrite = useMay("Write_Administrative_Data");
   const managesKeys = useMay("Manage_Api_Keys");
-  const list = useAllPages(WebhookService.method.listWebhooks, {});
-  const webhooks = list.data?.webhooks.filter(isReachable);
+  const { webhooks } = useQuery(WebhookService.method.searchWebhooks, { pageSize: 2 }).data ?? {};
   const log = useQuery(DeliveryService.method.listDeliveries, { pageSize: 1 });
   // A search that stopped early does not know.
   const isUnused = log.data?.deliveries.length === 0 && !log.data.searchedBackTo;

@@ -5,7 +5,7 @@ import { type Overview, StatsService, type WebhookStats } from "../../../../gen/
 import { WebhookHealth, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
-import { useAllPages } from "../../api/queries.ts";
+import { useAllPages, useLive } from "../../api/queries.ts";
 import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink, webhookPage } from "../../parts/inline.tsx";
@@ -61,10 +61,10 @@ function ListLink({ count, health }: { count: number; health: "failing" | "degra
 
 /** The failing webhooks with their last errors, the longest failing first. */
 function Failing({ count }: { count: number }) {
-  const { data } = useAllPages(
-    WebhookService.method.listWebhooks,
+  const { data } = useLive(
+    WebhookService.method.searchWebhooks,
     { health: [WebhookHealth.FAILING], ...webhooksOf(useListedCustomer()) },
-    { refreshMs: REFRESH_MS },
+    REFRESH_MS,
   );
   if (!data) return null;
   const since = (seconds: bigint | undefined) => Number(seconds ?? 0n);

@@ -1,12 +1,12 @@
+import { createQueryOptions, useTransport } from "@connectrpc/connect-query";
 import { Box, Group, Skeleton, Text } from "@mantine/core";
-import { useMemo } from "react";
+import { useQueries } from "@tanstack/react-query";
 import {
   StatsService,
   type WebhookHistory,
   type WebhookStats,
 } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { useAllPages, useLive } from "../../../api/queries.ts";
 import { typeName } from "../../../api/type-names.ts";
 import { Dimmed, deliveriesOf, PageLink } from "../../../parts/inline.tsx";
 import type { Period } from "../../../parts/periods.tsx";
@@ -21,27 +21,51 @@ const PERCENT = new Intl.NumberFormat(undefined, {
   roundingMode: "trunc",
 });
 
-/** The statistics of webhooks over the last day. */
-export interface LastDay {
-  /** The statistics of webhooks that had deliveries, by id. Undefined until they are read. */
-  stats: ReadonlyMap<bigint, WebhookStats> | undefined;
-  /** The error of reading them, if any. */
+/** The interval between refreshes of the attempts, in milliseconds. */
+const HISTORY_REFRESH_MS = 30_000;
+
+/** The figures of the webhooks that a list shows. */
+export interface Figures {
+  /** The deliveries of a webhook over the last day. Undefined until they are read, null if there were none. */
+  lastDay: (id: bigint) => WebhookStats | null | undefined;
+  /** Its attempts over the period; undefined until they are read. */
+  history: (id: bigint) => WebhookHistory | undefined;
+  /** The error of reading the deliveries, if any. */
   error: unknown;
-  refetch: () => unknown;
+  refetch: () => void;
 }
 
-/**
- * The statistics of some webhooks over the last day, kept current. @param webhookIds "all" for every webhook; empty
- * for none
- */
-export function useLastDay(webhookIds: readonly bigint[] | "all"): LastDay {
-  const { data, error, refetch } = useAllPages(
-    StatsService.method.listWebhookStats,
-    { webhookIds: webhookIds === "all" ? [] : [...webhookIds] },
-    { enabled: webhookIds.length > 0, refreshMs: REFRESH_MS },
+/** The figures of some webhooks, read page by page and kept current. */
+export function useFigures(pages: readonly (readonly Webhook[])[], period: Period): Figures {
+  const transport = useTransport();
+  const ids = pages.filter((page) => page.length > 0).map((page) => page.map(({ id }) => id));
+  const { listWebhookStats, listWebhookHistory } = StatsService.method;
+  const stats = useQueries({
+    queries: ids.map((webhookIds) => ({
+      ...createQueryOptions(listWebhookStats, { webhookIds }, { transport }),
+      refetchInterval: REFRESH_MS,
+    })),
+  });
+  const histories = useQueries({
+    queries: ids.map((webhookIds) => ({
+      ...createQueryOptions(listWebhookHistory, { webhookIds, hours: period.hours }, { transport }),
+      refetchInterval: HISTORY_REFRESH_MS,
+    })),
+  });
+  const lastDay = new Map<bigint, WebhookStats | null>();
+  stats.forEach(({ data }, page) => {
+    if (data) for (const id of ids[page] ?? []) lastDay.set(id, null);
+    for (const each of data?.webhooks ?? []) lastDay.set(each.webhookId, each);
+  });
+  const history = new Map(
+    histories.flatMap(({ data }) => data?.webhooks ?? []).map((each) => [each.webhookId, each]),
   );
-  const stats = useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
-  return { stats, error, refetch };
+  return {
+    lastDay: (id) => lastDay.get(id),
+    history: (id) => history.get(id),
+    error: stats.find(({ error }) => error)?.error ?? null,
+    refetch: () => stats.forEach((each) => void each.refetch()),
+  };
 }
 
 /** The part of the deliveries that came to an end which arrived, 0 to 1; undefined while none has. */
@@ -56,50 +80,31 @@ export function percentage(rate: number): string {
   return PERCENT.format(rate);
 }
 
-/** The interval between refreshes, in milliseconds. */
-const HISTORY_REFRESH_MS = 30_000;
-
-/** The attempts of some webhooks over a period, by id; undefined until they are read. */
-export function useHistories(
-  webhooks: readonly Webhook[],
-  period: Period,
-): ReadonlyMap<bigint, WebhookHistory> | undefined {
-  const { data } = useLive(
-    StatsService.method.listWebhookHistory,
-    { webhookIds: webhooks.map(({ id }) => id), hours: period.hours },
-    HISTORY_REFRESH_MS,
-  );
-  return useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
-}
-
 /** The height in pixels, also while the data loads. */
-const RATE_HEIGHT = 24;
+const RATE_HEIGHT = 20;
 
 /** A webhook's rate of success in the last day, and the counts that it is made of, which lead to its deliveries. */
-export function Success({ of, lastDay }: { of: Webhook; lastDay: LastDay }) {
-  if (!lastDay.stats) {
-    if (lastDay.error === null) return <Skeleton height={RATE_HEIGHT} width={150} />;
+export function Success({ of, figures }: { of: Webhook; figures: Figures }) {
+  const stats = figures.lastDay(of.id);
+  if (stats === undefined) {
+    if (figures.error === null) return <Skeleton height={RATE_HEIGHT} width={150} />;
     return <DeliveriesLink of={of} text="Deliveries" />;
   }
-  const stats = lastDay.stats.get(of.id);
-  const rate = stats && successRate(stats);
+  const rate = stats === null ? undefined : successRate(stats);
   if (!stats || rate === undefined) {
     const text = stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries";
     return <DeliveriesLink of={of} text={text} />;
   }
   return (
-    <Box mih={RATE_HEIGHT} maw={204}>
-      <Group gap={6} wrap="nowrap" align="baseline">
-        <Text size="sm" fw={620} className="figures">
-          {percentage(rate)}
-        </Text>
-        <DeliveriesLink
-          of={of}
-          text={`${stats.delivered.toLocaleString()} delivered, ${stats.failed.toLocaleString()} failed`}
-        />
-      </Group>
-      <RateBar rate={rate} />
-    </Box>
+    <Group gap={6} wrap="nowrap" align="baseline">
+      <Text size="sm" fw={500} className="figures">
+        {percentage(rate)}
+      </Text>
+      <DeliveriesLink
+        of={of}
+        text={`${stats.delivered.toLocaleString()} delivered, ${stats.failed.toLocaleString()} failed`}
+      />
+    </Group>
   );
 }
 
@@ -136,7 +141,7 @@ export function RateBar({ rate }: { rate: number }) {
 /** The width in pixels. */
 const WIDTH = 100;
 /** The height in pixels. */
-const HEIGHT = 26;
+const HEIGHT = 20;
 /** Between bars, in pixels. */
 const GAP = 1;
 /** The least height of a bar with attempts. */
@@ -147,20 +152,23 @@ export interface AttemptBarsProps {
   /** Undefined while it is read. */
   history: WebhookHistory | undefined;
   period: Period;
-  withLatency: boolean;
+  /** Whether the number of attempts and the latency are shown, too. */
+  inFull?: boolean;
 }
 
-/** Attempts by outcome over time as small bars, with their success rate and the latency in text. */
-export function AttemptBars({ history, period, withLatency }: AttemptBarsProps) {
+/** Attempts by outcome over time as small bars, with their success rate in text. */
+export function AttemptBars({ history, period, inFull = false }: AttemptBarsProps) {
   if (!history) return <Skeleton height={HEIGHT} width={WIDTH} />;
   if (history.attempts === 0n) return <Dimmed size="xs">No attempts</Dimmed>;
-  const { latencyP50Ms, latencyP95Ms } = history;
+  const { attempts, failedAttempts, latencyP50Ms, latencyP95Ms } = history;
+  const rate = percentage(Number(attempts - failedAttempts) / Number(attempts));
   return (
     <Group gap={8} wrap="nowrap">
       <Bars history={history} label={historyInWords(history, period)} />
       <Dimmed size="xs" lh={1.2} className="figures" component="div">
-        <Rate history={history} onTwoLines={!withLatency} />
-        {withLatency && latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
+        {rate}
+        {inFull && ` of ${attempts.toLocaleString()}`}
+        {inFull && latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
           <Group gap={8} wrap="nowrap">
             <Latency name="p50" ms={latencyP50Ms} />
             <Latency name="p95" ms={latencyP95Ms} />
@@ -168,22 +176,6 @@ export function AttemptBars({ history, period, withLatency }: AttemptBarsProps) 
         )}
       </Dimmed>
     </Group>
-  );
-}
-
-/** The part of the attempts that succeeded, and the number of attempts. */
-function Rate({ history, onTwoLines }: { history: WebhookHistory; onTwoLines: boolean }) {
-  const { attempts, failedAttempts } = history;
-  const rate = percentage(Number(attempts - failedAttempts) / Number(attempts));
-  return (
-    <div
-      title={`${rate} of ${countOf(Number(attempts), "attempt", "attempts")} succeeded`}
-      style={{ whiteSpace: "nowrap" }}
-    >
-      {rate}
-      {onTwoLines ? <br /> : " "}
-      of {attempts.toLocaleString()}
-    </div>
   );
 }
 

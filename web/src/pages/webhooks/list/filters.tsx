@@ -1,11 +1,19 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Grid, Select } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
 import { useMemo } from "react";
 import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
-import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
+import {
+  type SearchWebhooksRequestSchema,
+  type Webhook,
+  WebhookOrder,
+  WebhookState,
+} from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useTypeChoices } from "../../../api/event-types.ts";
 import { useAllPages } from "../../../api/queries.ts";
 import { useMay } from "../../../api/session.tsx";
-import { typeName, typeNamed } from "../../../api/type-names.ts";
+import { typeNamed } from "../../../api/type-names.ts";
 import {
   type Choice,
   FilterSelect,
@@ -15,7 +23,6 @@ import {
   withChosen,
 } from "../../../parts/filters.tsx";
 import { WEBHOOK_HEALTHS } from "../../../parts/states.tsx";
-import type { LastDay } from "./figures.tsx";
 
 /** The filters and the order of the list, by their names in the page's URL. */
 export const FILTER_NAMES = [
@@ -26,107 +33,53 @@ export const FILTER_NAMES = [
   "application",
   "sort",
   "period",
-  "page",
   "new",
 ] as const;
 
 /** Each filter's text, "" where the address has none. */
 export type WebhookFilters = Record<(typeof FILTER_NAMES)[number], string>;
 
+/** What takes all filters away. */
+export const NO_FILTERS = { search: "", process: "", health: "", state: "", application: "" };
+
 /** The value of `application` for webhooks without an installed app. */
 const NO_APPLICATION = "none";
+const NEWEST = "newest";
+const ORDERS = [
+  { value: NEWEST, label: "Newest first", order: WebhookOrder.UNSPECIFIED },
+  { value: "oldest", label: "Oldest first", order: WebhookOrder.OLDEST },
+  { value: "health", label: "Least healthy first", order: WebhookOrder.LEAST_HEALTHY },
+];
+const STATES = [
+  { value: "active", label: "Active", state: WebhookState.ACTIVE },
+  { value: "paused", label: "Paused", state: WebhookState.PAUSED },
+  { value: "open", label: "Circuit open", state: WebhookState.CIRCUIT_OPEN },
+  { value: "disabled", label: "Disabled", state: WebhookState.DISABLED },
+];
+const HEALTHS = WEBHOOK_HEALTHS.map(({ name, label }) => ({ value: name, label }));
 
-/** The webhooks that pass the filters, in the order asked for; newest first unless told. */
-export function findWebhooks(
-  webhooks: readonly Webhook[],
-  filters: WebhookFilters,
-  stats: LastDay["stats"],
-): Webhook[] {
-  const words = filters.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = WEBHOOK_HEALTHS.find(({ name }) => name === filters.health);
-  const found = webhooks.filter(
-    (webhook) =>
-      (!wanted || webhook.health === wanted.health) &&
-      (!filters.process || isOfType(webhook, filters.process)) &&
-      (!filters.state || stateOf(webhook) === filters.state) &&
-      (!filters.application || (webhook.application ?? NO_APPLICATION) === filters.application) &&
-      matches(webhook, words),
-  );
-  if (filters.sort === "oldest") return found.sort((a, b) => compare(a.id, b.id));
-  if (filters.sort === "health") {
-    // The numbers of the proto rise from healthy to failing.
-    return found.sort((a, b) => b.health - a.health || compare(b.id, a.id));
-  }
-  if (filters.sort === "failures") {
-    const failed = ({ id }: Webhook) => stats?.get(id)?.failedAttempts ?? 0n;
-    return found.sort((a, b) => compare(failed(b), failed(a)) || compare(b.id, a.id));
-  }
-  return found.sort((a, b) => compare(b.id, a.id));
-}
-
-/** Whether a webhook is of the event type with this name or alias, or with a name that only the webhook has. */
-function isOfType({ webhookProcess: process, webhookProcessName }: Webhook, text: string): boolean {
-  const type = typeNamed(text);
-  return type ? type.number === process : [webhookProcessName, String(process)].includes(text);
-}
-
-/** By the values of the filter. */
-function stateOf({ paused, circuitBreaker }: Webhook): string {
-  if (paused) return "paused";
-  if (circuitBreaker?.state === CircuitBreakerState.OPEN) return "open";
-  return circuitBreaker?.state === CircuitBreakerState.DISABLED ? "disabled" : "active";
-}
-
-/** The other event types of each webhook's endpoint; nothing for a webhook without any. */
-export function otherTypes(webhooks: readonly Webhook[]): ReadonlyMap<bigint, readonly Webhook[]> {
-  const others = new Map<bigint, readonly Webhook[]>();
-  const shared = webhooks.filter(({ endpointId }) => endpointId !== undefined);
-  for (const some of Map.groupBy(shared, ({ endpointId }) => endpointId).values()) {
-    if (some.length === 1) continue;
-    for (const { id } of some)
-      others.set(
-        id,
-        some.filter((each) => each.id !== id),
-      );
-  }
-  return others;
-}
-
-/**
- * Whether a webhook has every word somewhere: in its name, its address, its event type, its application, or as its id or that of
- * its endpoint.
- */
-function matches(webhook: Webhook, words: readonly string[]): boolean {
-  if (words.length === 0) return true;
-  const { name = "", url, applicationName = "" } = webhook;
-  const text = [name, url, typeName(webhook), applicationName].join(" ").toLowerCase();
-  const ids = [String(webhook.id), webhook.endpointId];
-  return words.every((word) => text.includes(word) || ids.includes(word));
-}
-
-function compare(a: bigint, b: bigint): number {
-  return a < b ? -1 : a > b ? 1 : 0;
+/** The search that the filters ask the service for. Invalid values, such as unknown states, are ignored. */
+export function searchOf(filters: WebhookFilters): MessageInitShape<typeof SearchWebhooksRequestSchema> {
+  const { search, application, ...chosen } = filters;
+  const process = typeNamed(chosen.process)?.number as WebhookProcess | undefined;
+  return {
+    search,
+    health: WEBHOOK_HEALTHS.flatMap(({ name, health }) => (name === chosen.health ? [health] : [])),
+    states: STATES.flatMap(({ value, state }) => (value === chosen.state ? [state] : [])),
+    order: ORDERS.find(({ value }) => value === chosen.sort)?.order ?? WebhookOrder.UNSPECIFIED,
+    ...(process === undefined ? {} : { process }),
+    ...(application === ""
+      ? {}
+      : { installedApplicationId: application === NO_APPLICATION ? "" : application }),
+  };
 }
 
 const NARROW = { base: 6, md: 3, lg: 1.75 };
 const ORDER = { base: 12, md: 4, lg: 2 };
-const HEALTHS = WEBHOOK_HEALTHS.map(({ name, label }) => ({ value: name, label }));
-const NEWEST = "newest";
-const ORDERS = [
-  { value: NEWEST, label: "Newest first" },
-  { value: "oldest", label: "Oldest first" },
-  { value: "health", label: "Least healthy first" },
-  { value: "failures", label: "Most failed attempts first" },
-];
-const STATES = [
-  { value: "active", label: "Active" },
-  { value: "paused", label: "Paused" },
-  { value: "open", label: "Circuit open" },
-  { value: "disabled", label: "Disabled" },
-];
 
 /** The filters as they are, and what changes them. */
 export interface ListFiltersProps {
+  /** Those that the list shows. */
   webhooks: readonly Webhook[];
   filters: WebhookFilters;
   change: (changes: Partial<WebhookFilters>, options?: { replace?: boolean }) => void;
@@ -135,12 +88,10 @@ export interface ListFiltersProps {
 /** The filters and the order of the list of webhooks. */
 export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const types = useTypeChoices("name");
-  const processes = useMemo(() => processChoices(types, webhooks), [types, webhooks]);
-  const process = typeNamed(filters.process)?.name ?? filters.process;
   const applications = useApplicationChoices(webhooks, filters.application);
   const filter = (name: "process" | "health" | "state" | "application") => ({
     value: filters[name],
-    onChange: (value: string) => change({ [name]: value, page: "" }),
+    onChange: (value: string) => change({ [name]: value }),
   });
   return (
     <Grid gap="xs" mb="xs">
@@ -150,15 +101,15 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
           labelHidden
           placeholder="Name, URL, type, app or id"
           value={filters.search}
-          onChange={(search) => change({ search, page: "" }, { replace: true })}
+          onChange={(search) => change({ search }, { replace: true })}
         />
       </Grid.Col>
       <Grid.Col span={ORDER}>
         <Select
           aria-label="Order"
           data={ORDERS}
-          value={filters.sort || NEWEST}
-          onChange={(sort) => change({ sort: sort === NEWEST || !sort ? "" : sort, page: "" })}
+          value={ORDERS.some(({ value }) => value === filters.sort) ? filters.sort : NEWEST}
+          onChange={(sort) => change({ sort: sort === NEWEST || !sort ? "" : sort })}
           allowDeselect={false}
         />
       </Grid.Col>
@@ -166,9 +117,9 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <FilterSelect
           aria-label="Event type"
           placeholder="Any event type"
-          data={withChosen(processes, process)}
+          data={types}
           {...filter("process")}
-          value={process}
+          value={typeNamed(filters.process)?.name ?? ""}
           searchable
           limit={MAX_CHOICES}
           nothingFoundMessage="No such event type"
@@ -178,20 +129,16 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <FilterSelect aria-label="Health" placeholder="Any health" data={HEALTHS} {...filter("health")} />
       </Grid.Col>
       <Grid.Col span={NARROW}>
-        <FilterSelect
-          aria-label="State"
-          placeholder="Any state"
-          data={withChosen(STATES, filters.state)}
-          {...filter("state")}
-        />
+        <FilterSelect aria-label="State" placeholder="Any state" data={STATES} {...filter("state")} />
       </Grid.Col>
       <Grid.Col span={NARROW}>
         <FilterSelect
           aria-label="Installed app"
           placeholder="Any app"
-          data={applications}
+          {...applications}
           {...filter("application")}
           searchable
+          limit={MAX_CHOICES}
           nothingFoundMessage="No such app"
         />
       </Grid.Col>
@@ -199,22 +146,17 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   );
 }
 
-/** Every event type there is, and those of webhooks that the page does not know. */
-function processChoices(types: readonly Choice[], webhooks: readonly Webhook[]): Choice[] {
-  const names = webhooks.map(
-    ({ webhookProcess: process, webhookProcessName: name }) => name || String(process),
-  );
-  const others = new Set(names.filter((name) => typeNamed(name) === undefined));
-  return [...types, ...[...others].map((name) => ({ value: name, label: name }))];
+/** All apps once the list is opened or one of them is chosen, if the session may see them; else those of the shown webhooks. */
+function useApplicationChoices(webhooks: readonly Webhook[], chosen: string) {
+  const [opened, { open }] = useDisclosure();
+  const shown = useMemo(() => applicationChoices(webhooks), [webhooks]);
+  const enabled = useMay("Manage_Api_Keys") && (opened || isUnlisted(shown, chosen));
+  const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, { enabled }).data?.installedApps;
+  const choices = apps ? [...NO_APP, ...apps.map(({ id, name }) => ({ value: id, label: name }))] : shown;
+  return { data: withChosen(choices, chosen), onDropdownOpen: open };
 }
 
-/** The apps of the webhooks, and the chosen one: by its name, or by its id if the session may not see apps. */
-function useApplicationChoices(webhooks: readonly Webhook[], chosen: string): Choice[] {
-  const choices = useMemo(() => applicationChoices(webhooks), [webhooks]);
-  const enabled = useMay("Manage_Api_Keys") && isUnlisted(choices, chosen);
-  const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, { enabled }).data?.installedApps;
-  return withChosen(choices, chosen, apps?.find(({ id }) => id === chosen)?.name);
-}
+const NO_APP: readonly Choice[] = [{ value: NO_APPLICATION, label: "None" }];
 
 function applicationChoices(webhooks: readonly Webhook[]): Choice[] {
   const names = new Map<string, string>();
@@ -222,8 +164,5 @@ function applicationChoices(webhooks: readonly Webhook[]): Choice[] {
     if (application) names.set(application, applicationName ?? application);
   }
   const choices = [...names].map(([value, label]) => ({ value, label }));
-  return [
-    { value: NO_APPLICATION, label: "None" },
-    ...choices.sort((a, b) => a.label.localeCompare(b.label)),
-  ];
+  return [...NO_APP, ...choices.sort((a, b) => a.label.localeCompare(b.label))];
 }

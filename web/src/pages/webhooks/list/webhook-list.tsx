@@ -1,135 +1,87 @@
-import { Group, Pagination, Text } from "@mantine/core";
-import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { Box, Group, Text } from "@mantine/core";
+import type { FoundEndpoint, Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useOwnCustomer } from "../../../api/session.tsx";
 import { typeName } from "../../../api/type-names.ts";
 import { Failure } from "../../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink, webhookPage } from "../../../parts/inline.tsx";
-import { Listing, useBelow } from "../../../parts/listing.tsx";
+import { Listing } from "../../../parts/listing.tsx";
 import type { Period } from "../../../parts/periods.tsx";
 import { LastError, WebhookHealthBadges } from "../../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../../parts/text/breakable.tsx";
 import { addressInFull, addressParts, countOf } from "../../../parts/text/words.ts";
 import { Time } from "../../../parts/time.tsx";
 import { CustomerLink } from "../../customers/filter.tsx";
-import { AttemptBars, Success, useHistories, useLastDay } from "./figures.tsx";
-
-/** The number of items per page. */
-const PAGE_SIZE = 50;
-
-/** Keeps the focus on a button that leads no further; a disabled one would lose it. */
-const LEADS_NO_FURTHER = {
-  disabled: false,
-  "data-disabled": true,
-  "aria-disabled": true,
-  onClick: undefined,
-};
+import { AttemptBars, Success, useFigures } from "./figures.tsx";
 
 /** Some webhooks. */
 export interface WebhookTableProps {
-  /** At least one. */
-  webhooks: readonly Webhook[];
-  /** The other event types of their endpoints. */
-  others: ReadonlyMap<bigint, readonly Webhook[]>;
+  /** As they were read; at least one webhook. */
+  pages: readonly (readonly Webhook[])[];
+  /** The endpoints among them that have several event types. */
+  endpoints: readonly FoundEndpoint[];
   /** The period of the charts. */
   period: Period;
 }
 
-/** The found webhooks, and the page that is shown. */
-export interface FoundWebhooksProps extends WebhookTableProps {
-  /** Page number, starting at 1; values outside the range are clamped. */
-  page: number;
-  onPage: (page: number) => void;
-}
-
-/** A page of webhooks, with links to the others. */
-export function FoundWebhooks({ webhooks, page, onPage, ...table }: FoundWebhooksProps) {
-  const pages = Math.ceil(webhooks.length / PAGE_SIZE);
-  const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
-  const from = (shown - 1) * PAGE_SIZE;
-  const to = Math.min(from + PAGE_SIZE, webhooks.length);
-  const total = countOf(webhooks.length, "webhook", "webhooks");
-  return (
-    <>
-      <WebhookTable webhooks={webhooks.slice(from, to)} {...table} />
-      <Group justify="space-between" gap="md" py="md">
-        <Dimmed role="status">
-          {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}
-        </Dimmed>
-        {pages > 1 && (
-          <Pagination
-            total={pages}
-            value={shown}
-            onChange={onPage}
-            size="sm"
-            getControlProps={(control) => ({
-              "aria-label": `Go to the ${control} page`,
-              ...(shown === (control === "next" || control === "last" ? pages : 1) ? LEADS_NO_FURTHER : {}),
-            })}
-            getItemProps={(item) => ({ "aria-label": `Page ${item}` })}
-          />
-        )}
-      </Group>
-    </>
-  );
-}
-
 /** Webhooks with their state and figures. */
-export function WebhookTable({ webhooks, others, period }: WebhookTableProps) {
-  const narrow = useBelow("lg");
-  const lastDay = useLastDay(webhooks.map(({ id }) => id));
-  const histories = useHistories(webhooks, period);
+export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
+  const figures = useFigures(pages, period);
+  const typesOf = new Map(endpoints.map(({ id, processNames }) => [id, processNames]));
   const type = (webhook: Webhook) => (
     <>
-      <OtherTypes of={webhook} others={others.get(webhook.id)} />
+      <OtherTypes of={webhook} types={typesOf.get(webhook.endpointId ?? "")} />
       <OwnerNames webhook={webhook} />
     </>
   );
-  const bars = ({ id }: Webhook, withLatency: boolean) => (
-    <AttemptBars history={histories?.get(id)} period={period} withLatency={withLatency} />
-  );
+  const success = (webhook: Webhook) => <Success of={webhook} figures={figures} />;
 
   return (
     <>
       <Failure
-        error={lastDay.error}
+        error={figures.error}
         title="Could not load the statistics"
-        onRetry={lastDay.refetch}
+        onRetry={figures.refetch}
         my="sm"
       />
       <Listing
-        items={webhooks}
-        minWidth={640}
+        items={pages.flat()}
+        minWidth={840}
         layout="fixed"
         verticalSpacing={3}
         highlightOnHover
         columns={[
+          { name: "Webhook", cell: (webhook) => <WebhookLink webhook={webhook} inOneLine /> },
           {
-            name: "Webhook",
+            name: "Event type",
+            w: "17%",
             cell: (webhook) => (
-              <>
-                <WebhookLink webhook={webhook} inOneLine />
-                <Dimmed size="xs" truncate>
-                  {typeName(webhook)}
-                  {type(webhook)}
-                </Dimmed>
-                <LastError webhook={webhook} />
-              </>
+              <Text size="sm" truncate title={typeName(webhook)}>
+                {typeName(webhook)}
+                {type(webhook)}
+              </Text>
             ),
           },
-          { name: "State", w: 130, cell: (webhook) => <WebhookHealthBadges webhook={webhook} /> },
+          {
+            name: "State",
+            w: "21%",
+            cell: (webhook) => (
+              <Group gap={8} wrap="nowrap">
+                <WebhookHealthBadges webhook={webhook} />
+                <Box miw={0} className="one-line-error">
+                  <LastError webhook={webhook} />
+                </Box>
+              </Group>
+            ),
+          },
           {
             name: `Attempts, ${period.label}`,
-            w: narrow ? 182 : 284,
-            cell: (webhook) => bars(webhook, !narrow),
+            w: 164,
+            cell: ({ id }) => <AttemptBars history={figures.history(id)} period={period} />,
           },
-          {
-            name: "Deliveries, 24 hours",
-            w: 226,
-            cell: (webhook) => <Success of={webhook} lastDay={lastDay} />,
-          },
+          { name: "Deliveries, 24 hours", w: 204, cell: success },
         ]}
-        cardsBelow="md"
+        cardsBelow="lg"
         card={(webhook) => (
           <>
             <Group justify="space-between" gap="xs" wrap="nowrap" align="flex-start">
@@ -144,8 +96,8 @@ export function WebhookTable({ webhooks, others, period }: WebhookTableProps) {
             <WebhookLink webhook={webhook} />
             <LastError webhook={webhook} />
             <Group justify="space-between" gap="xs" align="flex-end">
-              <Success of={webhook} lastDay={lastDay} />
-              {bars(webhook, true)}
+              {success(webhook)}
+              <AttemptBars history={figures.history(webhook.id)} period={period} inFull />
             </Group>
             <Dimmed size="xs">
               Created <Time value={webhook.created} />
@@ -163,30 +115,46 @@ interface WebhookLinkProps {
   inOneLine?: boolean;
 }
 
-/** A webhook's name or address, which leads to its page; below a name, the address. */
+/** A webhook's name or address, which leads to its page; beside or below a name, the address. */
 function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
-  const { name, url } = webhook;
-  const cut = inOneLine ? ({ truncate: true } as const) : { lineClamp: 2 };
-  return (
-    <>
-      <PageLink
-        to={webhookPage(webhook.id)}
-        fw={550}
-        display="block"
-        {...cut}
-        title={url}
-        // Read without a gap where the address is cut.
-        aria-label={name ?? addressInFull(url)}
-        style={{ overflowWrap: "anywhere" }}
-      >
-        {name ?? (inOneLine ? <AddressInOneLine url={url} hasLinkedHost /> : <Address url={url} />)}
+  const { id, name, url } = webhook;
+  const link = {
+    to: webhookPage(id),
+    fw: 550,
+    title: url,
+    // Read without a gap where the address is cut.
+    "aria-label": name ?? addressInFull(url),
+  };
+  if (!inOneLine) {
+    return (
+      <>
+        <PageLink {...link} display="block" lineClamp={2} style={{ overflowWrap: "anywhere" }}>
+          {name ?? <Address url={url} />}
+        </PageLink>
+        {name !== undefined && (
+          <Dimmed size="xs" truncate title={url}>
+            <AddressInOneLine url={url} />
+          </Dimmed>
+        )}
+      </>
+    );
+  }
+  if (name === undefined) {
+    return (
+      <PageLink {...link} display="block" truncate>
+        <AddressInOneLine url={url} hasLinkedHost />
       </PageLink>
-      {name !== undefined && (
-        <Dimmed size="xs" truncate title={url}>
-          <AddressInOneLine url={url} />
-        </Dimmed>
-      )}
-    </>
+    );
+  }
+  return (
+    <Group gap={8} wrap="nowrap">
+      <PageLink {...link} truncate maw="60%" flex="0 0 auto">
+        {name}
+      </PageLink>
+      <Dimmed size="xs" truncate title={url} style={{ flex: 1 }}>
+        <AddressInOneLine url={url} />
+      </Dimmed>
+    </Group>
   );
 }
 
@@ -204,9 +172,11 @@ function Address({ url }: { url: string }) {
 }
 
 /** ` + 2 event types`: the other event types of a webhook's endpoint, with a way to them; nothing where there are none. */
-function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | undefined }) {
-  if (!others) return null;
-  const names = others.map(typeName).join(", ");
+function OtherTypes({ of, types = [] }: { of: Webhook; types: readonly string[] | undefined }) {
+  const own = typeName(of);
+  const others = types.filter((name) => name !== own);
+  if (others.length === 0) return null;
+  const names = others.join(", ");
   return (
     <>
       {" + "}
@@ -217,7 +187,7 @@ function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | 
         title={`Same endpoint: ${names}`}
         aria-label={`${countOf(others.length, "event type", "event types")} of the same endpoint: ${names}`}
       >
-        {countOf(others.length, "event type", "event types")}
+        {others.length.toLocaleString()}
       </PageLink>
     </>
   );
