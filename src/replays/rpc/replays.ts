@@ -67,7 +67,10 @@ export function replayService({
 
   return {
     async startReplay(request, handler) {
-      const scope = callerScope(handler, request.what.case === "resend" ? request.what.value.customer : undefined);
+      const scope = callerScope(
+        handler,
+        request.what.case === "resend" ? request.what.value.customer : undefined,
+      );
       const wanted: NewReplay = {
         apiKeyId: callerOf(handler).id,
         idempotencyKey: checkedKey(request),

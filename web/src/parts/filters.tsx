@@ -54,10 +54,12 @@ export interface SearchFieldProps {
   placeholder?: string;
   /** Whether the label is read out only. */
   labelHidden?: boolean;
+  /** What the search finds. */
+  title?: string;
 }
 
 /** Searches a list while the user types. Follows changes of `value`, such as by Back. */
-export function SearchField({ value, onChange, label, placeholder, labelHidden }: SearchFieldProps) {
+export function SearchField({ value, onChange, label, placeholder, labelHidden, title }: SearchFieldProps) {
   const [text, setText] = useState(value);
   const field = useRef<HTMLInputElement>(null);
   /** The texts told since the one that `value` had last, oldest first. */
@@ -92,6 +94,7 @@ export function SearchField({ value, onChange, label, placeholder, labelHidden }
       type="search"
       {...(labelHidden ? { "aria-label": label } : { label })}
       placeholder={placeholder}
+      title={title}
       value={text}
       onChange={(event) => type(event.currentTarget.value)}
       leftSection={<IconSearch size={16} />}

@@ -21,6 +21,7 @@ export interface PageLinkProps extends AnchorProps {
   to: string;
   title?: string | undefined;
   "aria-label"?: string | undefined;
+  "aria-current"?: boolean | undefined;
   children: ReactNode;
 }
 

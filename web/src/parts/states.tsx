@@ -17,7 +17,7 @@ import {
 } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { Customer } from "../../../gen/webhook/v1/customer_pb.ts";
-import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryState, WaitingFor } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { CircuitBreakerState, type Webhook, WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { capitalized } from "./text/words.ts";
 import { Time } from "./time.tsx";
@@ -69,10 +69,31 @@ export const DELIVERY_STATES = (
   ] as const
 ).map(([state, meaning, as]) => ({ state, meaning, ...look(as) }));
 
-/** The state of a delivery, in a word, a sign and a colour; a pointer held on it shows what it means. */
-export function DeliveryStateBadge({ state }: { state: DeliveryState }) {
+/** In place of a state that is no attempt. */
+const WAITING = look(["Waiting", "gray", IconClockPause]);
+const WAITS: Partial<Record<WaitingFor, string>> = {
+  [WaitingFor.RESUME]: "the webhook is paused",
+  [WaitingFor.RECEIVER]: "the receiver asked for a pause or for fewer requests",
+  [WaitingFor.RATE_LIMIT]: "the webhook’s rate limit",
+  [WaitingFor.HOST]: "the host, to which requests time out",
+};
+
+/** `Waits: the webhook is paused`; undefined for nothing. */
+export const waitsInWords = (waitingFor: WaitingFor) =>
+  WAITS[waitingFor] === undefined ? undefined : `Waits: ${WAITS[waitingFor]}`;
+
+/**
+ * The state of a delivery, in a word, a sign and a colour; a pointer held on it shows what it means. What is claimed, but waits, is
+ * not in flight.
+ */
+export function DeliveryStateBadge({
+  state,
+  waitingFor = WaitingFor.UNSPECIFIED,
+}: Pick<Delivery, "state"> & Partial<Pick<Delivery, "waitingFor">>) {
   const told = DELIVERY_STATES.find((each) => each.state === state);
-  return <StatusMark label="Unknown" colour="gray" icon={undefined} {...told} />;
+  const waits = state === DELIVERING || state === PENDING ? waitsInWords(waitingFor) : undefined;
+  const look = waits === undefined ? told : { ...told, ...WAITING, meaning: `${waits}.` };
+  return <StatusMark label="Unknown" colour="gray" icon={undefined} {...look} />;
 }
 
 const { FAILING, DEGRADED, HEALTHY } = WebhookHealth;

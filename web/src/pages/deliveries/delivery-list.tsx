@@ -1,7 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { ActionIcon, Checkbox, Group, Stack, Text } from "@mantine/core";
+import { ActionIcon, Box, Checkbox, Group, Stack, type TableTrProps, Text } from "@mantine/core";
 import { IconCheck, IconChevronDown, IconChevronRight, IconX } from "@tabler/icons-react";
-import { useState } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import {
   type Attempt,
   type Delivery,
@@ -12,9 +12,9 @@ import { useOwnCustomer } from "../../api/session.tsx";
 import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/inline.tsx";
-import { Listing, useBelow } from "../../parts/listing.tsx";
+import { DataTable, Listing, useBelow } from "../../parts/listing.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
-import { DeliveryStateBadge } from "../../parts/states.tsx";
+import { DeliveryStateBadge, waitsInWords } from "../../parts/states.tsx";
 import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { ShortId } from "../../parts/text/copy.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
@@ -29,19 +29,30 @@ export interface DeliveryListProps {
   selection?: Selection | undefined;
   /** The fact that all deliveries share, which is not repeated in each row. */
   ofOne?: "event" | "webhook";
+  /** Opens deliveries beside the list. Without it, each has a page of its own. */
+  opening?: Opening | undefined;
+}
+
+/** A delivery that is open beside a list. */
+export interface Opening {
+  /** Empty for none. */
+  id: string;
+  /** The address of the list with a delivery beside it. */
+  to: (id: string) => string;
+  onOpen: (id: string) => void;
 }
 
 /**
  * Deliveries as a table with one line each, or as cards where there is no room for one. Each unfolds to show its
  * attempts.
  */
-export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps) {
+export function DeliveryList({ deliveries, selection, ofOne, opening }: DeliveryListProps) {
   /** The deliveries whose attempts are shown. */
   const [unfolded, setUnfolded] = useState<ReadonlySet<string>>(new Set());
   const attempts = (delivery: Delivery) =>
     unfolded.has(delivery.id) && <UnfoldedAttempts delivery={delivery} />;
-  const box = (delivery: Delivery) => selection && <Box delivery={delivery} selection={selection} />;
-  const state = (delivery: Delivery) => <DeliveryStateBadge state={delivery.state} />;
+  const box = (delivery: Delivery) => selection && <Tick delivery={delivery} selection={selection} />;
+  const state = (delivery: Delivery) => <DeliveryStateBadge {...delivery} />;
   const subject = (delivery: Delivery) => <Subject delivery={delivery} />;
   const target = (delivery: Delivery) => <Target delivery={delivery} />;
   const own = useOwnCustomer();
@@ -56,7 +67,7 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
   const identity = ({ id }: Delivery) => (
     <Group gap={2} wrap="nowrap" w="max-content">
       <UnfoldButton id={id} unfolded={unfolded.has(id)} onToggle={() => setUnfolded(toggled(unfolded, id))} />
-      <ShortId id={id} of="the delivery’s id" to={deliveryPage(id)} />
+      <ShortId id={id} of="the delivery’s id" to={opening ? opening.to(id) : deliveryPage(id)} />
     </Group>
   );
   const all = (label?: string) =>
@@ -71,29 +82,32 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
       layout="fixed"
       fz="sm"
       highlightOnHover
-      rowProps={({ id }) => ({ bg: selection?.ids.has(id) ? "var(--mantine-color-default-hover)" : "" })}
+      rowProps={({ id }) => ({ bg: selection?.ids.has(id) ? HIGHLIGHT : "" })}
       below={attempts}
       columns={[
-        selection && { name: "Selection", head: all(), w: 36, cell: box },
-        { name: "Delivery", w: 118, cell: identity },
-        { name: "Created", w: 102, cell: ({ created }) => <Time value={created} relative="short" /> },
-        ofOne !== "event" && {
-          name: "Event",
-          w: ofOne ? "24%" : hasCustomers ? "14%" : "17%",
-          cell: subject,
-        },
+        selection && { name: "Selection", head: all(), w: 34, cell: box },
+        { name: "Delivery", w: 112, cell: identity },
+        { name: "Created", w: 88, cell: ({ created }) => <Time value={created} relative="short" /> },
+        ofOne !== "event" && { name: "Event", w: ofOne ? "24%" : "15%", cell: subject },
         ofOne !== "webhook" && { name: "Webhook", cell: target },
-        hasCustomers && ofOne !== "webhook" && { name: "Customer", w: "10%", cell: customer },
-        { name: "State", w: 96, cell: state },
-        { name: "Last result", w: ofOne ? undefined : hasCustomers ? "15%" : "20%", cell: result },
+        hasCustomers && ofOne !== "webhook" && { name: "Customer", w: "9%", cell: customer },
+        { name: "State", w: 94, cell: state },
+        { name: "Last result", w: ofOne ? undefined : hasCustomers ? "19%" : "23%", cell: result },
         {
           name: "Tries",
-          w: 46,
+          w: 44,
           ta: "right",
           title: "The number of attempts",
           cell: ({ attemptCount }) => attemptCount,
         },
-        { name: "Took", w: 64, ta: "right", title: "The duration of the last attempt", cell: took },
+        {
+          name: "Took",
+          w: 64,
+          ta: "right",
+          visibleFrom: "xl",
+          title: "The duration of the last attempt",
+          cell: took,
+        },
       ]}
       cardsBelow="lg"
       cardPadding="sm"
@@ -120,12 +134,75 @@ export function DeliveryList({ deliveries, selection, ofOne }: DeliveryListProps
       )}
     />
   );
-  if (!useBelow("lg")) return listing;
+  const narrow = useBelow("lg");
+  if (opening?.id) {
+    return (
+      <BesideList deliveries={deliveries} opening={opening} subject={subject} target={target} state={state} />
+    );
+  }
+  if (!narrow) return listing;
   return (
     <Stack gap="sm">
       {all("All of this page that can be sent again")}
       {listing}
     </Stack>
+  );
+}
+
+const HIGHLIGHT = "var(--mantine-color-default-hover)";
+
+/** Deliveries in short, beside the one that is open. The arrow keys open the next and the previous one. */
+function BesideList(props: {
+  deliveries: readonly Delivery[];
+  opening: Opening;
+  subject: (delivery: Delivery) => ReactNode;
+  target: (delivery: Delivery) => ReactNode;
+  state: (delivery: Delivery) => ReactNode;
+}) {
+  const { deliveries, opening, subject, target, state } = props;
+  const list = useRef<HTMLDivElement>(null);
+  const { id: open } = opening;
+  useEffect(() => {
+    const link = list.current?.querySelector<HTMLAnchorElement>(`[data-delivery="${open}"] a`);
+    link?.closest("tr")?.scrollIntoView({ block: "nearest" });
+    // Not from a field in which somebody types.
+    if (document.activeElement?.matches("input, textarea")) return;
+    link?.focus({ preventScroll: true });
+  }, [open]);
+
+  function move(event: KeyboardEvent) {
+    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const next = deliveries[deliveries.findIndex(({ id }) => id === open) + step];
+    if (next) opening.onOpen(next.id);
+  }
+
+  return (
+    <Box ref={list} onKeyDown={move}>
+      <DataTable
+        aria-label="Deliveries"
+        items={deliveries}
+        verticalSpacing={3}
+        horizontalSpacing="xs"
+        layout="fixed"
+        fz="sm"
+        highlightOnHover
+        rowProps={({ id }) => ({ "data-delivery": id, bg: id === open ? HIGHLIGHT : "" }) as TableTrProps}
+        columns={[
+          {
+            name: "Delivery",
+            w: 104,
+            cell: ({ id }) => (
+              <ShortId id={id} of="the delivery’s id" to={opening.to(id)} current={id === open} />
+            ),
+          },
+          { name: "Event", cell: subject },
+          { name: "Webhook", cell: target },
+          { name: "State", w: 94, cell: state },
+        ]}
+      />
+    </Box>
   );
 }
 
@@ -150,7 +227,7 @@ function AllBox(props: { deliveries: readonly Delivery[]; selection: Selection; 
   );
 }
 
-function Box({ delivery, selection }: { delivery: Delivery; selection: Selection }) {
+function Tick({ delivery, selection }: { delivery: Delivery; selection: Selection }) {
   const final = isFinal(delivery);
   return (
     <Checkbox
@@ -192,29 +269,31 @@ function Subject({ delivery }: { delivery: Delivery }) {
   );
 }
 
-/** The host and path of the webhook. */
-function Target({ delivery: { webhookId, url } }: { delivery: Delivery }) {
+/** The name of the webhook, or the host and path of its URL. */
+function Target({ delivery: { webhookId, webhookName, url } }: { delivery: Delivery }) {
   return (
     <Text size="sm" truncate title={`#${webhookId} ${url}`}>
-      <AddressInOneLine url={url} />
+      {webhookName ?? <AddressInOneLine url={url} />}
     </Text>
   );
 }
 
-/** The outcome of the latest attempt, and the time of the next one. */
+/** The outcome of the latest attempt, and the time of the next one, which is never cut off; or what the delivery waits for. */
 function Result({ delivery }: { delivery: Delivery }) {
-  const { state, nextAttempt } = delivery;
-  const words = latestInWords(delivery);
+  const { state, nextAttempt, waitingFor } = delivery;
+  const words = latestInWords(delivery) ?? waitsInWords(waitingFor);
   return (
-    <Text size="sm" truncate c={state === DeliveryState.DELIVERED ? "dimmed" : undefined} title={words}>
-      {words}
+    <Group gap={4} wrap="nowrap" className="figures">
+      <Text size="sm" truncate c={state === DeliveryState.DELIVERED ? "dimmed" : undefined} title={words}>
+        {words}
+      </Text>
       {state === DeliveryState.RETRYING && nextAttempt && (
-        <Text span inherit c="dimmed">
-          {words && ", "}
+        <Dimmed style={{ whiteSpace: "nowrap", flexShrink: 0 }}>
+          {words && "· "}
           <NextRetry due={nextAttempt} />
-        </Text>
+        </Dimmed>
       )}
-    </Text>
+    </Group>
   );
 }
 

@@ -5,12 +5,13 @@ import {
   IconChevronRight,
   IconChevronsLeft,
   IconDownload,
+  IconFileSearch,
   IconRefresh,
   IconSend,
 } from "@tabler/icons-react";
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import { useMay, useOwnCustomer } from "../../api/session.tsx";
+import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
@@ -19,9 +20,11 @@ import { useBelow } from "../../parts/listing.tsx";
 import { Empty, NothingFound } from "../../parts/lists.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { DeliveryList, isFinal, useSelection } from "./delivery-list.tsx";
+import { DeliveryDetails } from "./delivery.tsx";
+import { DeliveryList, isFinal, type Opening, useSelection } from "./delivery-list.tsx";
 import { ExportDialog } from "./export-dialog.tsx";
 import { FailureReasons } from "./failure-reasons.tsx";
+import { SEARCHED } from "./filter-bar.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 import { SendFilteredDialog } from "./send-filtered.tsx";
 import { SendSelectedDialog } from "./send-selected.tsx";
@@ -33,19 +36,16 @@ export interface DeliveryPagesProps {
   /** The token of the page; "" for the first. */
   token: string;
   onGo: (token: string, options?: { replace?: boolean }) => void;
+  opening: Opening | undefined;
   /** Takes the filters away; undefined where there are none. */
   onClear: (() => void) | undefined;
 }
 
 /** A page of the deliveries that a filter finds, and what can be done with them. */
-export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesProps) {
+export function DeliveryPages({ filter, token, onGo, opening, onClear }: DeliveryPagesProps) {
   const page = useDeliveryPage(filter, token);
   const { deliveries = [] } = page;
   const mayWrite = useMay("Write_Administrative_Data");
-  const own = useOwnCustomer();
-  // A replay is of what its key sees, or of one webhook: that of the operator would send deliveries of all customers.
-  const canReplay =
-    filter.customer === undefined || filter.customer === own || filter.webhookId !== undefined;
   const selection = useSelection(deliveries);
   const narrow = useBelow("sm");
   const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
@@ -71,22 +71,27 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
           <FailureReasons filter={filter} />
         </Group>
         <Group gap="xs" wrap="nowrap">
-          <DialogButton
-            leftSection={<IconDownload size={14} />}
-            style={{ flexShrink: 0 }}
-            dialog={(dialog) => <ExportDialog {...dialog} filter={filter} />}
-          >
+          <ExportButton filter={filter} icon={<IconFileSearch size={14} />}>
+            Search payloads…
+          </ExportButton>
+          <ExportButton filter={filter} icon={<IconDownload size={14} />}>
             Export…
-          </DialogButton>
-          {mayWrite && deliveries.length > 0 && canReplay && <SendFiltered filter={filter} />}
+          </ExportButton>
+          {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
         </Group>
       </Group>
-      {deliveries.length > 0 ? (
-        <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
+      {deliveries.length > 0 || opening?.id ? (
+        <Beside opening={opening}>
+          <DeliveryList
+            deliveries={deliveries}
+            selection={mayWrite ? selection : undefined}
+            opening={opening}
+          />
+        </Beside>
       ) : page.searchedBackTo ? null : onClear ? (
         <NothingFound of="delivery" onClear={onClear}>
           {filter.search
-            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, and the ids of events, deliveries and webhooks. A URL also finds longer URLs that start with it. “Export…” searches inside payloads."
+            ? `${SEARCHED} “Search payloads…” finds any text in payloads.`
             : "None passes all of the filters. One that finished long ago may be deleted by now."}
         </NothingFound>
       ) : (
@@ -114,6 +119,36 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
         />
       )}
     </Box>
+  );
+}
+
+/** A list, and the delivery that is open on its right. */
+function Beside({ opening, children }: { opening: Opening | undefined; children: ReactNode }) {
+  // The one that was open has the focus; closed, the row that led to it has.
+  if (!opening?.id) return children;
+  return (
+    <Group align="flex-start" wrap="nowrap" gap="lg">
+      <Box flex="0 0 44%" miw={0}>
+        {children}
+      </Box>
+      <Box component="section" className="beside" aria-label="Open delivery" tabIndex={0}>
+        <DeliveryDetails id={opening.id} onClose={() => opening.onOpen("")} key={opening.id} />
+      </Box>
+    </Group>
+  );
+}
+
+/** Opens the dialog that searches payloads and exports. */
+function ExportButton(props: { filter: DeliveryFilter; icon: ReactNode; children: string }) {
+  const { filter, icon, children } = props;
+  return (
+    <DialogButton
+      leftSection={icon}
+      style={{ flexShrink: 0 }}
+      dialog={(dialog) => <ExportDialog {...dialog} filter={filter} />}
+    >
+      {children}
+    </DialogButton>
   );
 }
 

@@ -1,5 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Button, Code, Group, Stack, Table, Text, Timeline } from "@mantine/core";
+import { Button, CloseButton, Code, Group, Stack, Table, Text, Timeline, Title } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconClock, IconTerminal2, IconX } from "@tabler/icons-react";
 import { useMemo } from "react";
@@ -14,7 +14,7 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { Dimmed, PageLink, webhookPage } from "../../parts/inline.tsx";
+import { Dimmed, deliveryPage, PageLink, webhookPage } from "../../parts/inline.tsx";
 import { ItemStatus } from "../../parts/lists.tsx";
 import { BackLink, PageTitle, Section } from "../../parts/page.tsx";
 import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
@@ -43,6 +43,11 @@ const REFRESH_MS = 2_000;
  */
 export default function DeliveryPage() {
   const { id = "" } = useParams();
+  return <DeliveryDetails id={id} />;
+}
+
+/** A delivery: as a page, or beside a list. @param onClose closes it beside a list; undefined on its page */
+export function DeliveryDetails({ id, onClose }: { id: string; onClose?: () => void }) {
   const found = useQuery(
     DeliveryService.method.getDelivery,
     { deliveryId: id },
@@ -54,23 +59,39 @@ export default function DeliveryPage() {
   const delivery = found.data?.delivery;
   return (
     <>
-      <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
-      <PageTitle
-        title="Delivery"
-        // The end of the id, as in the list: several deliveries may be open in tabs.
-        tab={`Delivery ${id.slice(-8)}`}
-        description={
-          <Group gap={4} wrap="nowrap">
-            <Code>{id}</Code>
-            <CopyButton value={id} of="the delivery’s id" />
+      {onClose ? (
+        <Group justify="space-between" mb="xs" gap="xs">
+          <Title order={2} size="h4">
+            <PageLink to={deliveryPage(id)} inherit>
+              Delivery {id.slice(-8)}
+            </PageLink>
+          </Title>
+          <Group gap="xs">
+            {delivery && <SendAgain delivery={delivery} />}
+            <CloseButton aria-label="Close the delivery" onClick={onClose} />
           </Group>
-        }
-        actions={delivery && <SendAgain delivery={delivery} />}
-      />
+        </Group>
+      ) : (
+        <>
+          <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
+          <PageTitle
+            title="Delivery"
+            // The end of the id, as in the list: several deliveries may be open in tabs.
+            tab={`Delivery ${id.slice(-8)}`}
+            description={
+              <Group gap={4} wrap="nowrap">
+                <Code>{id}</Code>
+                <CopyButton value={id} of="the delivery’s id" />
+              </Group>
+            }
+            actions={delivery && <SendAgain delivery={delivery} />}
+          />
+        </>
+      )}
       {found.data && delivery ? (
         <Stack gap="lg">
           <Failure error={found.error} onRetry={found.refetch} />
-          <Summary found={found.data} delivery={delivery} />
+          <Summary found={found.data} delivery={delivery} inColumns={!onClose} />
           <Attempts found={found.data} delivery={delivery} />
           <SentRequest found={found.data} delivery={delivery} />
         </Stack>

@@ -1,22 +1,26 @@
 import { skipToken, useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Collapse, Group, MultiSelect, Select, Stack, Text } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
+import { useDebouncedValue, useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
-import { useMemo } from "react";
-import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { keepPreviousData } from "@tanstack/react-query";
+import { useState } from "react";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useTypeChoices } from "../../api/event-types.ts";
 import { failureReason } from "../../api/failure.ts";
-import { isReachable, useAllPages } from "../../api/queries.ts";
 import { typeName, typeNamed } from "../../api/type-names.ts";
-import { clearButton, FilterSelect, isUnlisted, SearchField, withChosen } from "../../parts/filters.tsx";
+import { clearButton, FilterSelect, SearchField, TYPING_MS, withChosen } from "../../parts/filters.tsx";
 import { Dimmed } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { Moment, SPANS } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
+import { webhookTitle } from "../../parts/text/words.ts";
 import { useZone } from "../../parts/time.tsx";
 import { useCustomerFilter } from "../customers/filter.tsx";
 import { FILTER_NAMES, type FilterBarProps, readWebhookId, statesOf } from "./filters.ts";
 
+/** What the search finds. */
+export const SEARCHED =
+  "A search finds whole values: order numbers and other searchable values of payloads, user ids, idempotency keys, hosts, and the ids of events, deliveries and webhooks; and parts of URLs and of names of webhooks. Several words are found together: SO-1001 tenant-42.";
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
 /** The maximum number of chosen states that are named; more are counted. */
 const MAX_NAMED = 2;
@@ -26,13 +30,14 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
   const narrow = useBelow("sm");
   const [opened, { toggle }] = useDisclosure();
   const set = FILTER_NAMES.filter(
-    (name) => !["search", "page", "customer"].includes(name) && filters[name] !== "",
+    (name) => !["search", "page", "open", "customer"].includes(name) && filters[name] !== "",
   ).length;
   const search = (
     <SearchField
       label="Search"
       labelHidden
-      placeholder="Order number, user, id, host"
+      placeholder="SO-1001 tenant-42, webhook, id, host"
+      title={SEARCHED}
       value={filters.search}
       onChange={(search) => onChange({ search }, { replace: true })}
     />
@@ -166,66 +171,63 @@ function Moments({ filters, onChange }: FilterBarProps) {
   );
 }
 
-/** The maximum number of webhooks shown. More would be slow; type a part of the URL instead. */
+/** The maximum number of choices that a list shows at once; others are found by typing. */
 const MAX_SHOWN = 50;
+/** The age up to which webhooks are not read again, in milliseconds. */
+const FRESH_MS = 60_000;
 
-/** Chooses one webhook by its number, event type or address. Shows no choice for an invalid id, which filters nothing. */
+/** Chooses one webhook, which the service finds by its name, URL or number. Shows no choice for an invalid id, which filters nothing. */
 function WebhookSelect({ value: asked, onChange }: { value: string; onChange: (id: string) => void }) {
   const webhookId = readWebhookId(asked);
   const value = webhookId === undefined ? "" : String(webhookId);
-  const webhooks = useWebhooks();
-  const known = useMemo(() => (webhooks ?? []).map(optionOf), [webhooks]);
-  const isMissing = isUnlisted(known, value);
-  // A webhook that is not listed was deleted, or registered after the list was read.
-  const { data: unlisted, error } = useQuery(
+  const [opened, { open }] = useDisclosure();
+  const [typed, setTyped] = useState("");
+  const chosen = useQuery(
     WebhookService.method.getWebhook,
-    webhooks && isMissing && webhookId !== undefined ? { webhookId } : skipToken,
+    webhookId === undefined ? skipToken : { webhookId },
+    { staleTime: FRESH_MS },
   );
-  const data = useMemo(() => {
-    const isDeleted = failureReason(error) === "WEBHOOK_NOT_FOUND";
-    const label = unlisted?.webhook ? optionOf(unlisted.webhook).label : `#${value}`;
-    return withChosen(known, value, isDeleted ? `#${value} · deleted` : label);
-  }, [known, value, unlisted, error]);
+  const isDeleted = failureReason(chosen.error) === "WEBHOOK_NOT_FOUND";
+  const label = chosen.data?.webhook
+    ? webhookTitle(chosen.data.webhook)
+    : `#${value}${isDeleted ? " · deleted" : ""}`;
+  const [search] = useDebouncedValue(typed === label ? "" : typed.trim(), TYPING_MS);
+  const { data } = useQuery(
+    WebhookService.method.searchWebhooks,
+    { search, ...useCustomerFilter() },
+    { enabled: opened, staleTime: FRESH_MS, placeholderData: keepPreviousData },
+  );
+  const found = new Map(data?.webhooks.map((webhook) => [String(webhook.id), webhook]));
+  const choices = [...found].map(([id, webhook]) => ({ value: id, label: webhookTitle(webhook) }));
   return (
     <FilterSelect
       aria-label="Webhook"
       placeholder="Any webhook"
-      data={data}
+      data={withChosen(choices, value, label)}
       value={value}
       onChange={onChange}
       searchable
-      limit={MAX_SHOWN}
-      nothingFoundMessage="No webhook matches"
-      renderOption={({ option }) => <Option label={option.label} />}
+      onDropdownOpen={open}
+      onSearchChange={setTyped}
+      // The service has searched.
+      filter={({ options }) => options}
+      nothingFoundMessage={data ? "No webhook matches" : "Searching…"}
+      renderOption={({ option }) => {
+        const webhook = found.get(option.value);
+        return (
+          <Stack gap={0}>
+            <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+              {option.label}
+            </Text>
+            {webhook && (
+              <Dimmed size="xs" style={{ overflowWrap: "anywhere" }}>
+                #{option.value} · {typeName(webhook)}
+                {webhook.name !== undefined && ` · ${webhook.url}`}
+              </Dimmed>
+            )}
+          </Stack>
+        );
+      }}
     />
   );
-}
-
-function optionOf(webhook: Webhook) {
-  const { id, url } = webhook;
-  return { value: String(id), label: `#${id} · ${typeName(webhook)} · ${url}` };
-}
-
-function Option({ label }: { label: string }) {
-  const [id, type, url] = label.split(" · ");
-  return (
-    <Stack gap={0}>
-      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
-        {url ?? type}
-      </Text>
-      <Dimmed size="xs">{url ? `${id} · ${type}` : id}</Dimmed>
-    </Stack>
-  );
-}
-
-/** The interval between reads, and the age up to which data is not read again, in milliseconds. */
-const REFRESH_MS = 60_000;
-
-/** Every webhook that the session can reach; undefined until they are read. */
-function useWebhooks(): readonly Webhook[] | undefined {
-  const { data } = useAllPages(WebhookService.method.listWebhooks, useCustomerFilter(), {
-    refreshMs: REFRESH_MS,
-    freshMs: REFRESH_MS,
-  });
-  return useMemo(() => data?.webhooks.filter(isReachable), [data]);
 }

@@ -6,7 +6,7 @@ import { typeNamed } from "../../api/type-names.ts";
 import { SPANS } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 
-/** The parameters of the list's address: the filter and the page. */
+/** The parameters of the list's address: the filter, the page, and the delivery that is open beside it. */
 export const FILTER_NAMES = [
   "search",
   "state",
@@ -17,6 +17,7 @@ export const FILTER_NAMES = [
   "from",
   "to",
   "page",
+  "open",
 ] as const;
 
 /** The filter as the address spells it, "" where it has none. */

@@ -1,12 +1,14 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
-import { Navigate, useNavigationType, useSearchParams } from "react-router";
+import { Navigate, useLocation, useNavigationType, useSearchParams } from "react-router";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useUrlFilters } from "../../parts/filters.tsx";
-import { PageLink } from "../../parts/inline.tsx";
+import { deliveryPage, PageLink } from "../../parts/inline.tsx";
+import { useBelow } from "../../parts/listing.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { CustomerFilter } from "../customers/filter.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
+import type { Opening } from "./delivery-list.tsx";
 import { DeliveryPages } from "./delivery-pages.tsx";
 import { FilterBar } from "./filter-bar.tsx";
 import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters.ts";
@@ -14,14 +16,17 @@ import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters.ts
 /** The list of deliveries, newest first, with filters in the page's URL. */
 export default function DeliveriesPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
-  const { page, ...filterOnly } = filters;
+  const { page, open, ...filterOnly } = filters;
   const asked = JSON.stringify(filterOnly);
   const chosenAt = useChosenAt(asked);
   const filter = useMemo(() => readFilter(JSON.parse(asked) as Filters, chosenAt), [asked, chosenAt]);
 
+  const { search } = useLocation();
+  const narrow = useBelow("desk");
+
   /** Changes the filter and returns to the first page. */
   function restrict(changes: Partial<Filters>, options?: { replace?: boolean }) {
-    change({ page: "", ...changes }, options);
+    change({ page: "", open: "", ...changes }, options);
   }
   const clear = () => restrict(NO_FILTERS);
 
@@ -29,6 +34,19 @@ export default function DeliveriesPage() {
   const [parameters] = useSearchParams();
   const id = parameters.get("id");
   if (id !== null) return <Navigate to={{ search: `?${new URLSearchParams({ search: id })}` }} replace />;
+  // There is no room for it beside the list.
+  if (open && narrow) return <Navigate to={deliveryPage(open)} replace />;
+  const opening: Opening | undefined = narrow
+    ? undefined
+    : {
+        id: open,
+        to: (each) => {
+          const beside = new URLSearchParams(search);
+          beside.set("open", each);
+          return `?${beside}`;
+        },
+        onOpen: (each) => change({ open: each }, { replace: true }),
+      };
 
   return (
     <>
@@ -47,6 +65,7 @@ export default function DeliveriesPage() {
       <DeliveryPages
         filter={filter}
         token={page}
+        opening={opening}
         onGo={(token, options) => change({ page: token }, { toTop: true, ...options })}
         onClear={asked === NOTHING ? undefined : clear}
       />
@@ -70,5 +89,5 @@ function useChosenAt(filter: string): number {
 
 const keyOf = (filter: string) => ["filter chosen at", filter];
 
-const { page: _none, ...noFilter } = NO_FILTERS;
+const { page: _page, open: _open, ...noFilter } = NO_FILTERS;
 const NOTHING = JSON.stringify(noFilter);

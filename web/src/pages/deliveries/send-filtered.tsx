@@ -120,6 +120,7 @@ function Which({ filter }: { filter: DeliveryFilter }) {
         ["State", states.map(({ label }) => label).join(", ")],
         filter.process !== undefined && ["Event type", processName(filter.process)],
         filter.webhookId !== undefined && ["Webhook", `#${filter.webhookId} ${data?.webhook?.url ?? ""}`],
+        filter.customer !== undefined && ["Customer", filter.customer],
         filter.search !== undefined && ["Search", filter.search],
         (filter.from !== undefined || filter.to !== undefined) && [
           "Created",

@@ -137,6 +137,7 @@ function Which({ replay }: { replay: Replay }) {
           </PageLink>
         </>
       )}
+      {what.case === "resend" && what.value.customer !== undefined && ` of ${what.value.customer}`}
       {what.case === "resend" && what.value.search !== "" && `, search “${what.value.search}”`}
       {what.value?.from && (
         <>

@@ -168,7 +168,7 @@ function TestOutcome({ deliveryId }: { deliveryId: string }) {
   return (
     <Stack gap="sm">
       <Group gap="sm">
-        <DeliveryStateBadge state={delivery.state} />
+        <DeliveryStateBadge {...delivery} />
         <Text size="sm" role="status">
           {inWords(data)}
         </Text>

@@ -17,7 +17,7 @@ export function Breakable({ text }: { text: string }) {
 }
 
 /** The number of characters at the end that are always shown. */
-const END = 12;
+const END = 9;
 
 /** A URL. */
 export interface AddressInOneLineProps {

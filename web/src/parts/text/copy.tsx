@@ -97,13 +97,15 @@ export interface ShortIdProps {
   of: string;
   /** The page of what it names. */
   to: string;
+  /** Whether that is open. */
+  current?: boolean;
 }
 
 /** The end of a UUID, which differs where its start, the time, is the same; a button copies it in full. */
-export function ShortId({ id, of, to }: ShortIdProps) {
+export function ShortId({ id, of, to, current }: ShortIdProps) {
   return (
     <Group gap={2} wrap="nowrap" w="max-content">
-      <PageLink to={to} ff="monospace" title={id}>
+      <PageLink to={to} ff="monospace" title={id} aria-current={current}>
         <VisuallyHidden component="span">{id.slice(0, -CHARACTERS)}</VisuallyHidden>
         {id.slice(-CHARACTERS)}
       </PageLink>

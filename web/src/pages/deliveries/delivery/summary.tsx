@@ -12,7 +12,7 @@ import { isNotice } from "../../../../../src/contract/catalogue.ts";
 import { typeName } from "../../../api/type-names.ts";
 import { Dimmed, eventPage, PageLink, TemporalLink, webhookPage } from "../../../parts/inline.tsx";
 import { type Fact, Facts, Section } from "../../../parts/page.tsx";
-import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/states.tsx";
+import { DELIVERY_STATES, DeliveryStateBadge, waitsInWords } from "../../../parts/states.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy.tsx";
 import { Time } from "../../../parts/time.tsx";
@@ -23,22 +23,24 @@ import { NextAttempt, REASONS, useHeldBack } from "./results.tsx";
 export function Summary({
   found: { event, run },
   delivery,
+  inColumns,
 }: {
   found: GetDeliveryResponse;
   delivery: Delivery;
+  inColumns: boolean;
 }) {
-  const { state, webhookId, url, eventId, created, finished, subject } = delivery;
+  const { webhookId, webhookName, url, eventId, created, finished, subject } = delivery;
   return (
     <Section title="Summary">
       <Facts
-        inColumns
+        inColumns={inColumns}
         facts={[
           [
             "State",
             <Group key="state" gap="sm">
               {/* The state alone is read out when it changes: the countdown beside it changes every second. */}
               <div role="status">
-                <DeliveryStateBadge state={state} />
+                <DeliveryStateBadge {...delivery} />
               </div>
               <span>
                 <Meaning delivery={delivery} event={event} />
@@ -48,7 +50,7 @@ export function Summary({
           [
             "Webhook",
             <PageLink key="webhook" to={webhookPage(webhookId)}>
-              #{String(webhookId)} · <Breakable text={url} />
+              {webhookName === undefined ? `#${webhookId}` : webhookName} · <Breakable text={url} />
             </PageLink>,
           ],
           ["Event type", typeName(delivery)],
@@ -108,14 +110,14 @@ function Run({ delivery, run: { workflowId, url } }: { delivery: Delivery; run: 
 }
 
 function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undefined }) {
-  const { state, reason, nextAttempt } = delivery;
+  const { state, reason, nextAttempt, waitingFor } = delivery;
   const held = useHeldBack(delivery, event);
   if (held !== undefined) return held;
   if (state === DeliveryState.RETRYING && nextAttempt) {
     return <NextAttempt delivery={delivery} due={nextAttempt} />;
   }
   const ended = reason === undefined ? undefined : REASONS[reason];
-  return ended ?? DELIVERY_STATES.find((each) => each.state === state)?.meaning;
+  return ended ?? waitsInWords(waitingFor) ?? DELIVERY_STATES.find((each) => each.state === state)?.meaning;
 }
 
 /** The user and the publisher of an event, as far as the session may see them. */
