@@ -4,6 +4,7 @@ import type { Db } from "../../src/lib/pg/database.ts";
 export interface PlanNode {
   "Node Type": string;
   "Relation Name"?: string;
+  "Plan Rows"?: number;
   Plans?: PlanNode[];
 }
 

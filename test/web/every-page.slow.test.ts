@@ -41,6 +41,7 @@ const PAGES: { path: string; opens?: string[]; picture?: Picture }[] = [
     path: `/deliveries/${there.deliveryId}`,
     picture: { name: "delivery", height: 1_045, colorScheme: "dark" },
   },
+  { path: `/deliveries?state=failed,delivered&open=${there.deliveryId}` },
   { path: "/replays" },
   { path: "/keys", opens: ["New key", "Revoke Accounting"] },
   { path: "/apps", opens: ["Remove Returns portal"] },
@@ -116,10 +117,10 @@ test.each([
   {
     what: "twenty deliveries, below filters that stay on one line",
     path: "/deliveries?state=pending,retrying,delivered,failed,cancelled",
-    screen: { width: 1440, height: 900 },
+    screen: { width: 1280, height: 800 },
     least: 20,
   },
-  { what: "fourteen webhooks", path: "/webhooks", screen: { width: 1280, height: 820 }, least: 14 },
+  { what: "fourteen webhooks", path: "/webhooks", screen: { width: 1280, height: 720 }, least: 14 },
 ])("a laptop's screen shows $what", ({ path: at, screen, least }) =>
   web.visit({ path: at }, async (page) => {
     await page.setViewportSize(screen);
@@ -136,13 +137,20 @@ test.each([
 test("Back returns to where a list was left, and another page of it is shown from its top", () =>
   web.visit({ path: "/deliveries?last=24h" }, async (page) => {
     const scrolled = () => page.evaluate<number>("Math.round(window.scrollY)");
-    const links = page.locator("tbody a[href^='/deliveries/']");
+    const links = page.locator("tbody a[href*='open=']");
     await links.first().waitFor();
     await links.nth(45).scrollIntoViewIfNeeded();
     const left = await scrolled();
     expect(left).toBeGreaterThan(100);
     await links.nth(45).click();
-    await page.getByRole("heading", { name: "Delivery", level: 1 }).waitFor();
+    const open = page.getByRole("region", { name: "Open delivery" });
+    await open.getByRole("heading", { name: "Summary" }).waitFor();
+    expect(Math.abs((await scrolled()) - left)).toBeLessThan(50);
+    await page.goBack();
+    await open.waitFor({ state: "detached" });
+    await expect.poll(scrolled).toBe(left);
+    await page.locator("tbody a[href^='/events/']").nth(45).click();
+    await page.getByRole("heading", { level: 1 }).waitFor();
     await expect.poll(scrolled).toBe(0);
     await page.goBack();
     await links.nth(45).waitFor();

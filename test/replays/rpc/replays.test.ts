@@ -39,6 +39,25 @@ test("a replay that was started is running, with what was requested", async () =
   expect(second.replay?.what).toMatchObject(backfill(webhookId).what);
 });
 
+test("the operator replays the deliveries of a customer, whose keys see and control the replay; other keys cannot", async () => {
+  const { secret } = await api.key({ customer: "tenant-7" });
+  const customer = api.as(secret).replays;
+  const request = { idempotencyKey: randomUUID(), ...resend({ customer: "tenant-7" }) };
+  const { replay } = await replays.startReplay(request);
+  expect(replay?.what.value).toMatchObject({ customer: "tenant-7", states: [DeliveryState.FAILED] });
+  expect((await replays.startReplay(request)).duplicate).toBe(true);
+  expect((await customer.listReplays({})).replays.map(({ id }) => id)).toEqual([replay?.id]);
+  const stored = await getReplay(api.context.db, "everything", replay?.id ?? "");
+  expect(stored).toMatchObject({ customer: "tenant-7" });
+  expect((await customer.pauseReplay({ replayId: replay?.id ?? "" })).replay?.state).toBe(PAUSED);
+  const refused = customer.startReplay(resend({ customer: "tenant-8" }));
+  await expectRefused(refused, Code.PermissionDenied, "belongs to another customer");
+  const { secret: ofApp } = await api.key({ installedAppId: await api.app() });
+  const appRefused = api.as(ofApp).replays.startReplay(resend({ customer: "tenant-7" }));
+  await expectRefused(appRefused, Code.PermissionDenied, "cannot access customers");
+  await expectRefused(replays.startReplay(resend({ customer: " " })), Code.InvalidArgument, "customer");
+});
+
 test("a replay has a link to its workflow, which apps do not get", async () => {
   const stored = await getReplay(api.context.db, "everything", await start(resend()));
   const running = { ...(stored as ReplayRow), workflowId: "replay-1", runId: "an-execution" };

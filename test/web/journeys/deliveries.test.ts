@@ -50,7 +50,7 @@ const publish = (orderId: bigint) =>
   });
 const dialog = (page: Page) => page.getByRole("dialog");
 /** The ids that the list shows. Run in the page: finding them by their roles takes long. */
-const SHOWN = `[...document.querySelectorAll("tbody a[href^='/deliveries/']")].map((link) => link.textContent.trim())`;
+const SHOWN = `[...document.querySelectorAll("tbody a[href*='open=']")].map((link) => link.textContent.trim())`;
 const untilShown = (page: Page, expected: string[]) =>
   expect.poll(() => page.evaluate<string[]>(SHOWN)).toEqual(expected);
 const statesOf = (some: string[]) =>
@@ -74,7 +74,7 @@ test("deliveries are listed newest first, paged to the older and back, and filte
     await page.getByRole("group", { name: "Failures by reason" }).getByText("HTTP 503").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("combobox", { name: "Webhook" }).fill("stock");
-    await page.getByRole("option", { name: "https://stock.example" }).click();
+    await page.getByRole("option", { name: "stock.example" }).click();
     const ofStock = idsOf((n) => n % 21 === 9);
     await untilShown(page, ofStock);
     expect(new URL(page.url()).search).toBe(`?state=failed&webhook=${stock}`);

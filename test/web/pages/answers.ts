@@ -107,7 +107,7 @@ export function aWebhook(more: MessageInitShape<typeof WebhookSchema> = {}): Web
 /** These webhooks, in lists and by their ids. They may be changed while the page is open. */
 export function webhooks(...all: Webhook[]) {
   return {
-    listWebhooks: () => ({ webhooks: all }),
+    searchWebhooks: () => ({ webhooks: all, found: all.length }),
     getWebhook: ({ webhookId }: { webhookId: bigint }) => {
       const webhook = all.find(({ id }) => id === webhookId);
       if (!webhook) throw notFound("WEBHOOK_NOT_FOUND");

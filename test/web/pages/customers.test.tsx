@@ -96,7 +96,7 @@ test("a customer's page has its state, counts, quotas, webhooks, deliveries, key
   sees("shop.example", region("Webhooks"));
   sees("Failed", region("Last deliveries"));
   sees("Acme, production", region("API keys"));
-  for (const name of ["listWebhooks", "listDeliveries", "listApiKeys"] as const)
+  for (const name of ["searchWebhooks", "listDeliveries", "listApiKeys"] as const)
     expect(calls[name].at(-1)).toMatchObject({ customer: "tenant-7" });
   expect(hrefs(find("main"))).toEqual(
     expect.arrayContaining([
@@ -185,7 +185,7 @@ test("each list is restricted to a customer that is chosen, found by the service
   const { calls } = await open("/", { ...all, ...OF_ACME, listApiKeys: { apiKeys: [ADMINISTRATOR, KEY] } });
   const lists = {
     "/": ["watchOverview", "getHistory", "listWebhookStats"],
-    "/webhooks": ["listWebhooks"],
+    "/webhooks": ["searchWebhooks"],
     "/deliveries": ["listDeliveries", "listFailureReasons", "listReplays"],
     "/replays": ["listReplays"],
     "/keys": ["listApiKeys"],
@@ -214,12 +214,12 @@ test("the list of webhooks has the operator's own, or those of all customers too
     ...OF_ACME,
     watchOverview: [{ overview: { failingWebhooks: 1n, deliveredLastDay: 1n } }],
   });
-  expect(calls.listWebhooks.at(-1)).toMatchObject({ allCustomers: true });
+  expect(calls.searchWebhooks.at(-1)).toMatchObject({ withoutCustomer: false });
   await click("1 webhook is failing", "link");
   expect(path()).toBe("/webhooks?health=failing&customer=all+customers");
-  expect(calls.listWebhooks.at(-1)).toMatchObject({ allCustomers: true });
+  expect(calls.searchWebhooks.at(-1)).toMatchObject({ withoutCustomer: false });
   await click("Without a customer");
-  expect(calls.listWebhooks.at(-1)).toMatchObject({ allCustomers: false });
+  expect(calls.searchWebhooks.at(-1)).toMatchObject({ withoutCustomer: true });
 });
 
 test("a webhook, a delivery, a key and an entry of the audit log lead to their customer", async () => {
@@ -258,7 +258,7 @@ test("a key is made for a customer, and its webhooks go to keys of the same cust
     listApiKeys: {
       apiKeys: [ADMINISTRATOR, KEY, aKey({ id: "b", name: "Acme, test", customer: "tenant-7" })],
     },
-    listWebhooks: { webhooks: [aWebhook({ customer: "tenant-7", apiKeyId: KEY.id })] },
+    searchWebhooks: { webhooks: [aWebhook({ customer: "tenant-7", apiKeyId: KEY.id })], found: 1 },
     createApiKey: { apiKey: KEY, secret: "whk_s" },
   });
   await click("New key");
@@ -276,7 +276,7 @@ test("a key is made for a customer, and its webhooks go to keys of the same cust
       .map((option) => text(option))
       .filter((name) => name.includes("whk_")),
   ).toEqual(["Acme, test (whk_b…)"]);
-  expect(calls.listWebhooks.at(-1)).toMatchObject({ customer: "tenant-7" });
+  expect(calls.searchWebhooks.at(-1)).toMatchObject({ apiKeyId: KEY.id });
 });
 
 test("a customer's key sees its own customer, without notes and actions, and nothing of others", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Delivery, DeliveryState, ExportFormat } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryState, ExportFormat, WaitingFor } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import {
   aDelivery,
@@ -30,6 +30,7 @@ import {
   press,
   row,
   sees,
+  seesNot,
   text,
   value,
 } from "./page.tsx";
@@ -52,7 +53,7 @@ test("deliveries are found by an id in an old address, by the filters of a linke
   const { calls } = await openList([], {}, "/deliveries?id=so-2026-77");
   expect(path()).toBe("/deliveries?search=so-2026-77");
   expect(calls.listDeliveries.at(-1)?.search).toBe("so-2026-77");
-  sees("A search compares whole values");
+  sees("A search finds whole values");
   await goTo("/deliveries?state=failed,cancelled&webhook=7&type=OrderDispatched&last=24h");
   const { FAILED, CANCELLED } = DeliveryState;
   const linked = {
@@ -260,4 +261,67 @@ test("a search in payloads without a beginning goes back from the end of the fil
   await click("Search");
   const seconds = BigInt(to.getTime() / SECOND);
   expect(calls.exportDeliveries).toMatchObject([{ from: { seconds: seconds - 86_400n }, to: { seconds } }]);
+});
+
+const aside = () => find("region", "Open delivery");
+
+test("a delivery opens beside the list, in the address; the arrow keys open the next ones, and closing it returns to its row", async () => {
+  const shown = [failed(1), failed(2), failed(3)];
+  const { calls } = await openList(shown, {}, "/deliveries?state=failed");
+  await click(deliveryId(2), "link");
+  expect(path()).toBe(`/deliveries?state=failed&open=${deliveryId(2)}`);
+  expect(listed()).toEqual([1, 2, 3]);
+  sees("#7 · https://shop.example/hooks", aside());
+  expectFocus(find("link", deliveryId(2)));
+  await press("{ArrowDown}");
+  expect(path()).toBe(`/deliveries?state=failed&open=${deliveryId(3)}`);
+  expectFocus(find("link", deliveryId(3)));
+  for (const key of ["{ArrowDown}", "{ArrowUp}", "{ArrowUp}", "{ArrowUp}"]) await press(key);
+  expect(calls.getDelivery.at(-1)).toMatchObject({ deliveryId: deliveryId(1) });
+  expect(find("link", deliveryId(1)).ariaCurrent).toBe("true");
+  await click("Close the delivery");
+  expect(path()).toBe("/deliveries?state=failed");
+  expectFocus(find("link", deliveryId(1)));
+  // A list of other deliveries begins without one.
+  await goTo(`/deliveries?open=${deliveryId(1)}`);
+  await choose("State", "Failed");
+  expect(path()).toBe("/deliveries?state=failed");
+});
+
+test("a delivery is listed with its webhook's name, and what it waits for in place of an attempt that nobody makes", async () => {
+  const { DELIVERING, PENDING } = DeliveryState;
+  const open = { attemptCount: 0, status: undefined };
+  await openList([
+    aDelivery({ ...open, state: DELIVERING, webhookName: "Acme orders", waitingFor: WaitingFor.HOST }),
+    aDelivery({ ...open, id: deliveryId(2), state: PENDING, waitingFor: WaitingFor.RATE_LIMIT }),
+    aDelivery({ ...open, id: deliveryId(3), state: DELIVERING }),
+  ]);
+  sees("Acme ordersWaitingWaits: the host, to which requests time out", row("0001"));
+  seesNot("Delivering", row("0001"));
+  sees("WaitingWaits: the webhook’s rate limit", row("0002"));
+  sees("Delivering", row("0003"));
+});
+
+test("a webhook is chosen among those that the service finds, by its name, and one that is gone is shown as such", async () => {
+  const named = aWebhook({ id: 8n, name: "Acme orders", url: "https://acme.example/in" });
+  const { calls } = await openList([failed(1)], webhooks(SHOP, named));
+  expect(calls.searchWebhooks).toEqual([]);
+  await click("Webhook", "combobox");
+  await fill("Webhook", "acme");
+  await later(SECOND);
+  expect(calls.searchWebhooks.at(-1)).toMatchObject({ search: "acme", pageSize: 0 });
+  sees("#8 · OrderDispatched · https://acme.example/in", find("option", /Acme orders/));
+  await click(/Acme orders/, "option");
+  expect(path()).toBe("/deliveries?webhook=8");
+  expect(value("Webhook")).toBe("Acme orders");
+  await goTo("/deliveries?webhook=99");
+  expect(value("Webhook")).toBe("#99 · deleted");
+});
+
+test("all failed deliveries of a customer are sent again, without a word for every user's", async () => {
+  const { calls } = await openList([failed(1)], {}, "/deliveries?customer=tenant-7");
+  await click("Send failed ones again…");
+  sees("tenant-7", find("dialog"));
+  await click("Send again", "button", find("dialog"));
+  expect(calls.startReplay).toMatchObject([{ what: { value: { customer: "tenant-7" } } }]);
 });

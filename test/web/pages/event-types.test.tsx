@@ -82,8 +82,8 @@ test("of thousands of event types, the form shows some, and finds each by its na
   }));
   types = [...TYPES, ...many];
   await open("/webhooks?new=1", { listProcesses, ...webhooks() });
-  sees("200 of 5010 are shown: search for the others.");
-  expect(all("checkbox", /^Type/)).toHaveLength(200 - 3 - 7);
+  sees(`200 of ${types.length} are shown: search for the others.`);
+  expect(all("checkbox", /^Type/)).toHaveLength(200 - TYPES.length);
   await fill("Search event types", "type4999");
   find("checkbox", "Type4999");
 });

@@ -21,7 +21,7 @@ test("a list stays when a refresh fails, says so, and is refreshed by itself", a
     ["/apps", "listInstalledApps", "Scale"],
     ["/keys", "listApiKeys", "Shop"],
     ["/audit", "listAuditEntries", "App 1"],
-    ["/webhooks", "listWebhooks", "shop.example/hooks"],
+    ["/webhooks", "searchWebhooks", "shop.example/hooks"],
     ["/deliveries", "listDeliveries", "shop.example/hooks"],
     ["/replays", "listReplays", "Running"],
   ] as const) {

@@ -22,6 +22,8 @@ export interface PageLinkProps extends AnchorProps {
   title?: string | undefined;
   "aria-label"?: string | undefined;
   "aria-current"?: boolean | undefined;
+  /** Whether the page stays where it is scrolled to: what is opened is on the same page. */
+  preventScrollReset?: boolean | undefined;
   children: ReactNode;
 }
 

@@ -1,7 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { ActionIcon, Box, Checkbox, Group, Stack, type TableTrProps, Text } from "@mantine/core";
 import { IconCheck, IconChevronDown, IconChevronRight, IconX } from "@tabler/icons-react";
-import { type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
+import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import {
   type Attempt,
   type Delivery,
@@ -12,7 +12,7 @@ import { useOwnCustomer } from "../../api/session.tsx";
 import { typeName } from "../../api/type-names.ts";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, deliveryPage, eventPage, PageLink } from "../../parts/inline.tsx";
-import { DataTable, Listing, useBelow } from "../../parts/listing.tsx";
+import { Listing, useBelow } from "../../parts/listing.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { DeliveryStateBadge, waitsInWords } from "../../parts/states.tsx";
 import { AddressInOneLine } from "../../parts/text/breakable.tsx";
@@ -50,7 +50,7 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
   /** The deliveries whose attempts are shown. */
   const [unfolded, setUnfolded] = useState<ReadonlySet<string>>(new Set());
   const attempts = (delivery: Delivery) =>
-    unfolded.has(delivery.id) && <UnfoldedAttempts delivery={delivery} />;
+    !opening?.id && unfolded.has(delivery.id) && <UnfoldedAttempts delivery={delivery} />;
   const box = (delivery: Delivery) => selection && <Tick delivery={delivery} selection={selection} />;
   const state = (delivery: Delivery) => <DeliveryStateBadge {...delivery} />;
   const subject = (delivery: Delivery) => <Subject delivery={delivery} />;
@@ -64,10 +64,24 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
     );
   const hasCustomers = deliveries.some(({ customer: id }) => id !== undefined && id !== own);
   const result = (delivery: Delivery) => <Result delivery={delivery} />;
+  const keys = useOpening(deliveries, opening);
+  const isBeside = !!opening?.id;
   const identity = ({ id }: Delivery) => (
     <Group gap={2} wrap="nowrap" w="max-content">
-      <UnfoldButton id={id} unfolded={unfolded.has(id)} onToggle={() => setUnfolded(toggled(unfolded, id))} />
-      <ShortId id={id} of="the delivery’s id" to={opening ? opening.to(id) : deliveryPage(id)} />
+      {!isBeside && (
+        <UnfoldButton
+          id={id}
+          unfolded={unfolded.has(id)}
+          onToggle={() => setUnfolded(toggled(unfolded, id))}
+        />
+      )}
+      <ShortId
+        id={id}
+        of="the delivery’s id"
+        to={opening ? opening.to(id) : deliveryPage(id)}
+        current={isBeside && id === opening.id}
+        preventScrollReset={opening !== undefined}
+      />
     </Group>
   );
   const all = (label?: string) =>
@@ -76,31 +90,34 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
     <Listing
       aria-label="Deliveries"
       items={deliveries}
-      minWidth={840}
+      minWidth={isBeside ? 0 : 840}
       verticalSpacing={3}
       horizontalSpacing="xs"
       layout="fixed"
       fz="sm"
       highlightOnHover
-      rowProps={({ id }) => ({ bg: selection?.ids.has(id) ? HIGHLIGHT : "" })}
+      rowProps={({ id }) => {
+        const isLit = isBeside ? id === opening.id : selection?.ids.has(id);
+        return { "data-delivery": id, bg: isLit ? HIGHLIGHT : "" } as TableTrProps;
+      }}
       below={attempts}
       columns={[
-        selection && { name: "Selection", head: all(), w: 34, cell: box },
-        { name: "Delivery", w: 112, cell: identity },
-        { name: "Created", w: 88, cell: ({ created }) => <Time value={created} relative="short" /> },
-        ofOne !== "event" && { name: "Event", w: ofOne ? "24%" : "15%", cell: subject },
+        selection && !isBeside && { name: "Selection", head: all(), w: 34, cell: box },
+        { name: "Delivery", w: isBeside ? 104 : 112, cell: identity },
+        !isBeside && { name: "Created", w: 88, cell: ({ created }) => <Time value={created} relative="short" /> },
+        ofOne !== "event" && { name: "Event", w: isBeside ? "40%" : ofOne ? "24%" : "15%", cell: subject },
         ofOne !== "webhook" && { name: "Webhook", cell: target },
-        hasCustomers && ofOne !== "webhook" && { name: "Customer", w: "9%", cell: customer },
+        hasCustomers && ofOne !== "webhook" && !isBeside && { name: "Customer", w: "9%", cell: customer },
         { name: "State", w: 94, cell: state },
-        { name: "Last result", w: ofOne ? undefined : hasCustomers ? "19%" : "23%", cell: result },
-        {
+        !isBeside && { name: "Last result", w: ofOne ? undefined : hasCustomers ? "19%" : "23%", cell: result },
+        !isBeside && {
           name: "Tries",
           w: 44,
           ta: "right",
           title: "The number of attempts",
           cell: ({ attemptCount }) => attemptCount,
         },
-        {
+        !isBeside && {
           name: "Took",
           w: 64,
           ta: "right",
@@ -135,12 +152,7 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
     />
   );
   const narrow = useBelow("lg");
-  if (opening?.id) {
-    return (
-      <BesideList deliveries={deliveries} opening={opening} subject={subject} target={target} state={state} />
-    );
-  }
-  if (!narrow) return listing;
+  if (!narrow) return <Box {...keys}>{listing}</Box>;
   return (
     <Stack gap="sm">
       {all("All of this page that can be sent again")}
@@ -151,59 +163,31 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
 
 const HIGHLIGHT = "var(--mantine-color-default-hover)";
 
-/** Deliveries in short, beside the one that is open. The arrow keys open the next and the previous one. */
-function BesideList(props: {
-  deliveries: readonly Delivery[];
-  opening: Opening;
-  subject: (delivery: Delivery) => ReactNode;
-  target: (delivery: Delivery) => ReactNode;
-  state: (delivery: Delivery) => ReactNode;
-}) {
-  const { deliveries, opening, subject, target, state } = props;
+/**
+ * Keeps the focus on the delivery that is open beside a list, whose next and previous one the arrow keys open, and returns it to the
+ * list.
+ */
+function useOpening(deliveries: readonly Delivery[], opening: Opening | undefined) {
   const list = useRef<HTMLDivElement>(null);
-  const { id: open } = opening;
+  const last = useRef("");
+  const open = opening?.id ?? "";
   useEffect(() => {
-    const link = list.current?.querySelector<HTMLAnchorElement>(`[data-delivery="${open}"] a`);
-    link?.closest("tr")?.scrollIntoView({ block: "nearest" });
+    const link = list.current?.querySelector<HTMLAnchorElement>(`[data-delivery="${open || last.current}"] a`);
+    last.current = open;
     // Not from a field in which somebody types.
-    if (document.activeElement?.matches("input, textarea")) return;
-    link?.focus({ preventScroll: true });
+    if (!link || document.activeElement?.matches("input, textarea")) return;
+    link.focus({ preventScroll: true });
+    link.scrollIntoView({ block: "nearest" });
   }, [open]);
 
-  function move(event: KeyboardEvent) {
+  function onKeyDown(event: KeyboardEvent) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (step === undefined) return;
+    if (step === undefined || open === "") return;
     event.preventDefault();
     const next = deliveries[deliveries.findIndex(({ id }) => id === open) + step];
-    if (next) opening.onOpen(next.id);
+    if (next) opening?.onOpen(next.id);
   }
-
-  return (
-    <Box ref={list} onKeyDown={move}>
-      <DataTable
-        aria-label="Deliveries"
-        items={deliveries}
-        verticalSpacing={3}
-        horizontalSpacing="xs"
-        layout="fixed"
-        fz="sm"
-        highlightOnHover
-        rowProps={({ id }) => ({ "data-delivery": id, bg: id === open ? HIGHLIGHT : "" }) as TableTrProps}
-        columns={[
-          {
-            name: "Delivery",
-            w: 104,
-            cell: ({ id }) => (
-              <ShortId id={id} of="the delivery’s id" to={opening.to(id)} current={id === open} />
-            ),
-          },
-          { name: "Event", cell: subject },
-          { name: "Webhook", cell: target },
-          { name: "State", w: 94, cell: state },
-        ]}
-      />
-    </Box>
-  );
+  return { ref: list, onKeyDown };
 }
 
 const took = ({ durationMs }: Delivery) =>

@@ -124,16 +124,16 @@ export function DeliveryPages({ filter, token, onGo, opening, onClear }: Deliver
 
 /** A list, and the delivery that is open on its right. */
 function Beside({ opening, children }: { opening: Opening | undefined; children: ReactNode }) {
-  // The one that was open has the focus; closed, the row that led to it has.
-  if (!opening?.id) return children;
   return (
     <Group align="flex-start" wrap="nowrap" gap="lg">
-      <Box flex="0 0 44%" miw={0}>
+      <Box flex={opening?.id ? "0 0 46%" : "1"} miw={0}>
         {children}
       </Box>
-      <Box component="section" className="beside" aria-label="Open delivery" tabIndex={0}>
-        <DeliveryDetails id={opening.id} onClose={() => opening.onOpen("")} key={opening.id} />
-      </Box>
+      {opening?.id && (
+        <Box component="section" className="beside" aria-label="Open delivery" tabIndex={0}>
+          <DeliveryDetails id={opening.id} onClose={() => opening.onOpen("")} key={opening.id} />
+        </Box>
+      )}
     </Group>
   );
 }

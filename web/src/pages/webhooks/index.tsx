@@ -69,7 +69,9 @@ export default function WebhooksPage() {
           </>
         }
       />
-      <ListFilters webhooks={pages.flatMap(({ webhooks }) => webhooks)} filters={filters} change={change} />
+      {(isFiltered || found > 0) && (
+        <ListFilters webhooks={pages.flatMap(({ webhooks }) => webhooks)} filters={filters} change={change} />
+      )}
       <Pages
         list={list}
         items={list.data && pages.flatMap(({ webhooks }) => webhooks)}

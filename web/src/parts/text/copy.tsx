@@ -99,13 +99,14 @@ export interface ShortIdProps {
   to: string;
   /** Whether that is open. */
   current?: boolean;
+  preventScrollReset?: boolean;
 }
 
 /** The end of a UUID, which differs where its start, the time, is the same; a button copies it in full. */
-export function ShortId({ id, of, to, current }: ShortIdProps) {
+export function ShortId({ id, of, to, current, preventScrollReset }: ShortIdProps) {
   return (
     <Group gap={2} wrap="nowrap" w="max-content">
-      <PageLink to={to} ff="monospace" title={id} aria-current={current}>
+      <PageLink to={to} ff="monospace" title={id} aria-current={current} preventScrollReset={preventScrollReset}>
         <VisuallyHidden component="span">{id.slice(0, -CHARACTERS)}</VisuallyHidden>
         {id.slice(-CHARACTERS)}
       </PageLink>

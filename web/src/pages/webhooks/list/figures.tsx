@@ -139,7 +139,7 @@ export function RateBar({ rate }: { rate: number }) {
 }
 
 /** The width in pixels. */
-const WIDTH = 100;
+const WIDTH = 80;
 /** The height in pixels. */
 const HEIGHT = 20;
 /** Between bars, in pixels. */

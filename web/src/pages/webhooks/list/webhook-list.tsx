@@ -54,7 +54,7 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           { name: "Webhook", cell: (webhook) => <WebhookLink webhook={webhook} inOneLine /> },
           {
             name: "Event type",
-            w: "17%",
+            w: "15%",
             cell: (webhook) => (
               <Text size="sm" truncate title={typeName(webhook)}>
                 {typeName(webhook)}
@@ -64,7 +64,7 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           },
           {
             name: "State",
-            w: "21%",
+            w: "19%",
             cell: (webhook) => (
               <Group gap={8} wrap="nowrap">
                 <WebhookHealthBadges webhook={webhook} />
@@ -76,10 +76,10 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           },
           {
             name: `Attempts, ${period.label}`,
-            w: 164,
+            w: 142,
             cell: ({ id }) => <AttemptBars history={figures.history(id)} period={period} />,
           },
-          { name: "Deliveries, 24 hours", w: 204, cell: success },
+          { name: "Deliveries, 24 hours", w: 200, cell: success },
         ]}
         cardsBelow="lg"
         card={(webhook) => (
