@@ -33,7 +33,18 @@ export default defineConfig({
   experimental: {
     renderBuiltUrl: (_file, { hostType }) => (hostType === "html" ? undefined : { relative: true }),
   },
-  build: { target: "es2023", emptyOutDir: true, assetsInlineLimit: 0 },
+  build: {
+    target: "es2023",
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    rolldownOptions: {
+      // The pages of documents, which are not built, load the font by its name.
+      output: {
+        assetFileNames: ({ names: [name = ""] }) =>
+          `assets/[name]${name.endsWith(".woff2") ? "" : "-[hash]"}[extname]`,
+      },
+    },
+  },
   // `npm run dev:web`: the page from its sources, the calls to a service that runs. The browser asks this server, and
   // the service must hear the same.
   server: { proxy: { "^/webhook\\.v1\\.": { target: SERVICE, changeOrigin: false } } },

@@ -4,6 +4,7 @@ import { App } from "./app.tsx";
 import { BASE_PATH } from "./base-path.ts";
 import { createPageRouter } from "./router.tsx";
 
+import "@fontsource-variable/geist/wght.css";
 import "@mantine/core/styles.css";
 import "@mantine/dates/styles.css";
 import "@mantine/notifications/styles.css";

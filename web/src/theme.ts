@@ -18,8 +18,8 @@ import {
 /** Ten shades, light ones first. */
 const shades = (text: string) => text.split(" ") as unknown as MantineColorsTuple;
 
-/** The colour of links, buttons and what is chosen; shade 7 has a contrast of 7 to white. */
-const INK = shades("#eef1fb #dce2f5 #b7c2ea #8fa0df #6c81d4 #5169cc #3f57b8 #31459a #27387d #1c2a61");
+/** The colour of links, buttons and what is chosen; shade 7 has a contrast of 8 to white. */
+const INK = shades("#f0f3fe #e0e6fc #bfcaf7 #95a6ef #6b82e5 #4c65d9 #3a51c4 #2f43a6 #253587 #1a2560");
 
 /** The colour of failures and irreversible actions. White text on shades 6 and 7 has a contrast of at least 4.5. */
 const RED = shades("#fff5f5 #ffe3e3 #ffc9c9 #ffa8a8 #ff8787 #f25c5c #e03131 #c92a2a #b02525 #8f1d1d");
@@ -28,10 +28,10 @@ const RED = shades("#fff5f5 #ffe3e3 #ffc9c9 #ffa8a8 #ff8787 #f25c5c #e03131 #c92
 const SLATE = shades("#f7f8fa #eff1f5 #e3e6ec #d0d5de #b3bac7 #8d96a6 #6a7485 #4f5968 #353d4a #1d232e");
 
 /** The same in the dark, light text first. */
-const NIGHT = shades("#c9d1dc #a9b3c1 #8892a2 #5d6776 #3f4856 #303844 #262d38 #1a202a #141922 #0e1219");
+const NIGHT = shades("#d3d8e0 #a7afbd #8790a0 #5a6372 #3b4351 #2b323e #222934 #161b23 #11151c #0c0f14");
 
-/** The look of the page: a scale of 11 to 22 pixels, dense rows and square corners. Fonts are the system's, so none is
- * fetched. Colour has meaning: red failed, orange degraded or late, green arrived; all else is ink or slate. */
+/** The look of the page: a scale of 12, 13, 14, 16, 20 and 26 pixels, dense rows, lines in place of frames. Colour has
+ * meaning: red failed, orange degraded or late, green arrived; all else is ink or slate. */
 export const theme = createTheme({
   primaryColor: "ink",
   colors: { ink: INK, red: RED, gray: SLATE, dark: NIGHT },
@@ -42,34 +42,49 @@ export const theme = createTheme({
   cursorType: "pointer",
   respectReducedMotion: true,
   autoContrast: true,
-  fontFamily: '"Inter", "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif',
+  fontFamily: '"Geist Variable", "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif',
   fontFamilyMonospace:
     'ui-monospace, "SF Mono", "JetBrains Mono", "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace',
-  fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.125rem" },
+  fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.25rem" },
   lineHeights: { xs: "1.4", sm: "1.45", md: "1.5", lg: "1.5", xl: "1.5" },
   spacing: { xs: "0.5rem", sm: "0.625rem", md: "0.875rem", lg: "1.125rem", xl: "1.5rem" },
   headings: {
     fontWeight: "620",
     sizes: {
-      h1: { fontSize: "1.375rem", lineHeight: "1.3" },
-      h2: { fontSize: "1.375rem", lineHeight: "1.3" },
+      h1: { fontSize: "1.625rem", lineHeight: "1.25" },
+      h2: { fontSize: "1.25rem", lineHeight: "1.3" },
       h3: { fontSize: "1rem", lineHeight: "1.4" },
-      h4: { fontSize: "0.9375rem", lineHeight: "1.4" },
+      h4: { fontSize: "0.875rem", lineHeight: "1.4" },
     },
   },
   components: {
-    Button: Button.extend({ defaultProps: { size: "xs" } }),
+    Button: Button.extend({ defaultProps: { size: "xs" }, styles: { root: { fontWeight: 500 } } }),
     Input: Input.extend({ defaultProps: { size: "sm" } }),
     Badge: Badge.extend({
       defaultProps: { radius: "sm", size: "sm" },
-      styles: { root: { fontWeight: 550, letterSpacing: 0 } },
+      styles: { root: { fontWeight: 500, letterSpacing: 0 } },
     }),
     Table: Table.extend({
-      defaultProps: { verticalSpacing: 6, horizontalSpacing: "sm" },
-      styles: { th: { fontSize: "var(--mantine-font-size-xs)", fontWeight: 550 } },
+      defaultProps: {
+        verticalSpacing: 5,
+        horizontalSpacing: "sm",
+        borderColor: "var(--line)",
+        highlightOnHover: true,
+        highlightOnHoverColor: "var(--hover)",
+      },
+      styles: {
+        th: {
+          fontSize: "var(--mantine-font-size-xs)",
+          fontWeight: 500,
+          color: "var(--mantine-color-dimmed)",
+        },
+      },
     }),
     NavLink: NavLink.extend({
-      styles: { root: { borderRadius: "var(--mantine-radius-sm)", paddingBlock: 6 } },
+      styles: {
+        root: { borderRadius: "var(--mantine-radius-sm)", paddingBlock: 5, paddingInline: 8 },
+        label: { fontSize: "var(--mantine-font-size-sm)", fontWeight: "inherit" },
+      },
     }),
     Alert: Alert.extend({
       defaultProps: { p: "sm" },
@@ -119,25 +134,28 @@ const IN_DARK = Object.fromEntries(
 export const cssVariables: CSSVariablesResolver = () => ({
   variables: {},
   light: {
-    "--page-ground": "var(--mantine-color-gray-0)",
+    "--frame": "var(--mantine-color-gray-0)",
+    "--hover": "var(--mantine-color-gray-0)",
     "--line": "var(--mantine-color-gray-2)",
-    "--chart-succeeded": "#8fa0df",
+    "--chart-succeeded": "#95a6ef",
     "--chart-failed": "#c92a2a",
     "--rate-delivered": "#2b8a3e",
-    "--chart-p50": "#5169cc",
+    "--chart-p50": "#4c65d9",
     "--chart-p95": "#b06a00",
+    "--mantine-color-default-border": "var(--mantine-color-gray-3)",
     "--mantine-color-dimmed": "var(--mantine-color-gray-7)",
     "--mantine-color-placeholder": "var(--mantine-color-gray-6)",
     "--mantine-color-error": "var(--mantine-color-red-8)",
     ...IN_LIGHT,
   },
   dark: {
-    "--page-ground": "var(--mantine-color-dark-8)",
+    "--frame": "var(--mantine-color-dark-8)",
+    "--hover": "var(--mantine-color-dark-6)",
     "--line": "var(--mantine-color-dark-5)",
-    "--chart-succeeded": "#5169cc",
+    "--chart-succeeded": "#4c65d9",
     "--chart-failed": "#fa5252",
     "--rate-delivered": "#37b24d",
-    "--chart-p50": "#8fa0df",
+    "--chart-p50": "#95a6ef",
     "--chart-p95": "#e8a33d",
     "--mantine-color-anchor": "var(--mantine-color-ink-2)",
     "--mantine-color-dimmed": "var(--mantine-color-dark-1)",

@@ -42,6 +42,7 @@ export function contentSecurityPolicy(nonce?: string): string {
     `script-src ${own}`,
     `style-src ${own}`,
     "img-src 'self' data:",
+    "font-src 'self'",
     "connect-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",

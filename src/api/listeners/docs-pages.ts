@@ -9,6 +9,7 @@ import { perCatalogue } from "../../contract/catalogue.ts";
 import { servedDocument } from "../openapi/served-document.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import { BROTLI } from "./compression.ts";
+import { DRESS, documentBar, SCHEME_SCRIPT } from "./page-dress.ts";
 import type { BuiltPage } from "./settings-page.ts";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
@@ -36,15 +37,48 @@ const page = (base: string) => `<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Webhook service: REST API</title>
 <link rel="stylesheet" href="${base}${DOCS_PATH}/swagger-ui.css">
+<link rel="stylesheet" href="${base}${DOCS_PATH}/style.css">
+<script src="${base}${DOCS_PATH}/scheme.js"></script>
 <link rel="icon" type="image/png" href="${base}${DOCS_PATH}/favicon-32x32.png">
 </head>
 <body>
-<div id="swagger-ui"></div>
+${documentBar(base, DOCS_PATH)}
+<main id="swagger-ui"></main>
 <noscript>This page needs JavaScript. The description it shows is at <a href="${base}${OPENAPI_PATH}">${base}${OPENAPI_PATH}</a>.</noscript>
 <script src="${base}${DOCS_PATH}/swagger-ui-bundle.js"></script>
 <script src="${base}${DOCS_PATH}/start.js"></script>
 </body>
 </html>
+`;
+
+/** One accent in place of a colour for each method; red for what removes. */
+const STYLE = `${DRESS}
+html.dark-mode, html.dark-mode .swagger-ui { background: var(--sheet); }
+.swagger-ui, .swagger-ui :is(.info, .info .title, .info li, .info p, .info table, .opblock-tag, .opblock .opblock-summary-description, .opblock-description-wrapper p, .parameter__name, .parameter__type, .response-col_status, .btn, label, select, input, table thead tr th, table thead tr td, .tab li, .opblock-title_normal, section.models h4, .model-title, .markdown p, .renderedMarkdown p, .scheme-container, .opblock .opblock-section-header h4) { font-family: var(--sans); color: var(--text); }
+.swagger-ui :is(.opblock .opblock-summary-path, .opblock .opblock-summary-path__deprecated, code, pre, .model) { font-family: var(--mono); }
+.swagger-ui .wrapper { max-width: 1200px; padding: 0 1rem; }
+.swagger-ui .info { margin: 1.5rem 0 1rem; }
+.swagger-ui .info .title { font-size: 26px; font-weight: 620; }
+.swagger-ui .info .title small { background: var(--quiet); }
+.swagger-ui .info .title small.version-stamp { background: var(--accent); }
+.swagger-ui .info a, .swagger-ui a.nostyle:hover { color: var(--link); }
+.swagger-ui .scheme-container { background: none; box-shadow: none; padding: .75rem 0; border-block: 1px solid var(--line); }
+.swagger-ui .opblock-tag { padding: .5rem 0; border-bottom: 1px solid var(--line); font-size: 16px; font-weight: 620; }
+.swagger-ui .opblock-tag small { color: var(--quiet); font-size: 13px; }
+.swagger-ui .opblock, .swagger-ui .opblock[class] { margin: 0 0 4px; border: 1px solid var(--line); border-radius: 6px; background: none; box-shadow: none; }
+.swagger-ui .opblock .opblock-summary, .swagger-ui .opblock[class] .opblock-summary { padding: 3px 6px; border-color: var(--line); }
+.swagger-ui .opblock .opblock-summary-method, .swagger-ui .opblock[class] .opblock-summary-method { min-width: 64px; padding: 4px 0; border-radius: 4px; background: var(--accent); font: 500 12px/1.4 var(--sans); text-shadow: none; color: #fff; }
+.swagger-ui .opblock.opblock-delete[class] .opblock-summary-method { background: var(--red); }
+.swagger-ui .opblock .opblock-summary-path { font-size: 13px; font-weight: 500; color: var(--text); }
+.swagger-ui .opblock .opblock-summary-description { font-size: 13px; color: var(--quiet); }
+.swagger-ui .opblock .opblock-section-header { min-height: 40px; background: var(--frame); box-shadow: none; border-block: 1px solid var(--line); }
+.swagger-ui .opblock[class] .tab-header .tab-item.active h4 span::after { background: var(--accent); }
+.swagger-ui .btn, .swagger-ui .btn.authorize { border: 1px solid var(--line); border-radius: 4px; box-shadow: none; background: none; color: var(--text); font-weight: 500; }
+.swagger-ui .btn.authorize svg { fill: currentColor; }
+.swagger-ui .btn.execute { background: var(--accent); border-color: var(--accent); color: #fff; }
+.swagger-ui :is(section.models, section.models .model-container, .model-box) { border-color: var(--line); background: var(--frame); }
+.swagger-ui :is(.parameter__type, .parameter__in, .prop-format, table thead tr th, table thead tr td) { color: var(--quiet); }
+@media (max-width: 40rem) { .swagger-ui .opblock .opblock-summary-description { display: none; } .swagger-ui .opblock-tag small { display: none; } }
 `;
 
 /**
@@ -87,6 +121,12 @@ export function mountDocs(app: FastifyInstance, deliveryTimeoutMs: number, built
   });
   app.get(DOCS_PATH, async (request, reply) =>
     secured(reply, "text/html; charset=utf-8").send(page(basePath(request.raw))),
+  );
+  app.get(`${DOCS_PATH}/style.css`, async (_request, reply) =>
+    secured(reply, "text/css; charset=utf-8").send(STYLE),
+  );
+  app.get(`${DOCS_PATH}/scheme.js`, async (_request, reply) =>
+    secured(reply, "text/javascript; charset=utf-8").send(SCHEME_SCRIPT),
   );
   app.get(`${DOCS_PATH}/start.js`, async (request, reply) =>
     secured(reply, "text/javascript; charset=utf-8").send(start(basePath(request.raw))),

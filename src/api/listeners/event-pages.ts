@@ -25,6 +25,7 @@ import type { SilentDatabase } from "../context/silent-database.ts";
 import { callerOf } from "../rest/caller.ts";
 import { contentSecurityPolicy } from "./answer-headers.ts";
 import type { BasePathReader } from "./base-path.ts";
+import { DRESS, documentBar, SCHEME_SCRIPT } from "./page-dress.ts";
 
 /** The path of the pages of event types. */
 export const EVENTS_PATH = "/events";
@@ -89,6 +90,7 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
   app.get(OPTIONS_PATH, async (_request, reply) =>
     send(reply, "text/plain", await readFile(OPTIONS, "utf8")),
   );
+  app.get(`${EVENTS_PATH}/scheme.js`, (_request, reply) => send(reply, "text/javascript", SCHEME_SCRIPT));
   app.get(`${EVENTS_PATH}/style.css`, (_request, reply) => send(reply, "text/css", STYLE));
   app.get<{ Params: { name: string } }>(`${EVENTS_PATH}/types/:name`, async (request, reply) => {
     const entry = eventTypeNamed(request.params.name);
@@ -117,8 +119,10 @@ const page = (title: string, base: string, body: string) => `<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escaped(title)} · Webhook service</title>
 <link rel="stylesheet" href="${base}${EVENTS_PATH}/style.css">
+<script src="${base}${EVENTS_PATH}/scheme.js"></script>
 </head>
 <body>
+${documentBar(base, EVENTS_PATH)}
 <main>
 ${body}
 </main>
@@ -126,15 +130,17 @@ ${body}
 </html>
 `;
 
-const STYLE = `:root { color-scheme: light dark; --line: light-dark(#d9dde3, #3a3f47); --quiet: light-dark(#59636e, #9aa4af); --ground: light-dark(#f6f7f9, #1d2025); }
-body { margin: 0; font: 16px/1.5 system-ui, sans-serif; background: light-dark(#fff, #14161a); color: light-dark(#16191d, #e8eaed); }
-main { max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere; }
-a { color: light-dark(#0b57d0, #8ab4f8); }
-h1, h2 { line-height: 1.2; }
-table { border-collapse: collapse; width: 100%; }
+const STYLE = `${DRESS}
+main { max-width: 60rem; margin: 0 auto; padding: 1.25rem 1rem 4rem; overflow-wrap: anywhere; }
+main a { color: var(--link); text-decoration: none; }
+main a:hover, main p a { text-decoration: underline; }
+h1 { font-size: 20px; line-height: 1.3; font-weight: 620; margin: .5rem 0; }
+h2 { font-size: 16px; line-height: 1.4; font-weight: 620; margin: 2rem 0 0; padding-bottom: .5rem; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { text-align: start; vertical-align: top; padding: .4rem .75rem .4rem 0; border-bottom: 1px solid var(--line); }
-code, pre { font: .9em/1.45 ui-monospace, monospace; }
-pre { overflow-x: auto; padding: .75rem; background: var(--ground); border: 1px solid var(--line); border-radius: 6px; overflow-wrap: normal; }
+th { font-size: 12px; font-weight: 500; color: var(--quiet); }
+code, pre { font: .92em/1.5 var(--mono); }
+pre { overflow-x: auto; padding: .75rem; background: var(--frame); border: 1px solid var(--line); border-radius: 6px; overflow-wrap: normal; }
 .quiet { color: var(--quiet); }
 .number { white-space: nowrap; }
 @media (max-width: 40rem) { td, th { display: block; border: 0; padding: 0; } tr { display: block; padding: .5rem 0; border-bottom: 1px solid var(--line); } thead { display: none; } }

@@ -25,6 +25,8 @@ test("the page and everything that it loads are served to everyone, as what they
     "/docs/": "text/html; charset=utf-8",
     "/docs/swagger-ui.css": "text/css; charset=utf-8",
     "/docs/favicon-32x32.png": "image/png",
+    "/docs/style.css": "text/css; charset=utf-8",
+    "/docs/scheme.js": "text/javascript; charset=utf-8",
     "/docs/swagger-ui-bundle.js": "text/javascript; charset=utf-8",
     "/docs/start.js": "text/javascript; charset=utf-8",
   });

@@ -1,4 +1,4 @@
-import { Card, DataList, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { DataList, Group, SimpleGrid, Stack, Title } from "@mantine/core";
 import { useDocumentTitle } from "@mantine/hooks";
 import { IconArrowLeft } from "@tabler/icons-react";
 import type { ReactNode } from "react";
@@ -25,14 +25,10 @@ export function PageTitle({ title, tab = title, description, actions, compact = 
   return (
     <Group justify="space-between" align="flex-start" gap="md" mb={compact ? "xs" : "lg"}>
       <Stack gap={4} miw={0}>
-        <Title order={1} size={compact ? "h3" : "h2"} style={{ overflowWrap: "anywhere" }}>
+        <Title order={1} size="h2" style={{ overflowWrap: "anywhere" }}>
           <Breakable text={title} />
         </Title>
-        {description && (
-          <Text c="dimmed" component="div" size={compact ? "sm" : "md"}>
-            {description}
-          </Text>
-        )}
+        {description && <Dimmed component="div">{description}</Dimmed>}
       </Stack>
       {actions && (
         <Group gap="sm" className="page-actions">
@@ -66,24 +62,22 @@ export interface SectionProps {
 /** A part of a page with a heading. */
 export function Section({ title, description, actions, children }: SectionProps) {
   return (
-    <Card withBorder padding="lg" component="section" aria-label={title} h="100%">
-      <Stack gap="md">
-        <Group justify="space-between" align="flex-start" gap="sm">
-          <Stack gap={4} miw={0} flex="1 1 16rem">
-            <Title order={2} size="h4">
-              {title}
-            </Title>
-            {description && (
-              <Dimmed maw={720} component="div">
-                {description}
-              </Dimmed>
-            )}
-          </Stack>
-          {actions && <Group gap="sm">{actions}</Group>}
-        </Group>
-        {children}
-      </Stack>
-    </Card>
+    <Stack component="section" aria-label={title} className="section" gap="sm">
+      <Group justify="space-between" align="flex-end" gap="sm" className="section-head">
+        <Stack gap={2} miw={0} flex="1 1 16rem">
+          <Title order={2} size="h3">
+            {title}
+          </Title>
+          {description && (
+            <Dimmed maw={720} component="div">
+              {description}
+            </Dimmed>
+          )}
+        </Stack>
+        {actions && <Group gap="sm">{actions}</Group>}
+      </Group>
+      {children}
+    </Stack>
   );
 }
 

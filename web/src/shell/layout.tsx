@@ -12,63 +12,20 @@ import {
   Text,
 } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import {
-  IconApps,
-  IconBook,
-  IconChevronDown,
-  IconGauge,
-  IconHistory,
-  IconKey,
-  IconListDetails,
-  IconLogout,
-  IconSend,
-  IconUser,
-  IconUsers,
-  IconWebhook,
-  type TablerIcon,
-} from "@tabler/icons-react";
+import { IconBook, IconChevronDown, IconListDetails, IconLogout, IconUser } from "@tabler/icons-react";
 import { useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, ScrollRestoration, useLocation } from "react-router";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
-import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
-import {
-  type PermissionName,
-  useIsLimited,
-  useMay,
-  useOwnCustomer,
-  useSession,
-  useSessionAccess,
-} from "../api/session.tsx";
+import { useMay, useSession, useSessionAccess } from "../api/session.tsx";
 import { BASE_PATH } from "../base-path.ts";
-import { customerPage } from "../pages/customers/filter.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
 import { Dimmed } from "../parts/inline.tsx";
 import { useBelow } from "../parts/listing.tsx";
 import { Time, ZoneSwitch } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";
-
-const READS = "Read_Administrative_Data";
-const MANAGES = "Manage_Api_Keys";
-const NAVIGATION: readonly { to: string; label: string; Icon: TablerIcon; needs: PermissionName }[] = [
-  { to: PAGE_PATHS.overview, label: "Overview", Icon: IconGauge, needs: READS },
-  { to: PAGE_PATHS.webhooks, label: "Webhooks", Icon: IconWebhook, needs: READS },
-  { to: PAGE_PATHS.deliveries, label: "Deliveries", Icon: IconSend, needs: READS },
-  { to: PAGE_PATHS.customers, label: "Customers", Icon: IconUsers, needs: READS },
-  { to: PAGE_PATHS.keys, label: "API keys", Icon: IconKey, needs: MANAGES },
-  { to: PAGE_PATHS.apps, label: "Installed apps", Icon: IconApps, needs: MANAGES },
-  { to: PAGE_PATHS.audit, label: "Audit log", Icon: IconHistory, needs: MANAGES },
-];
-
-/** The entries that lead to something: a key of a customer sees its own customer and no apps, one of an app no customers. */
-function useNavigation(): typeof NAVIGATION {
-  const customer = useOwnCustomer();
-  const isLimited = useIsLimited();
-  if (customer === undefined) return NAVIGATION.filter(({ to }) => !isLimited || to !== PAGE_PATHS.customers);
-  return NAVIGATION.filter(({ to }) => to !== PAGE_PATHS.apps).map((entry) =>
-    entry.to === PAGE_PATHS.customers ? { ...entry, to: customerPage(customer), label: "Customer" } : entry,
-  );
-}
+import { CommandButton } from "./command-button.tsx";
+import { useNavigation } from "./navigation.ts";
 
 /** The frame of every page: navigation, account menu, light or dark. */
 export function Layout() {
@@ -76,10 +33,10 @@ export function Layout() {
   const narrow = useBelow("sm");
   const { pathname } = useLocation();
   const main = useFocusOnChange(pathname, close);
-  const mayRead = useMay(READS);
+  const mayRead = useMay("Read_Administrative_Data");
   return (
     <AppShell
-      header={{ height: 56 }}
+      header={{ height: 48 }}
       navbar={{ width: 200, breakpoint: "sm", collapsed: { mobile: !opened } }}
       padding={{ base: "md", sm: "xl" }}
     >
@@ -100,6 +57,7 @@ export function Layout() {
             <Brand />
           </Group>
           <Group gap="xs" wrap="nowrap">
+            <CommandButton />
             <ZoneSwitch visibleFrom="sm" />
             <ColourSchemeSwitch />
             <AccountMenu />
@@ -120,19 +78,21 @@ export function Layout() {
               href={`${BASE_PATH}/events`}
               target="_blank"
               label="Event types"
-              leftSection={<IconListDetails size={18} />}
+              leftSection={<IconListDetails size={16} />}
             />
           )}
           <NavLink
             href={`${BASE_PATH}/docs`}
             target="_blank"
             label="API documentation"
-            leftSection={<IconBook size={18} />}
+            leftSection={<IconBook size={16} />}
           />
         </AppShell.Section>
       </AppShell.Navbar>
       <AppShell.Main id="content" ref={main} tabIndex={-1}>
-        <Outlet />
+        <div className="page">
+          <Outlet />
+        </div>
         {/* Back returns to where a list was left. */}
         <ScrollRestoration />
       </AppShell.Main>
@@ -140,24 +100,12 @@ export function Layout() {
   );
 }
 
-function NavigationEntry({ to, label, Icon, needs }: (typeof NAVIGATION)[number]) {
+function NavigationEntry({ to, label, Icon }: ReturnType<typeof useNavigation>[number]) {
   const { pathname } = useLocation();
-  const may = useMay(needs);
-  if (!may) return null;
   const [path = ""] = to.split("?");
   const active = path === "/" ? pathname === "/" : pathname === path || pathname.startsWith(`${path}/`);
   return (
-    <NavLink
-      component={RouterLink}
-      to={to}
-      label={
-        <Text size="sm" fw={active ? 600 : 400}>
-          {label}
-        </Text>
-      }
-      leftSection={<Icon size={18} />}
-      active={active}
-    />
+    <NavLink component={RouterLink} to={to} label={label} leftSection={<Icon size={16} />} active={active} />
   );
 }
 

@@ -1,0 +1,54 @@
+import { ActionIcon, Button, Kbd } from "@mantine/core";
+import { useDisclosure, useHotkeys } from "@mantine/hooks";
+import { IconSearch } from "@tabler/icons-react";
+import { type ComponentType, useState } from "react";
+import type { DialogProps } from "../parts/dialogs.tsx";
+import { notifyFailure } from "../parts/failure.tsx";
+
+const IS_APPLE = /Mac|iPhone|iPad/.test(navigator.platform);
+
+/** The button of the command bar, and its shortcut. The bar itself is loaded when it is opened for the first time. */
+export function CommandButton() {
+  const [opened, { open, close }] = useDisclosure();
+  const [Bar, setBar] = useState<ComponentType<DialogProps>>();
+
+  function show() {
+    // A form in a dialog would be lost by what the bar leads to.
+    if (document.querySelector('[role="dialog"]')) return;
+    open();
+    if (Bar) return;
+    import("./command-bar.tsx").then(
+      ({ CommandBar }) => setBar(() => CommandBar),
+      (error: unknown) => {
+        close();
+        notifyFailure("The command bar was not opened", error);
+      },
+    );
+  }
+
+  // In fields, too.
+  useHotkeys([["mod+K", show]], []);
+  const labels = {
+    "aria-label": "Search and commands",
+    "aria-keyshortcuts": IS_APPLE ? "Meta+K" : "Control+K",
+    onClick: show,
+  };
+  return (
+    <>
+      <ActionIcon variant="default" size="lg" hiddenFrom="sm" {...labels}>
+        <IconSearch size={16} />
+      </ActionIcon>
+      <Button
+        variant="default"
+        visibleFrom="sm"
+        className="command-button"
+        leftSection={<IconSearch size={14} />}
+        rightSection={<Kbd size="xs">{IS_APPLE ? "⌘ K" : "Ctrl K"}</Kbd>}
+        {...labels}
+      >
+        Search or run a command
+      </Button>
+      {Bar && <Bar opened={opened} onClose={close} />}
+    </>
+  );
+}
