@@ -67,7 +67,7 @@ export const theme = createTheme({
     Table: Table.extend({
       defaultProps: {
         verticalSpacing: 5,
-        horizontalSpacing: "sm",
+        horizontalSpacing: "xs",
         borderColor: "var(--line)",
         highlightOnHover: true,
         highlightOnHoverColor: "var(--hover)",

@@ -26,6 +26,7 @@ export const CALLS = {
     "updateWebhook",
     "watchOverview",
   ],
+  commands: ["listApiKeys", "listCustomers", "pauseWebhook", "searchWebhooks"],
   customers: [
     "eraseCustomer",
     "getCustomer",

@@ -1,3 +1,4 @@
+import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { ReplayState } from "../../../gen/webhook/v1/replay_pb.ts";
 import { aDelivery, ago, aKey, aWebhook, deliveries, HOUR, SECOND, TOO_MANY, webhooks } from "./answers.ts";
@@ -87,4 +88,35 @@ test("entries of the audit log are still shown when older ones cannot be read, a
   await click("Show more");
   sees("51 entries");
   seesNot(REFUSED);
+});
+
+/** What a proxy answers in place of the service. */
+const NOT_REACHED = new ConnectError("HTTP 502", Code.Unavailable);
+
+test("while the service is away, one notice says so, and it goes as soon as the service answers again", async () => {
+  const { answers } = await open("/webhooks/7", OF_ONE);
+  const before = { ...answers };
+  const answer = Object.fromEntries(
+    [
+      "getSession",
+      "getWebhook",
+      "getWebhookStats",
+      "listWebhookHistory",
+      "listDeliveries",
+      "pauseWebhook",
+    ].map((method) => [method, NOT_REACHED]),
+  );
+  Object.assign(answers, answer);
+  await later(REFRESH);
+  const notices = () => all("alert").filter((each) => /does not answer|Not refreshed/.test(text(each)));
+  expect(notices()).toHaveLength(1);
+  await click("Pause");
+  sees("shop.example/hooks was not paused: the service is not available");
+  Object.assign(answers, {
+    ...Object.fromEntries(Object.keys(answer).map((method) => [method, undefined])),
+    ...before,
+  });
+  await later(3 * SECOND);
+  seesNot("does not answer");
+  sees("shop.example/hooks was not paused: the service did not answer");
 });

@@ -5,6 +5,7 @@ import {
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
 import { capitalized } from "../parts/text/words.ts";
+import { awaySince } from "./away.ts";
 
 /** An error for people. */
 export interface FailureInWords {
@@ -26,21 +27,26 @@ const TITLES: Partial<Record<Code, string>> = {
   [Code.Unavailable]: "The service is not available at the moment",
 };
 
-/** Says what went wrong in words, from whatever a call was refused with. */
-export function failureInWords(error: unknown): FailureInWords {
+/**
+ * Says what went wrong in words, from whatever a call was refused with.
+ *
+ * @param isAway whether the service still does not answer. Defaults to whether it answered the latest call
+ */
+export function failureInWords(error: unknown, isAway = awaySince() !== undefined): FailureInWords {
   const refused = ConnectError.from(error);
+  const status = proxyStatus(refused);
+  if (!isAway && !wasAnswered(error))
+    return { title: "The service did not answer", text: "It answers again: try again." };
+  if (status !== undefined) {
+    return {
+      title: TITLES[Code.Unavailable] ?? "",
+      text: `A proxy answered HTTP ${status} in place of the service. Check that the service runs, then try again.`,
+    };
+  }
   if (wasNotReached(refused)) {
     return {
       title: "The service does not answer",
       text: "Check that it runs and that you are connected to it, then try again.",
-    };
-  }
-  // Not an answer of the service, whose errors are JSON.
-  const [, status] = /^HTTP (\d+)$/.exec(refused.rawMessage) ?? [];
-  if (status) {
-    return {
-      title: TITLES[Code.Unavailable] ?? "",
-      text: `A proxy answered HTTP ${status} in place of the service. Check that the service runs, then try again.`,
     };
   }
   if (failureReason(error) === "PROXY_HEADER_WRONG")
@@ -67,6 +73,20 @@ export function failureReason(error: unknown): string | undefined {
 export function retryAfterSeconds(error: unknown): number | undefined {
   const delay = ConnectError.from(error).findDetails(RetryInfoSchema)[0]?.retryDelay;
   return delay && Number(delay.seconds) + Math.ceil(delay.nanos / 1e9);
+}
+
+/** Whether a refusal came from the service, and not from a proxy before it or from the browser. */
+export function wasAnswered(error: unknown): boolean {
+  const refused = ConnectError.from(error);
+  return !wasNotReached(refused) && !AWAY_STATUS.has(proxyStatus(refused) ?? "");
+}
+
+/** What proxies answer while the service is away. */
+const AWAY_STATUS = new Set(["502", "503", "504"]);
+
+/** The status of a response that is not the service's, whose errors are JSON. */
+function proxyStatus({ rawMessage }: ConnectError): string | undefined {
+  return /^HTTP (\d+)$/.exec(rawMessage)?.[1];
 }
 
 /** Browsers tell no more of a call that never arrived than that it failed. */

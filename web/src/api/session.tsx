@@ -1,13 +1,14 @@
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { TransportProvider } from "@connectrpc/connect-query";
-import { QueryClientProvider } from "@tanstack/react-query";
+import { type QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { ApiKey } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { BASE_PATH } from "../base-path.ts";
+import { ASK_AGAIN_MS, useAwaySince } from "./away.ts";
 import { createQueryClient } from "./queries.ts";
 import { type Connect, createPageTransport } from "./transport.ts";
 import { readEventTypes } from "./type-names.ts";
@@ -28,9 +29,6 @@ const SIGNED_IN = `signed-in${BASE_PATH}`;
 
 /** The name of the lock that a tab holds while it replaces the session of all tabs. */
 const SESSION_LOCK = `session${BASE_PATH}`;
-
-/** The delay before the session is read again after a failed read, in milliseconds. */
-const RETRY_MS = 5_000;
 
 const COOKIE_LOST =
   "the key is right, but your browser did not keep the session: open this page over https, or on localhost, and allow its cookie";
@@ -92,7 +90,7 @@ export function SessionProvider(props: { connect: Connect | undefined; children:
   useEffect(() => {
     // Each failed read sets another state.
     if (state.is !== "failed") return;
-    const timer = setTimeout(read, RETRY_MS);
+    const timer = setTimeout(read, ASK_AGAIN_MS);
     return () => clearTimeout(timer);
   }, [state, read]);
 
@@ -119,6 +117,7 @@ export function SessionProvider(props: { connect: Connect | undefined; children:
     window.addEventListener("storage", onStorage);
     return () => window.removeEventListener("storage", onStorage);
   }, [client, keyId, refresh]);
+  useAskingAgain(client, queries);
   const isIn = state.is === "in";
   useEffect(() => {
     // Nobody is to see what the one before them was shown.
@@ -160,6 +159,20 @@ export function SessionProvider(props: { connect: Connect | undefined; children:
       </TransportProvider>
     </SessionContext>
   );
+}
+
+/** While the service is away, asks whether it answers again. When it does, reads anew what could not be read. */
+function useAskingAgain(client: Client<typeof SessionService>, queries: QueryClient): void {
+  const isAway = useAwaySince() !== undefined;
+  useEffect(() => {
+    if (!isAway) return;
+    const ask = () => client.getSession({}, { timeoutMs: ASK_AGAIN_MS }).catch(() => undefined);
+    const timer = setInterval(() => void ask(), ASK_AGAIN_MS);
+    return () => {
+      clearInterval(timer);
+      void queries.refetchQueries({ type: "active", predicate: ({ state }) => state.error !== null });
+    };
+  }, [isAway, client, queries]);
 }
 
 async function readSession(client: Client<typeof SessionService>): Promise<SessionState> {

@@ -3,6 +3,8 @@ import { createConnectTransport } from "@connectrpc/connect-web";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import type { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { BASE_PATH } from "../base-path.ts";
+import { noteAnswer } from "./away.ts";
+import { wasAnswered } from "./failure.ts";
 
 /** The deadline of unary calls, in milliseconds. Streams have none: an export takes as long as it takes. */
 const TIMEOUT_MS = 60_000;
@@ -29,7 +31,7 @@ export function createPageTransport(
   checkSession: () => Promise<boolean>,
   connect: Connect = toPageOrigin,
 ): Transport {
-  const transport = connect([fromPage, checkingSession(checkSession)]);
+  const transport = connect([fromPage, checkingSession(checkSession), noting]);
   return {
     stream: transport.stream,
     // The service gets the deadline too, and ends the call's work.
@@ -44,6 +46,25 @@ const fromPage: Interceptor = (next) => (request) => {
   request.header.set("X-Settings-Page", "1");
   return next(request);
 };
+
+/** Notes whether the service answers. */
+const noting: Interceptor = (next) => async (request) => {
+  try {
+    const response = await next(request);
+    noteAnswer(true);
+    return response.stream ? { ...response, message: checked(response.message, noteFailure) } : response;
+  } catch (error) {
+    noteFailure(error);
+    throw error;
+  }
+};
+
+/** Errors of calls that the page ended itself, which say nothing about the service. */
+const OWN: ReadonlySet<Code> = new Set([Code.Canceled, Code.DeadlineExceeded]);
+
+function noteFailure(error: unknown): void {
+  if (!OWN.has(ConnectError.from(error).code)) noteAnswer(wasAnswered(error));
+}
 
 /**
  * Checks the session when a call or stream is refused because it has none, except calls of SessionService. Makes a call, but not a
@@ -71,7 +92,7 @@ function checkingSession(check: () => Promise<boolean>): Interceptor {
   };
 }
 
-/** Checks the session if a stream fails. Does not repeat it: its reader opens another one after an error. */
+/** Runs a check if a stream fails. Does not repeat it: its reader opens another one after an error. */
 async function* checked<T>(messages: AsyncIterable<T>, check: (error: unknown) => unknown): AsyncIterable<T> {
   try {
     yield* messages;

@@ -3,8 +3,32 @@ import { Alert, Button, type MantineSpacing, Skeleton, Stack, Text, VisuallyHidd
 import { notifications } from "@mantine/notifications";
 import { IconAlertCircle, IconPlugConnectedX } from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { failureInWords } from "../api/failure.ts";
+import { ASK_AGAIN_MS, onAwayChange, useAwaySince } from "../api/away.ts";
+import { failureInWords, wasAnswered } from "../api/failure.ts";
 import { Time } from "./time.tsx";
+
+/** Says once, above all that is shown, that the service does not answer. */
+export function AwayNotice() {
+  const since = useAwaySince();
+  if (since === undefined) return null;
+  return (
+    <Alert
+      color="yellow"
+      icon={<IconPlugConnectedX />}
+      title="The service does not answer"
+      role="alert"
+      mb="md"
+    >
+      What is shown is from before <Time value={timestampFromMs(since)} />. The page tries again every{" "}
+      {ASK_AGAIN_MS / 1_000} seconds.
+    </Alert>
+  );
+}
+
+/** Whether an error says no more than the notice above all that is shown. */
+function useIsTold(error: unknown): boolean {
+  return useAwaySince() !== undefined && error !== undefined && !wasAnswered(error);
+}
 
 /** An error, with a retry. */
 export interface FailureProps {
@@ -15,12 +39,17 @@ export interface FailureProps {
   onRetry?: () => unknown;
   /** The space above and below it, outside of a stack. */
   my?: MantineSpacing;
+  /** Whether it is shown where nothing else says that the service does not answer. */
+  alone?: boolean;
 }
 
-/** Says what went wrong and what to do next. */
-export function Failure({ error, title, onRetry, my }: FailureProps) {
+/** Says what went wrong and what to do next. What could not be read because the service is away is still on its way. */
+export function Failure({ error, title, onRetry, my, alone = false }: FailureProps) {
+  const isAway = useAwaySince() !== undefined;
+  const isTold = useIsTold(error);
   if (error === undefined || error === null) return null;
-  const words = failureInWords(error);
+  if (isTold && onRetry && !alone) return <Loading lines={2} />;
+  const words = failureInWords(error, isAway);
   return (
     <Alert color="red" icon={<IconAlertCircle />} title={title ?? words.title} role="alert" my={my}>
       <Retry text={words.text} onRetry={onRetry} />
@@ -49,8 +78,33 @@ function Retry({ text, onRetry }: { text: string; onRetry: FailureProps["onRetry
  * @param what in a sentence without its end: "The webhook is still paused"
  */
 export function notifyFailure(what: string, error: unknown): void {
+  if (!wasAnswered(error)) unanswered.add(what);
+  tellFailure(what, error, wasAnswered(error) ? what : AWAY);
+}
+
+/** What failed because the service did not answer: one notice tells it all. */
+const unanswered = new Set<string>();
+const AWAY = "away";
+
+function tellFailure(what: string, error: unknown, id: string): void {
   const { title, text } = failureInWords(error);
-  notifications.show({ color: "red", title: `${what}. ${title}`, message: text, autoClose: false });
+  const subject = id === AWAY ? [...unanswered].join("; ") : what;
+  const notice = {
+    id,
+    color: "red",
+    title: `${subject}: ${title.charAt(0).toLowerCase()}${title.slice(1)}`,
+    message: text,
+    autoClose: false,
+    onClose: () => id === AWAY && unanswered.clear(),
+  };
+  // Each does nothing where the other one is meant.
+  notifications.update(notice);
+  notifications.show(notice);
+  if (id !== AWAY) return;
+  const stop = onAwayChange(() => {
+    stop();
+    if (unanswered.size > 0) tellFailure(what, error, id);
+  });
 }
 
 const WIDTHS = ["92%", "78%", "85%", "64%"];
@@ -95,6 +149,8 @@ export function Refreshed<T>({ query, loading, children }: RefreshedProps<T>) {
 }
 
 function Outdated({ error, readAt, onRetry }: { error: unknown; readAt: number; onRetry: () => unknown }) {
+  const isTold = useIsTold(error);
+  if (isTold) return null;
   const { title, text } = failureInWords(error);
   // An absolute time: a relative one would be announced each time that it changes.
   const since = <Time value={timestampFromMs(readAt)} />;

@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Kbd } from "@mantine/core";
+import { Button, Kbd } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { IconSearch } from "@tabler/icons-react";
 import { type ComponentType, useState } from "react";
@@ -28,23 +28,16 @@ export function CommandButton() {
 
   // In fields, too.
   useHotkeys([["mod+K", show]], []);
-  const labels = {
-    "aria-label": "Search and commands",
-    "aria-keyshortcuts": IS_APPLE ? "Meta+K" : "Control+K",
-    onClick: show,
-  };
   return (
     <>
-      <ActionIcon variant="default" size="lg" hiddenFrom="sm" {...labels}>
-        <IconSearch size={16} />
-      </ActionIcon>
       <Button
         variant="default"
-        visibleFrom="sm"
         className="command-button"
         leftSection={<IconSearch size={14} />}
         rightSection={<Kbd size="xs">{IS_APPLE ? "⌘ K" : "Ctrl K"}</Kbd>}
-        {...labels}
+        aria-label="Search and commands"
+        aria-keyshortcuts={IS_APPLE ? "Meta+K" : "Control+K"}
+        onClick={show}
       >
         Search or run a command
       </Button>

@@ -27,7 +27,7 @@ export function Gate() {
     case "failed":
       return (
         <Container size="xs" py="xl" component="main">
-          <Failure error={state.error} onRetry={refresh} />
+          <Failure error={state.error} onRetry={refresh} alone />
         </Container>
       );
     case "out": {

@@ -19,7 +19,7 @@ import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { useMay, useSession, useSessionAccess } from "../api/session.tsx";
 import { BASE_PATH } from "../base-path.ts";
-import { notifyFailure } from "../parts/failure.tsx";
+import { AwayNotice, notifyFailure } from "../parts/failure.tsx";
 import { Dimmed } from "../parts/inline.tsx";
 import { useBelow } from "../parts/listing.tsx";
 import { Time, ZoneSwitch } from "../parts/time.tsx";
@@ -91,6 +91,7 @@ export function Layout() {
       </AppShell.Navbar>
       <AppShell.Main id="content" ref={main} tabIndex={-1}>
         <div className="page">
+          <AwayNotice />
           <Outlet />
         </div>
         {/* Back returns to where a list was left. */}

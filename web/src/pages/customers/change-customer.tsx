@@ -24,7 +24,9 @@ export function CustomerActions({ customer }: { customer: Customer }) {
   const { pauseCustomer, resumeCustomer } = CustomerService.method;
   const pause = useChange(pauseCustomer, CustomerService, WebhookService, DeliveryService);
   const resume = useChange(resumeCustomer, CustomerService, WebhookService, DeliveryService);
-  const act = useAct("The customer was not changed", () => (paused ? resume : pause)({ customer: userId }));
+  const act = useAct(`${userId} was not ${paused ? "resumed" : "paused"}`, () =>
+    (paused ? resume : pause)({ customer: userId }),
+  );
   return (
     <>
       <FormButton

@@ -22,7 +22,7 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const transport = useTransport();
   const readAnew = useReadAnew();
-  const act = useAct("The delivery is not sent again", async () => {
+  const act = useAct(`Delivery ${delivery.id.slice(-8)} was not sent again`, async () => {
     await callUnaryMethod(transport, DeliveryService.method.sendAgain, { deliveryId: delivery.id });
     const { data } = await webhook.refetch();
     const held = data?.webhook && heldBackBy(data.webhook);

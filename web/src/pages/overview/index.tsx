@@ -6,7 +6,8 @@ import { IconHourglassHigh, IconPlayerPlay, IconPlugConnectedX } from "@tabler/i
 import { useEffect, useState } from "react";
 import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
-import { failureInWords } from "../../api/failure.ts";
+import { useAwaySince } from "../../api/away.ts";
+import { failureInWords, wasAnswered } from "../../api/failure.ts";
 import { useChange } from "../../api/queries.ts";
 import { useIsLimited, useMay, useOwnCustomer } from "../../api/session.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
@@ -51,7 +52,7 @@ function Figures({ customer }: { customer: string | undefined }) {
         }
       />
       <Stack gap="lg">
-        {failure !== undefined && <NotLive failure={failure} />}
+        {failure !== undefined && wasAnswered(failure) && <NotLive failure={failure} />}
         {overview && customer === undefined && isIdle(overview) && <FirstSteps />}
         {overview && <Bottlenecks overview={overview} />}
         {overview && <TroubledWebhooks overview={overview} />}
@@ -163,10 +164,12 @@ interface LiveOverview {
 function useLiveOverview(customer: string | undefined): LiveOverview {
   const transport = useTransport();
   const visible = useDocumentVisibility() === "visible";
+  // Its stream is opened as soon as the service answers again.
+  const isAway = useAwaySince() !== undefined;
   const [live, setLive] = useState<LiveOverview>({ overview: undefined, failure: undefined });
 
   useEffect(() => {
-    if (!visible) return;
+    if (!visible || isAway) return;
     const client = createClient(StatsService, transport);
     const end = new AbortController();
     async function follow() {
@@ -198,7 +201,7 @@ function useLiveOverview(customer: string | undefined): LiveOverview {
     }
     void follow();
     return () => end.abort();
-  }, [transport, visible, customer]);
+  }, [transport, visible, customer, isAway]);
   return live;
 }
 

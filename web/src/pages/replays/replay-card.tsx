@@ -188,15 +188,14 @@ function WebhookLink({ id }: { id: bigint }) {
 
 function Actions({ replay }: { replay: Replay }) {
   const mayWrite = useMay("Write_Administrative_Data");
-  const failed = "The replay was not changed";
   const transport = useTransport();
   const readAnew = useReadAnew();
   const service = createClient(ReplayService, transport);
   const change = (name: "pauseReplay" | "resumeReplay" | "cancelReplay") =>
     service[name]({ replayId: replay.id }).finally(() => readAnew(ReplayService));
-  const pause = useAct(failed, () => change("pauseReplay"));
-  const resume = useAct(failed, () => change("resumeReplay"));
-  const cancel = useAct(failed, () => change("cancelReplay"));
+  const pause = useAct("The replay was not paused", () => change("pauseReplay"));
+  const resume = useAct("The replay was not resumed", () => change("resumeReplay"));
+  const cancel = useAct("The replay was not cancelled", () => change("cancelReplay"));
   if (!mayWrite || !isOpen(replay)) return null;
   const isPaused = replay.state === ReplayState.PAUSED;
   return (

@@ -21,7 +21,7 @@ import { useMay } from "../../api/session.tsx";
 import { overdueInWords, useLateness, waitingFor } from "../../parts/overdue.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { errorInWords } from "../../parts/states.tsx";
-import { capitalized, paceInWords } from "../../parts/text/words.ts";
+import { capitalized, paceInWords, webhookTitle } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
 
@@ -29,7 +29,7 @@ import { typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
 export function usePause(webhook: Webhook) {
   const pause = useChange(WebhookService.method.pauseWebhook);
   const { webhooks, isKnown } = useEndpoint(webhook);
-  return useAct("The webhook is not paused", async () => {
+  return useAct(`${webhookTitle(webhook)} was not paused`, async () => {
     await pause({ webhookId: webhook.id });
     notifications.show({
       title: isKnown && webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
@@ -41,7 +41,7 @@ export function usePause(webhook: Webhook) {
 /** The button that sends a paused webhook's deliveries again, and says how that went. */
 export function useResume(webhook: Webhook) {
   const resume = useChange(WebhookService.method.resumeWebhook);
-  return useAct("The webhook is still paused", async () => {
+  return useAct(`${webhookTitle(webhook)} was not resumed`, async () => {
     await resume({ webhookId: webhook.id });
     notifyDone("Pending deliveries are sent with the next dispatch.", "The webhook is resumed");
   });
