@@ -6,7 +6,6 @@ import { createPageRouter } from "./router.tsx";
 
 import "@fontsource-variable/geist/wght.css";
 import "@mantine/core/styles.css";
-import "@mantine/dates/styles.css";
 import "@mantine/notifications/styles.css";
 import "./page.css";
 

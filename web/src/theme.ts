@@ -58,7 +58,7 @@ export const theme = createTheme({
     },
   },
   components: {
-    Button: Button.extend({ defaultProps: { size: "xs" }, styles: { root: { fontWeight: 500 } } }),
+    Button: Button.extend({ defaultProps: { size: "xs" } }),
     Input: Input.extend({ defaultProps: { size: "sm" } }),
     Badge: Badge.extend({
       defaultProps: { radius: "sm", size: "sm" },

@@ -36,7 +36,7 @@ const page = (base: string) => `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Webhook service: REST API</title>
-<link rel="stylesheet" href="${base}${DOCS_PATH}/swagger-ui.css">
+<link rel="preload" as="style" href="${base}${DOCS_PATH}/swagger-ui.css">
 <link rel="stylesheet" href="${base}${DOCS_PATH}/style.css">
 <script src="${base}${DOCS_PATH}/scheme.js"></script>
 <link rel="icon" type="image/png" href="${base}${DOCS_PATH}/favicon-32x32.png">
@@ -51,34 +51,39 @@ ${documentBar(base, DOCS_PATH)}
 </html>
 `;
 
-/** One accent in place of a colour for each method; red for what removes. */
-const STYLE = `${DRESS}
-html.dark-mode, html.dark-mode .swagger-ui { background: var(--sheet); }
-.swagger-ui, .swagger-ui :is(.info, .info .title, .info li, .info p, .info table, .opblock-tag, .opblock .opblock-summary-description, .opblock-description-wrapper p, .parameter__name, .parameter__type, .response-col_status, .btn, label, select, input, table thead tr th, table thead tr td, .tab li, .opblock-title_normal, section.models h4, .model-title, .markdown p, .renderedMarkdown p, .scheme-container, .opblock .opblock-section-header h4) { font-family: var(--sans); color: var(--text); }
-.swagger-ui :is(.opblock .opblock-summary-path, .opblock .opblock-summary-path__deprecated, code, pre, .model) { font-family: var(--mono); }
+/** One accent in place of a colour for each method; red for what removes. Rules outside of layers win over the library's. */
+const STYLE = `@import url("swagger-ui.css") layer(library);
+${DRESS}
+html.dark-mode, html.dark-mode body, .swagger-ui { background: var(--sheet); }
+.swagger-ui, .swagger-ui *:not(code, code *, pre, pre *, svg *) { font-family: var(--sans); color: var(--text); }
+.swagger-ui :is(code, pre, textarea, .opblock-summary-path, .opblock-summary-path *) { font-family: var(--mono); }
+.swagger-ui svg { fill: currentColor; }
 .swagger-ui .wrapper { max-width: 1200px; padding: 0 1rem; }
 .swagger-ui .info { margin: 1.5rem 0 1rem; }
 .swagger-ui .info .title { font-size: 26px; font-weight: 620; }
-.swagger-ui .info .title small { background: var(--quiet); }
-.swagger-ui .info .title small.version-stamp { background: var(--accent); }
-.swagger-ui .info a, .swagger-ui a.nostyle:hover { color: var(--link); }
-.swagger-ui .scheme-container { background: none; box-shadow: none; padding: .75rem 0; border-block: 1px solid var(--line); }
-.swagger-ui .opblock-tag { padding: .5rem 0; border-bottom: 1px solid var(--line); font-size: 16px; font-weight: 620; }
+.swagger-ui .info .title small, .swagger-ui .info .title small.version-stamp { margin-inline-start: 6px; padding: 1px 6px; border: 1px solid var(--line); background: var(--frame); }
+.swagger-ui .info .title small pre { font: 500 12px/1.5 var(--sans); color: var(--quiet); }
+.swagger-ui a, .swagger-ui a * { color: var(--link); }
+.swagger-ui :is(p, li, td) code { padding: 1px 4px; border-radius: 4px; background: var(--frame); color: var(--text); font-size: .92em; font-weight: 400; }
+.swagger-ui .scheme-container { margin: 0; padding: .75rem 0; background: none; box-shadow: none; border-block: 1px solid var(--line); }
+.swagger-ui :is(select, input, textarea) { border: 1px solid var(--line); border-radius: 4px; box-shadow: none; background-color: var(--sheet); font-size: 13px; font-weight: 400; color: var(--text); }
+.swagger-ui .opblock-tag { margin: 0; padding: 1rem 0 .5rem; border-bottom: 1px solid var(--line); font-size: 16px; font-weight: 620; }
 .swagger-ui .opblock-tag small { color: var(--quiet); font-size: 13px; }
-.swagger-ui .opblock, .swagger-ui .opblock[class] { margin: 0 0 4px; border: 1px solid var(--line); border-radius: 6px; background: none; box-shadow: none; }
-.swagger-ui .opblock .opblock-summary, .swagger-ui .opblock[class] .opblock-summary { padding: 3px 6px; border-color: var(--line); }
-.swagger-ui .opblock .opblock-summary-method, .swagger-ui .opblock[class] .opblock-summary-method { min-width: 64px; padding: 4px 0; border-radius: 4px; background: var(--accent); font: 500 12px/1.4 var(--sans); text-shadow: none; color: #fff; }
-.swagger-ui .opblock.opblock-delete[class] .opblock-summary-method { background: var(--red); }
-.swagger-ui .opblock .opblock-summary-path { font-size: 13px; font-weight: 500; color: var(--text); }
+.swagger-ui .opblock { margin: 4px 0 0; border: 1px solid var(--line); border-radius: 6px; background: none; box-shadow: none; }
+.swagger-ui .opblock .opblock-summary { padding: 3px 6px; border-color: var(--line); }
+.swagger-ui .opblock .opblock-summary-method { min-width: 64px; padding: 4px 0; border-radius: 4px; background: var(--accent); font-size: 12px; font-weight: 500; text-shadow: none; color: #fff; }
+.swagger-ui .opblock-delete .opblock-summary-method { background: var(--red); }
+.swagger-ui .opblock .opblock-summary-path { font-size: 13px; font-weight: 500; }
 .swagger-ui .opblock .opblock-summary-description { font-size: 13px; color: var(--quiet); }
 .swagger-ui .opblock .opblock-section-header { min-height: 40px; background: var(--frame); box-shadow: none; border-block: 1px solid var(--line); }
-.swagger-ui .opblock[class] .tab-header .tab-item.active h4 span::after { background: var(--accent); }
-.swagger-ui .btn, .swagger-ui .btn.authorize { border: 1px solid var(--line); border-radius: 4px; box-shadow: none; background: none; color: var(--text); font-weight: 500; }
-.swagger-ui .btn.authorize svg { fill: currentColor; }
+.swagger-ui .opblock .tab-header .tab-item.active h4 span::after { background: var(--accent); }
+.swagger-ui .opblock-body { overflow-x: auto; }
+.swagger-ui .btn { border: 1px solid var(--line); border-radius: 4px; box-shadow: none; background: none; font-weight: 500; }
 .swagger-ui .btn.execute { background: var(--accent); border-color: var(--accent); color: #fff; }
-.swagger-ui :is(section.models, section.models .model-container, .model-box) { border-color: var(--line); background: var(--frame); }
-.swagger-ui :is(.parameter__type, .parameter__in, .prop-format, table thead tr th, table thead tr td) { color: var(--quiet); }
-@media (max-width: 40rem) { .swagger-ui .opblock .opblock-summary-description { display: none; } .swagger-ui .opblock-tag small { display: none; } }
+.swagger-ui section.models, .swagger-ui section.models.is-open h4, .swagger-ui section.models .model-container, .swagger-ui .model-box { border-color: var(--line); background: none; }
+.swagger-ui .dialog-ux .modal-ux { border: 1px solid var(--line); background: var(--sheet); }
+.swagger-ui :is(.parameter__type, .parameter__in, .prop-format, table thead tr th, table thead tr td) { color: var(--quiet); font-weight: 500; }
+@media (max-width: 40rem) { .swagger-ui :is(.opblock .opblock-summary-description, .opblock-tag small) { display: none; } }
 `;
 
 /**

@@ -4,6 +4,8 @@ import { DateTimePicker, type DateTimePickerProps } from "@mantine/dates";
 import { useId, useRef } from "react";
 import { useZone } from "./time.tsx";
 
+import "@mantine/dates/styles.css";
+
 const HOUR = 3_600_000;
 
 /** Spans of time up to now, as URLs spell them. */

@@ -4,6 +4,7 @@ import { IconSearch } from "@tabler/icons-react";
 import { type ComponentType, useState } from "react";
 import type { DialogProps } from "../parts/dialogs.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
+import { useFocusBack } from "../parts/focus.ts";
 
 const IS_APPLE = /Mac|iPhone|iPad/.test(navigator.platform);
 
@@ -26,6 +27,7 @@ export function CommandButton() {
     );
   }
 
+  useFocusBack(opened);
   // In fields, too.
   useHotkeys([["mod+K", show]], []);
   return (

@@ -3,21 +3,25 @@ import { useTransport } from "@connectrpc/connect-query";
 import { Alert, Button, Grid, Stack } from "@mantine/core";
 import { useDisclosure, useDocumentVisibility } from "@mantine/hooks";
 import { IconHourglassHigh, IconPlayerPlay, IconPlugConnectedX } from "@tabler/icons-react";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
 import { useAwaySince } from "../../api/away.ts";
 import { failureInWords, wasAnswered } from "../../api/failure.ts";
 import { useChange } from "../../api/queries.ts";
 import { useIsLimited, useMay, useOwnCustomer } from "../../api/session.tsx";
+import { Loading } from "../../parts/failure.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
 import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { Counts } from "./counts.tsx";
 import { FirstSteps } from "./first-steps.tsx";
-import { History, Runs } from "./history.tsx";
 import { TroubledWebhooks, WebhookFigures } from "./webhooks.tsx";
+
+// The library of charts is as large as all the rest of the page.
+const History = lazy(async () => ({ default: (await import("./history.tsx")).History }));
+const Runs = lazy(async () => ({ default: (await import("./history.tsx")).Runs }));
 
 /** The overview: live figures, and those of the last day. */
 export default function OverviewPage() {
@@ -58,7 +62,9 @@ function Figures({ customer }: { customer: string | undefined }) {
         {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
         <Section title="Attempts" actions={<PeriodSelect period={period} onChange={setPeriod} />}>
-          <History period={period} />
+          <Suspense fallback={<Loading lines={6} height={28} />}>
+            <History period={period} />
+          </Suspense>
         </Section>
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 6 }}>
@@ -81,7 +87,7 @@ function Figures({ customer }: { customer: string | undefined }) {
               </Button>
             }
           >
-            {runsShown && <Runs />}
+            <Suspense fallback={<Loading />}>{runsShown && <Runs />}</Suspense>
           </Section>
         )}
       </Stack>

@@ -1,11 +1,12 @@
 import { Button, Grid, Stack } from "@mantine/core";
 import { IconPlayerPause, IconPlayerPlay, IconTrash, IconWebhookOff } from "@tabler/icons-react";
+import { lazy, Suspense } from "react";
 import { Link, useParams } from "react-router";
 import { type OverdueRetries, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useLive } from "../../api/queries.ts";
-import { useMay } from "../../api/session.tsx";
+import { useIsLimited, useMay } from "../../api/session.tsx";
 import { typeName } from "../../api/type-names.ts";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
@@ -14,7 +15,6 @@ import { Empty } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
 import { isHeldBack } from "../../parts/states.tsx";
 import { webhookTitle } from "../../parts/text/words.ts";
-import { AttemptCharts } from "./attempt-charts.tsx";
 import { BreakerSection } from "./breaker.tsx";
 import { DeleteWebhook } from "./delete-webhook.tsx";
 import { EventTypesSection } from "./event-types.tsx";
@@ -28,6 +28,9 @@ import { KeyPairs, SigningSecret } from "./signing.tsx";
 import { Statistics } from "./statistics.tsx";
 import { TestEvent } from "./test-event.tsx";
 import { VerifySnippets } from "./verify-snippets.tsx";
+
+// The library of charts is as large as all the rest of the page.
+const AttemptCharts = lazy(async () => ({ default: (await import("./attempt-charts.tsx")).AttemptCharts }));
 
 /** The format of `Webhook.id`, which has up to 64 bits. */
 const ID = /^\d{1,18}$/;
@@ -64,6 +67,7 @@ function Known({ id }: { id: bigint }) {
 
 /** @param log where its deliveries are, if it ever was */
 function Missing({ id, log }: { id: string; log?: string }) {
+  const isLimited = useIsLimited();
   return (
     <>
       <PageTitle title={`Webhook ${id}`} />
@@ -79,7 +83,7 @@ function Missing({ id, log }: { id: string; log?: string }) {
         }
       >
         {log
-          ? "It was deleted, never existed, or is not accessible with your key. Deliveries that your key may read are still available."
+          ? `It was deleted${isLimited ? ", belongs to an app or customer that your key does not see," : ""} or never existed. Its deliveries, if any, are still available.`
           : "Ids of webhooks are whole numbers. Find the webhook in the list of all."}
       </Empty>
     </>
@@ -113,7 +117,9 @@ function WebhookDetails(props: { webhook: Webhook; overdue: OverdueRetries | und
             <Statistics webhookId={webhook.id} />
           </Grid.Col>
         </Grid>
-        <AttemptCharts webhookId={webhook.id} />
+        <Suspense fallback={<Loading lines={6} height={28} />}>
+          <AttemptCharts webhookId={webhook.id} />
+        </Suspense>
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhook={webhook} />
         <Stack gap={0} className="joined">
