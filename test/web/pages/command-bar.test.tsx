@@ -97,5 +97,6 @@ test("a key that may only read is offered no action, and what cannot be searched
   await search("acme");
   sees("Too much at once: not everything was searched");
   await press("{Escape}");
+  await later(SECOND);
   expectFocus(find("button", BAR));
 });

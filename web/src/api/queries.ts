@@ -23,6 +23,7 @@ import {
 import { useCallback } from "react";
 import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { type Webhook, WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { awaySince } from "./away.ts";
 
 /** Faults that pass: the service starts anew, or the network was away for a moment. */
 const PASSING: ReadonlySet<Code> = new Set([Code.Unavailable, Code.Unknown, Code.Internal]);
@@ -40,7 +41,9 @@ export function createQueryClient(): QueryClient {
         networkMode: "always",
         refetchOnReconnect: true,
         staleTime: FRESH_MS,
-        retry: (failures, error) => failures < RETRIES && PASSING.has(ConnectError.from(error).code),
+        // While the service is away, its first answer has all read anew.
+        retry: (failures, error) =>
+          failures < RETRIES && awaySince() === undefined && PASSING.has(ConnectError.from(error).code),
       },
       // What changes something is repeated by a person or not at all.
       // Offline, it fails at once: the default waits, and makes the change whenever the network returns.

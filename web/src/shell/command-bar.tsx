@@ -28,7 +28,7 @@ import { useIsLimited, useMay } from "../api/session.tsx";
 import { typeName } from "../api/type-names.ts";
 import { BASE_PATH } from "../base-path.ts";
 import { customerPage } from "../pages/customers/filter.tsx";
-import { type DialogProps, useDialogState } from "../parts/dialogs.tsx";
+import type { DialogProps } from "../parts/dialogs.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
 import { TYPING_MS } from "../parts/filters.tsx";
 import { listPage, webhookPage } from "../parts/inline.tsx";
@@ -65,13 +65,13 @@ export function CommandBar({ opened, onClose }: DialogProps) {
       padding={0}
       styles={{ header: { position: "absolute", clip: "rect(0 0 0 0)", minHeight: 0 } }}
     >
-      <Bar opened={opened} onClose={onClose} />
+      <Bar onClose={onClose} />
     </Modal>
   );
 }
 
-function Bar({ opened, onClose }: DialogProps) {
-  const [text, setText] = useDialogState(opened, "");
+function Bar({ onClose }: Pick<DialogProps, "onClose">) {
+  const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const { commands, status } = useCommands(text);
   const navigate = useNavigate();
@@ -99,6 +99,7 @@ function Bar({ opened, onClose }: DialogProps) {
   function onKeyDown(event: KeyboardEvent) {
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1 };
     const step = steps[event.key];
+    if (commands.length === 0) return;
     if (step !== undefined) setAt((chosen + step + commands.length) % commands.length);
     // The Enter that ends the input of a character in Chinese or Japanese chooses nothing.
     else if (event.key === "Enter" && !event.nativeEvent.isComposing) take(commands[chosen]);
@@ -126,7 +127,7 @@ function Bar({ opened, onClose }: DialogProps) {
         aria-expanded={commands.length > 0}
         aria-autocomplete="list"
         aria-controls={id}
-        aria-activedescendant={optionId(chosen)}
+        aria-activedescendant={commands.length > 0 ? optionId(chosen) : undefined}
       />
       <div id={id} role="listbox" aria-label="Results" className="commands" tabIndex={-1}>
         {groups.map((group) => (
@@ -211,9 +212,11 @@ function useCommands(text: string): { commands: Command[]; status: string } {
     { ...asked, enabled: mayManage && verb === undefined && enabled },
   );
   const found = webhooks.data?.webhooks.filter(isReachable) ?? [];
+  // What was found for fewer letters may be looked at meanwhile, but not paused.
+  const isCurrent = search === settled && !webhooks.isPlaceholderData;
   const commands: Command[] =
     verb !== undefined
-      ? pausing(verb.toLowerCase() === "pause", found)
+      ? pausing(verb.toLowerCase() === "pause", isCurrent ? found : [])
       : search === ""
         ? statics
         : [

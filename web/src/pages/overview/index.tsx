@@ -17,11 +17,11 @@ import { notifyDone, useAct } from "../../parts/save.ts";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
 import { Counts } from "./counts.tsx";
 import { FirstSteps } from "./first-steps.tsx";
+import { Runs } from "./runs.tsx";
 import { TroubledWebhooks, WebhookFigures } from "./webhooks.tsx";
 
 // The library of charts is as large as all the rest of the page.
 const History = lazy(async () => ({ default: (await import("./history.tsx")).History }));
-const Runs = lazy(async () => ({ default: (await import("./history.tsx")).Runs }));
 
 /** The overview: live figures, and those of the last day. */
 export default function OverviewPage() {
@@ -87,7 +87,7 @@ function Figures({ customer }: { customer: string | undefined }) {
               </Button>
             }
           >
-            <Suspense fallback={<Loading />}>{runsShown && <Runs />}</Suspense>
+            {runsShown && <Runs />}
           </Section>
         )}
       </Stack>
