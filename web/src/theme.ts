@@ -96,6 +96,7 @@ export const theme = createTheme({
       defaultProps: {
         closeButtonProps: { "aria-label": "Close" },
         transitionProps: { duration: 0 },
+        overlayProps: { backgroundOpacity: 0.4 },
         // The title of a dialog is not the banner of the page.
         attributes: { header: { role: "none" } },
       },

@@ -36,12 +36,15 @@ export function CommandButton() {
         variant="default"
         className="command-button"
         leftSection={<IconSearch size={14} />}
-        rightSection={<Kbd size="xs">{IS_APPLE ? "⌘ K" : "Ctrl K"}</Kbd>}
-        aria-label="Search and commands"
+        rightSection={
+          <Kbd size="xs" aria-hidden>
+            {IS_APPLE ? "⌘ K" : "Ctrl K"}
+          </Kbd>
+        }
         aria-keyshortcuts={IS_APPLE ? "Meta+K" : "Control+K"}
         onClick={show}
       >
-        Search or run a command
+        Search and commands
       </Button>
       {Bar && <Bar opened={opened} onClose={close} />}
     </>
