@@ -1,5 +1,10 @@
 import { expect, test } from "vitest";
-import { type Delivery, DeliveryState, ExportFormat, WaitingFor } from "../../../gen/webhook/v1/delivery_pb.ts";
+import {
+  type Delivery,
+  DeliveryState,
+  ExportFormat,
+  WaitingFor,
+} from "../../../gen/webhook/v1/delivery_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import {
   aDelivery,

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import { type Webhook, WebhookHealth, WebhookOrder, WebhookState } from "../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  type Webhook,
+  WebhookHealth,
+  WebhookOrder,
+  WebhookState,
+} from "../../../gen/webhook/v1/webhook_pb.ts";
 import { ago, aKey, aWebhook, HOUR, signedIn, TYPES, webhooks } from "./answers.ts";
 import {
   type Answers,
@@ -64,7 +69,10 @@ test("the service searches, filters and sorts by the address of the list, a page
   const { calls } = await openList("/webhooks");
   for (const [search, expected] of [
     // What an earlier release or a mistyped address asks for restricts nothing.
-    ["process=None&state=gone&health=ill&sort=failures", { search: "", health: [], states: [], order: WebhookOrder.UNSPECIFIED, withoutCustomer: true }],
+    [
+      "process=None&state=gone&health=ill&sort=failures",
+      { search: "", health: [], states: [], order: WebhookOrder.UNSPECIFIED, withoutCustomer: true },
+    ],
     ["process=StockLevelChanged&sort=oldest", { process: 3, order: OLDEST }],
     ["search=shop OUT", { search: "shop OUT" }],
     ["application=scale-app", { installedApplicationId: "scale-app" }],
@@ -135,9 +143,7 @@ test("the list names the other event types of an endpoint also of webhooks that 
     searchWebhooks: {
       webhooks: [together, aWebhook({ id: 9n })],
       found: 2,
-      endpoints: [
-        { id: "end", processNames: ["OrderDispatched", "DocumentCreated", "StockLevelChanged"] },
-      ],
+      endpoints: [{ id: "end", processNames: ["OrderDispatched", "DocumentCreated", "StockLevelChanged"] }],
     },
   });
   expect(all("link", /of the same endpoint/, row("shop.example"))).toEqual([]);

@@ -42,7 +42,8 @@ function bytesOf(method: string, body: object): Promise<{ bytes: number; answer:
     const chunks: Buffer[] = [];
     for await (const chunk of response) chunks.push(chunk);
     const bytes = Buffer.concat(chunks);
-    if (response.statusCode === 200) resolve({ bytes: bytes.length, answer: response.headers["content-encoding"] ?? "" });
+    if (response.statusCode === 200)
+      resolve({ bytes: bytes.length, answer: response.headers["content-encoding"] ?? "" });
     else reject(new Error(`${method}: ${response.statusCode}`));
   });
   call.on("error", reject).end(JSON.stringify(body));
@@ -70,15 +71,23 @@ test.each(["newest", "oldest"] as const)(
       const search = { words: [], health: [], states: [], withoutCustomer };
       const plans = await plansOf(db, async (on) => {
         await searchWebhooks(on, "everything", search, order, { after: null, limit: 51 });
-        await searchWebhooks(on, "everything", search, order, { after: { rank: 0, after: 50_000n }, limit: 51 });
+        await searchWebhooks(on, "everything", search, order, {
+          after: { rank: 0, after: 50_000n },
+          limit: 51,
+        });
         await countWebhooks(on, "everything", search);
       });
       const [first, next, count] = plans.map(nodesOf);
       for (const nodes of [first, next]) {
         const read = nodes?.filter((node) => node["Relation Name"] === "webhooks");
-        expect(read?.map((node) => node["Node Type"]), JSON.stringify(plans)).not.toContain("Seq Scan");
+        expect(
+          read?.map((node) => node["Node Type"]),
+          JSON.stringify(plans),
+        ).not.toContain("Seq Scan");
       }
-      expect(count?.some((node) => node["Node Type"] === "Limit" && (node["Plan Rows"] ?? 0) <= 10_000)).toBe(true);
+      expect(count?.some((node) => node["Node Type"] === "Limit" && (node["Plan Rows"] ?? 0) <= 10_000)).toBe(
+        true,
+      );
     }
   },
 );

@@ -104,12 +104,20 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
       columns={[
         selection && !isBeside && { name: "Selection", head: all(), w: 34, cell: box },
         { name: "Delivery", w: isBeside ? 104 : 112, cell: identity },
-        !isBeside && { name: "Created", w: 88, cell: ({ created }) => <Time value={created} relative="short" /> },
+        !isBeside && {
+          name: "Created",
+          w: 88,
+          cell: ({ created }) => <Time value={created} relative="short" />,
+        },
         ofOne !== "event" && { name: "Event", w: isBeside ? "40%" : ofOne ? "24%" : "15%", cell: subject },
         ofOne !== "webhook" && { name: "Webhook", cell: target },
         hasCustomers && ofOne !== "webhook" && !isBeside && { name: "Customer", w: "9%", cell: customer },
         { name: "State", w: 94, cell: state },
-        !isBeside && { name: "Last result", w: ofOne ? undefined : hasCustomers ? "19%" : "23%", cell: result },
+        !isBeside && {
+          name: "Last result",
+          w: ofOne ? undefined : hasCustomers ? "19%" : "23%",
+          cell: result,
+        },
         !isBeside && {
           name: "Tries",
           w: 44,
@@ -172,7 +180,9 @@ function useOpening(deliveries: readonly Delivery[], opening: Opening | undefine
   const last = useRef("");
   const open = opening?.id ?? "";
   useEffect(() => {
-    const link = list.current?.querySelector<HTMLAnchorElement>(`[data-delivery="${open || last.current}"] a`);
+    const link = list.current?.querySelector<HTMLAnchorElement>(
+      `[data-delivery="${open || last.current}"] a`,
+    );
     last.current = open;
     // Not from a field in which somebody types.
     if (!link || document.activeElement?.matches("input, textarea")) return;

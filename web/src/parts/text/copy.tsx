@@ -106,7 +106,13 @@ export interface ShortIdProps {
 export function ShortId({ id, of, to, current, preventScrollReset }: ShortIdProps) {
   return (
     <Group gap={2} wrap="nowrap" w="max-content">
-      <PageLink to={to} ff="monospace" title={id} aria-current={current} preventScrollReset={preventScrollReset}>
+      <PageLink
+        to={to}
+        ff="monospace"
+        title={id}
+        aria-current={current}
+        preventScrollReset={preventScrollReset}
+      >
         <VisuallyHidden component="span">{id.slice(0, -CHARACTERS)}</VisuallyHidden>
         {id.slice(-CHARACTERS)}
       </PageLink>
