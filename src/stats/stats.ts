@@ -1,7 +1,7 @@
 import { type Scope, webhookIn } from "../calls/index.ts";
 import { count, type Db, rows } from "../lib/pg/index.ts";
-import { WORKERS } from "../queue/index.ts";
-import { countsSince } from "./rollups.ts";
+import { isFree, WORKERS } from "../queue/index.ts";
+import { countsSince, MINUTE_RETENTION_HOURS } from "./rollups.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -26,6 +26,9 @@ export interface OverviewRow {
   failingWebhooks: bigint;
   /** What holds up deliveries of live workers. Empty for an app or a customer. A newer version beside this one may name others. */
   bottlenecks: string[];
+  /** The creation of the oldest delivery; null without one. */
+  oldestPending: Date | null;
+  oldestRetrying: Date | null;
 }
 
 /** SQL for the sums of columns, 0 without rows, under the names of the columns. */
@@ -56,8 +59,19 @@ function bottlenecks(scope: Scope): string {
 /** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by owner. */
 function toFanOut(scope: Scope): string {
   return scope === "everything"
-    ? "select coalesce(sum(remaining), 0)::bigint as pending from fan_out"
-    : "select 0::bigint as pending";
+    ? `select coalesce(sum(remaining), 0)::bigint as pending,
+        (select time_of_id(event_id) from fan_out order by event_id limit 1) as oldest from fan_out`
+    : "select 0::bigint as pending, null::timestamptz as oldest";
+}
+
+/** The creation of the oldest row of a table in the scope, found by its indexes. @param condition of row `q` */
+function oldest(table: "queue" | "retries", scope: Scope, condition = "true"): string {
+  const first = (where: string, order: string) =>
+    `select q.id from ${table} q where ${where} and ${condition} order by ${order} limit 1`;
+  if (scope === "everything") return `(select time_of_id(o.id) from (${first("true", "q.id")}) o)`;
+  return `(select min(time_of_id(o.id))
+    from webhooks w cross join lateral (${first("q.webhook_id = w.id", "q.webhook_id, q.id")}) o
+    where ${webhookIn(scope, "w").sql})`;
 }
 
 /** Open deliveries are counted; all that has ended comes from the rollups, and no row of the log is read. */
@@ -75,7 +89,8 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
         before.failed as "failedPreviousDay", before.failed_attempts as "failedAttemptsPreviousDay",
         greatest(0, live.webhooks - troubled.degraded - troubled.failing) as "healthyWebhooks",
         troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks",
-        ${bottlenecks(scope)} as bottlenecks
+        ${bottlenecks(scope)} as bottlenecks, least(unqueued.oldest, ${oldest("queue", scope, isFree("q"))}) as "oldestPending",
+        ${oldest("retries", scope)} as "oldestRetrying"
       from (
         select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
           count(*) filter (where claimed_by = any(live)) as delivering
@@ -122,8 +137,8 @@ export async function countFailing(
   return found ?? { failed: 0n, retrying: 0n };
 }
 
-/** The maximum length of a history by minutes, in milliseconds: these are kept for two days. */
-const MAX_MINUTES_MS = 86_400_000;
+/** The age up to which a history is read by minutes, in milliseconds; a bit less than they are kept. */
+const MAX_MINUTES_AGE_MS = (MINUTE_RETENTION_HOURS - 1) * 3_600_000;
 
 /** Counts in one time interval. */
 export interface HistoryRow {
@@ -142,7 +157,7 @@ export function readHistory(
   { start, end }: { start: Date; end: Date },
 ): Promise<HistoryRow[]> {
   const { webhooks, bindings } = counted(scope);
-  const unit = end.getTime() - start.getTime() > MAX_MINUTES_MS ? "hour" : "minute";
+  const unit = start.getTime() < Date.now() - MAX_MINUTES_AGE_MS ? "hour" : "minute";
   return rows<HistoryRow>(
     db,
     `with done as (
@@ -270,34 +285,33 @@ export async function readWebhookHistory(
   const end = new Date((Math.floor(Date.now() / intervalMs) + 1) * intervalMs);
   const start = new Date(end.getTime() - hours * 3_600_000);
   const inScope = webhookIn(scope, "w");
-  const known = await rows<{ id: bigint }>(
-    db,
-    `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
-    { webhookIds: webhookIds.map(String), ...inScope.bindings },
-  );
-  const ids = known.map(({ id }) => id);
-  const counts = countsSince(
-    hours === 1 ? "minute" : "hour",
-    "webhook_id = any(:ids::bigint[])",
-    "start >= :start::timestamptz",
-  );
-  const intervals = await rows<WebhookIntervalRow>(
-    db,
-    `with counted as materialized (
-        select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
-        from (${counts}) c
-      )
-      select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
-        sum(c.failed_attempts)::bigint as "failedAttempts", (
-          select coalesce(array_agg(l.n order by l.class), '{}') from (
-            select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
-            where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
-          ) l
-        ) as latency
-      from counted c group by c.webhook_id, c.interval order by c.webhook_id, c.interval`,
-    { ids: ids.map(String), start, seconds: HISTORY_INTERVALS[hours] },
-  );
-  return { start, end, webhookIds: new Set(ids), intervals };
+  const own = `webhook_id = any(array(
+      select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}))`;
+  const bindings = { webhookIds: webhookIds.map(String), ...inScope.bindings };
+  const [known, intervals] = await Promise.all([
+    rows<{ id: bigint }>(
+      db,
+      `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
+      bindings,
+    ),
+    rows<WebhookIntervalRow>(
+      db,
+      `with counted as materialized (
+          select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
+          from (${countsSince(hours === 1 ? "minute" : "hour", own, "start >= :start::timestamptz")}) c
+        )
+        select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
+          sum(c.failed_attempts)::bigint as "failedAttempts", (
+            select coalesce(array_agg(l.n order by l.class), '{}') from (
+              select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
+              where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
+            ) l
+          ) as latency
+        from counted c group by c.webhook_id, c.interval order by c.webhook_id, c.interval`,
+      { ...bindings, start, seconds: HISTORY_INTERVALS[hours] },
+    ),
+  ]);
+  return { start, end, webhookIds: new Set(known.map(({ id }) => id)), intervals };
 }
 
 /** A dispatch run. */

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type {
   DispatchRunSchema,
@@ -57,6 +57,9 @@ const MAX_HISTORIES = 100;
 const MAX_WEBHOOKS = 1_000;
 /** The maximum number of intervals in a history, by its hours: none is shorter than what is counted. */
 const MAX_BUCKETS = { 1: 60, 24: 288, 168: 168 };
+/** The same of a period with a start and an end, and the length of the shortest interval in milliseconds. */
+const MAX_OTHER_BUCKETS = 288;
+const MINUTE_MS = 60_000;
 /** The default number of intervals in a history. */
 const DEFAULT_BUCKETS = 24;
 /** The maximum number of runs returned. */
@@ -143,11 +146,16 @@ export function statsService(
       }
     },
 
-    async getHistory({ buckets, hours, customer }, handler) {
-      const most = MAX_BUCKETS[assertPeriod(hours)];
+    async getHistory({ buckets, hours, from, to, customer }, handler) {
+      const other = from || to ? otherPeriod(from, to, hours) : undefined;
+      const most = other
+        ? Math.min(MAX_OTHER_BUCKETS, Math.max(1, Math.floor((+other.end - +other.start) / MINUTE_MS)))
+        : MAX_BUCKETS[assertPeriod(hours)];
       if (buckets < 0 || buckets > most) throw invalidField("buckets", `must be from 1 to ${most}`);
       const scope = callerScope(handler, customer);
-      const found = await history({ scope, buckets: buckets || DEFAULT_BUCKETS, hours });
+      const found = other
+        ? await readHistory(db, scope, buckets || 1, other)
+        : await history({ scope, buckets: buckets || DEFAULT_BUCKETS, hours });
       return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
     },
 
@@ -227,6 +235,15 @@ function assertPeriod(hours: number): 1 | 24 | 168 {
   throw invalidField("hours", `is ${hours}; allowed: 1, 24, 168`);
 }
 
+/** The period that a request names by its ends. */
+function otherPeriod(from: Timestamp | undefined, to: Timestamp | undefined, hours: number) {
+  if (hours !== 0) throw invalidField("hours", "must be 0 in a request with from and to");
+  if (!from || !to) throw invalidField(from ? "to" : "from", "is required: from and to belong together");
+  const period = { start: timestampDate(from), end: timestampDate(to) };
+  if (period.start >= period.end) throw invalidField("to", "must be later than from");
+  return period;
+}
+
 /** A period up to now. @param hours 0 for exactly 24; otherwise the end is that of the present interval */
 function periodOf(hours: number, buckets: number): { start: Date; end: Date } {
   const lengthMs = assertPeriod(hours) * 3_600_000;
@@ -284,14 +301,15 @@ function percentiles(latency: readonly number[]): { latencyP50Ms?: number; laten
 /** An overview with all of its fields. */
 type OverviewMessage = ReturnType<typeof overviewMessage>;
 
-function overviewMessage({ bottlenecks, ...counts }: OverviewRow) {
+function overviewMessage({ bottlenecks, oldestPending, oldestRetrying, ...counts }: OverviewRow) {
   const held = CAUSES.filter((cause) => bottlenecks.includes(cause));
   return {
     ...counts,
     bottlenecks: held.map((cause) => BOTTLENECKS[cause].number),
+    ...present({ oldestPending: timestampOf(oldestPending), oldestRetrying: timestampOf(oldestRetrying) }),
   } satisfies MessageInitShape<typeof OverviewSchema>;
 }
 
-function differ(a: OverviewMessage, b: OverviewMessage): boolean {
-  return (Object.keys(a) as (keyof OverviewMessage)[]).some((name) => String(a[name]) !== String(b[name]));
-}
+const textOf = (overview: OverviewMessage) =>
+  JSON.stringify(overview, (_, value) => (typeof value === "bigint" ? String(value) : value));
+const differ = (a: OverviewMessage, b: OverviewMessage) => textOf(a) !== textOf(b);

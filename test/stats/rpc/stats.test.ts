@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { timestampDate, timestampMs } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { Bottleneck } from "../../../gen/webhook/v1/stats_pb.ts";
 import { foldDeltas } from "../../../src/maintenance/fold.ts";
 import { CHANGE } from "../../../src/queue/rollup-deltas.ts";
+import { timeOfId } from "../../../src/schema/partitions.ts";
 import { LATENCY_BOUNDS_MS } from "../../../src/stats/rollups.ts";
 import { sharedReading } from "../../../src/stats/rpc/shared-reading.ts";
 import { timed } from "../../support/database-time.ts";
@@ -38,7 +39,7 @@ const foldAll = async () => {
 };
 
 const states = ["pending", "pending", "pending", "delivering", "retrying", "retrying"] as const;
-await storeDeliveries(
+const open = await storeDeliveries(
   db,
   states.map((state) => ({ webhookId, state })),
 );
@@ -69,6 +70,22 @@ test("the overview counts open deliveries by state, the log's by outcome, and wh
   expect(overview).toMatchObject({ attemptsLastDay: 13n, deliveredLastDay: 7n, failedLastDay: 1n });
   const previous = { attemptsPreviousDay: 100n, deliveredPreviousDay: 90n, failedPreviousDay: 10n };
   expect(overview).toMatchObject({ ...previous, failedAttemptsPreviousDay: 10n });
+});
+
+test("the overview says when the oldest pending and the oldest retried delivery were created, of a scope too", async () => {
+  const oldest = (ids: string[]) => Math.min(...ids.map((id) => timeOfId(id).getTime()));
+  const [pending, retrying] = [oldest(open.slice(0, 3)), oldest(open.slice(4))];
+  const told = async (as: typeof stats) => {
+    const { overview } = await as.getOverview({});
+    return [overview?.oldestPending, overview?.oldestRetrying].map((each) => each && timestampMs(each));
+  };
+  expect(await told(stats)).toEqual([pending, retrying]);
+  const own = await api.key({ permissions: ONLY.read, customer: "c-1" });
+  await db("webhooks").where("id", String(webhookId)).update({ customer: "c-1" });
+  expect(await told(api.as(own.secret).stats)).toEqual([pending, retrying]);
+  await db("webhooks").where("id", String(webhookId)).update({ customer: null });
+  const stranger = await api.key({ permissions: ONLY.read, customer: "c-2" });
+  expect(await told(api.as(stranger.secret).stats)).toEqual([undefined, undefined]);
 });
 
 test("the overview tells what held up live workers, to keys of the whole service, and a watch tells of it at once", async () => {
@@ -124,6 +141,25 @@ test("the history of an hour, a day and a week has intervals that start at round
   await refused({ hours: 2 }, "hours is 2; allowed: 1, 24, 168");
   await refused({ hours: 1, buckets: 61 }, "buckets must be from 1 to 60");
   await refused({ hours: 168, buckets: 288 }, "buckets must be from 1 to 168");
+});
+
+test("the history of a period with a start and an end has no counts from outside it", async () => {
+  const { buckets } = await stats.getHistory({ hours: 168, buckets: 168 });
+  const at = buckets.findIndex(({ attempts }) => attempts > 0n);
+  const [from, to] = [buckets[at - 1]?.start, buckets[at + 1]?.start];
+  const attemptsOf = async (request: object) =>
+    (await stats.getHistory({ from, to, ...request })).buckets.map(({ attempts }) => attempts);
+  const attempts = buckets[at]?.attempts as bigint;
+  expect(await attemptsOf({})).toEqual([attempts]);
+  expect(await attemptsOf({ buckets: 2 })).toEqual([0n, attempts]);
+  for (const [request, says] of [
+    [{ hours: 1 }, "hours must be 0 in a request with from and to"],
+    [{ to: undefined }, "to is required: from and to belong together"],
+    [{ from: undefined }, "from is required: from and to belong together"],
+    [{ to: from }, "to must be later than from"],
+    [{ buckets: 121 }, "buckets must be from 1 to 120"],
+  ] as const)
+    await expectRefused(attemptsOf(request), Code.InvalidArgument, says);
 });
 
 test("each webhook's success and speed are counted since the full hour 24 hours ago", async () => {
