@@ -5,6 +5,8 @@ export const PAGE_PATHS = {
   keys: "/keys",
   apps: "/apps",
   audit: "/audit",
+  incidents: "/incidents",
+  incident: "/incidents/:id",
   webhooks: "/webhooks",
   webhook: "/webhooks/:id",
   deliveries: "/deliveries",

@@ -2,6 +2,7 @@ import { expect } from "vitest";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { ensurePartitions } from "../../src/schema/partitions.ts";
+import { judgedWebhooks } from "../incidents/failing.ts";
 import {
   idAt,
   idBeside,
@@ -68,6 +69,13 @@ const SHOWN = 7;
 const DEGRADED = 9;
 const PAUSED = 11;
 const PAUSED_MINUTES = 38;
+const RECOVERED = 13;
+/** The webhooks that fail, by what they fail for. */
+const FAILING = [[7, 8], [4]];
+const ERRORS = [
+  "connection refused; check that the server runs, and its host and port (ECONNREFUSED)",
+  "certificate has expired; renew the server's certificate (CERT_HAS_EXPIRED)",
+];
 
 /** Pages of the instance that show something of everything. */
 export interface BusyInstance {
@@ -75,6 +83,8 @@ export interface BusyInstance {
   webhookId: bigint;
   /** A delivery that arrived with its third attempt. */
   deliveryId: string;
+  /** An open incident of two webhooks. */
+  incidentId: string;
 }
 
 /**
@@ -126,6 +136,7 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
     { webhook_id: String(idOf(DEGRADED)) },
     { health: "degraded", since: minutesAgo(47), first_failure: null, last_success: new Date() },
   );
+  const incidentId = await addIncidents(service, ids);
   // The service takes down a moment later that a key was used, and not again for a minute.
   const owners = WEBHOOKS.map(([key]) => key);
   await eventually(async () =>
@@ -133,7 +144,25 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
   );
   for (const [name, , , , , used] of KEYS)
     await change("api_keys", { name }, { last_used: minutesAgo(used) });
-  return { webhookId: idOf(SHOWN), deliveryId };
+  return { webhookId: idOf(SHOWN), deliveryId, incidentId };
+}
+
+/** Has webhooks fail, of which one has recovered; answers the id of the incident of two. */
+async function addIncidents({ db }: TestService, ids: bigint[]): Promise<string> {
+  const failing = FAILING.flat().map((index) => ids[index] as bigint);
+  const first = minutesAgo(12);
+  const failure = { health: "failing", since: first, first_failure: first, last_failure: new Date() };
+  await db("webhook_health").insert(failing.map((id) => ({ webhook_id: String(id), ...failure })));
+  const [past, ...open] = [
+    [ids[RECOVERED] as bigint],
+    ...FAILING.map((some) => some.map((n) => ids[n] as bigint)),
+  ];
+  await judgedWebhooks(db, past as bigint[], "HTTP status 502");
+  await judgedWebhooks(db, past as bigint[], null);
+  for (const [n, some] of open.entries()) await judgedWebhooks(db, some, ERRORS[n]);
+  await db("incidents").update({ opened: first });
+  const { id } = await db("incidents").where("subject", "returns.example").first("id");
+  return id;
 }
 
 const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * MINUTE_MS);

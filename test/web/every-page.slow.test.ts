@@ -34,6 +34,8 @@ interface Picture {
 /** The dialogs that a page opens, by their buttons. */
 const PAGES: { path: string; opens?: string[]; picture?: Picture }[] = [
   { path: "/", picture: { name: "overview", height: 1_205 } },
+  { path: "/incidents" },
+  { path: `/incidents/${there.incidentId}` },
   { path: "/webhooks", opens: ["New webhook"], picture: { name: "webhooks", height: 820 } },
   { path: `/webhooks/${there.webhookId}`, opens: ["Edit", "Send missed events…"] },
   { path: "/deliveries?state=failed", opens: ["Export…", "Send all of these again…"] },
@@ -101,16 +103,20 @@ test("a filter that was switched off is shown on a phone and in the dark, too", 
   await db.raw("delete from webhooks where id = ?", [String(id)]);
 });
 
-test.each(["/webhooks?search=returns", `/webhooks/${there.webhookId}`, `/deliveries/${there.deliveryId}`])(
-  "whatever the Tab key reaches at %s shows that it has the focus",
-  (at) =>
-    web.visit({ path: at }, async (page) => {
-      // The first press of Tab then begins at the page's top.
-      await page.reload();
-      await page.getByRole("heading", { level: 1 }).waitFor();
-      await untilRead(page);
-      await expectEveryFocusSeen(page);
-    }),
+test.each([
+  "/",
+  `/incidents/${there.incidentId}`,
+  "/webhooks?search=returns",
+  `/webhooks/${there.webhookId}`,
+  `/deliveries/${there.deliveryId}`,
+])("whatever the Tab key reaches at %s shows that it has the focus", (at) =>
+  web.visit({ path: at }, async (page) => {
+    // The first press of Tab then begins at the page's top.
+    await page.reload();
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await untilRead(page);
+    await expectEveryFocusSeen(page);
+  }),
 );
 
 test.each([
@@ -177,6 +183,7 @@ const empty = await sharedWeb();
 
 test.each([
   { path: "/", says: "Nothing is registered here yet." },
+  { path: "/incidents", says: "No webhook fails" },
   { path: "/webhooks", says: "No webhooks yet" },
   { path: "/deliveries?state=failed", says: "No delivery matches" },
   { path: `/deliveries/${randomUUID()}`, says: "There is no such delivery" },

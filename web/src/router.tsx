@@ -28,6 +28,8 @@ export function createPageRouter(): PageRouter {
               ErrorBoundary: Crash,
               children: [
                 page(PAGE_PATHS.overview, () => import("./pages/overview/index.tsx")),
+                page(PAGE_PATHS.incidents, () => import("./pages/incidents/index.tsx")),
+                page(PAGE_PATHS.incident, () => import("./pages/incidents/incident.tsx")),
                 page(PAGE_PATHS.webhooks, () => import("./pages/webhooks/index.tsx")),
                 page(PAGE_PATHS.webhook, () => import("./pages/webhooks/webhook.tsx")),
                 page(PAGE_PATHS.deliveries, () => import("./pages/deliveries/index.tsx")),

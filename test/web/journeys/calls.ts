@@ -68,6 +68,7 @@ export const CALLS = {
     "tryWebhookFilter",
     "tryWebhookRequest",
   ],
+  incidents: ["getIncident", "listIncidents"],
   sessions: ["getSession", "signIn", "signOut"],
 } satisfies Record<string, string[]>;
 

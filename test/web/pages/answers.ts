@@ -9,6 +9,7 @@ import {
   DeliveryState,
   type GetDeliveryResponseSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { type Incident, IncidentSchema } from "../../../gen/webhook/v1/incident_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type Webhook, WebhookHealth, WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { eventTypes, isNotice } from "../../../src/contract/catalogue.ts";
@@ -122,6 +123,45 @@ export function webhooks(...all: Webhook[]) {
 /** The id of the n-th delivery. */
 export const deliveryId = (n: number) => `01a2b3c4-0000-7000-8000-${String(n).padStart(12, "0")}`;
 
+/** An open incident of three webhooks at shop.example. */
+export function anIncident(more: MessageInitShape<typeof IncidentSchema> = {}): Incident {
+  const init = {
+    id: "01a2b3c4-1000-7000-8000-000000000001",
+    cause: {
+      code: "connection_refused",
+      summary: "connection refused",
+      remedy: "check that the server runs, and its host and port",
+    },
+    subject: "shop.example",
+    since: ago(HOUR),
+    webhooks: 3n,
+    failingWebhooks: 3n,
+    customers: 2n,
+    waiting: 1_380n,
+    nextAttempt: ahead(3 * MINUTE),
+    failedAttempts: 120n,
+    failedAttemptsBefore: 80n,
+    measuredWebhooks: 3n,
+    lastError: "connection refused; check that the server runs, and its host and port (ECONNREFUSED)",
+    ...more,
+  };
+  return create(IncidentSchema, init as typeof more);
+}
+
+/** These incidents, in lists and by their ids. They may be changed while the page is open. */
+export function incidents(...all: Incident[]) {
+  return {
+    listIncidents: ({ open }: { open?: boolean | undefined }) => ({
+      incidents: all.filter(({ ended }) => open === undefined || open === !ended),
+    }),
+    getIncident: ({ incidentId }: { incidentId: string }) => {
+      const incident = all.find(({ id }) => id === incidentId);
+      if (!incident) throw notFound("INCIDENT_NOT_FOUND");
+      return { incident };
+    },
+  };
+}
+
 /** A delivery that failed after four attempts; the first one unless told. */
 export function aDelivery(more: MessageInitShape<typeof DeliverySchema> = {}): Delivery {
   return create(DeliverySchema, {
@@ -152,8 +192,9 @@ export function deliveries(...all: Delivery[]) {
   };
 }
 
-export const notFound = (reason: "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "EVENT_NOT_FOUND") =>
-  new DomainError("NOT_FOUND", "there is no such thing", { reason });
+export const notFound = (
+  reason: "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "EVENT_NOT_FOUND" | "INCIDENT_NOT_FOUND",
+) => new DomainError("NOT_FOUND", "there is no such thing", { reason });
 
 /** A refusal by a limit, which the page does not repeat. */
 export const TOO_MANY = new DomainError("RESOURCE_EXHAUSTED", "too many calls");

@@ -184,7 +184,8 @@ test("each list is restricted to a customer that is chosen, found by the service
   const all = customers(aCustomer(), aCustomer({ userId: "shop-1", displayName: "" }));
   const { calls } = await open("/", { ...all, ...OF_ACME, listApiKeys: { apiKeys: [ADMINISTRATOR, KEY] } });
   const lists = {
-    "/": ["watchOverview", "getHistory", "listWebhookStats"],
+    "/": ["watchOverview", "getHistory", "listIncidents"],
+    "/incidents": ["listIncidents"],
     "/webhooks": ["searchWebhooks"],
     "/deliveries": ["listDeliveries", "listFailureReasons", "listReplays"],
     "/replays": ["listReplays"],
@@ -215,7 +216,7 @@ test("the list of webhooks has the operator's own, or those of all customers too
     watchOverview: [{ overview: { failingWebhooks: 1n, deliveredLastDay: 1n } }],
   });
   expect(calls.searchWebhooks.at(-1)).toMatchObject({ withoutCustomer: false });
-  await click("1 webhook is failing", "link");
+  await click("1 webhook failing", "link");
   expect(path()).toBe("/webhooks?health=failing&customer=all+customers");
   expect(calls.searchWebhooks.at(-1)).toMatchObject({ withoutCustomer: false });
   await click("Without a customer");
@@ -287,8 +288,9 @@ test("a customer's key sees its own customer, without notes and actions, and not
     ...OF_ACME,
     listApiKeys: { apiKeys: [KEY] },
   });
-  expect(pages().slice(0, 6)).toEqual([
+  expect(pages().slice(0, 7)).toEqual([
     "Overview",
+    "Incidents",
     "Webhooks",
     "Deliveries",
     "Customer",

@@ -257,6 +257,24 @@ test("while failures of a new filter are counted, the previous filter's failures
   sees("HTTP 404", find("group", "Failures by reason"));
 });
 
+test("reasons of failures say what they cover, and lead to the incident of the webhooks that still fail", async () => {
+  await openList([failed(1)], {
+    listFailureReasons: {
+      reasons: [
+        { reason: "certificate has expired", count: 4_900, incidentId: "i1", failingSince: ago(HOUR) },
+        { reason: "HTTP 503", count: 100 },
+      ],
+      examined: 5_000,
+      searchedBackTo: ago(2 * HOUR),
+      total: 10_842n,
+    },
+  });
+  const reasons = find("group", "Failures by reason");
+  sees("4,900 certificate has expired (failing since 1 hr ago), 100 HTTP 503", reasons);
+  sees("of the newest 5,000 of 10,842, created since 21 Nov 2026", reasons);
+  expect(find("link", "certificate has expired").getAttribute("href")).toBe("/incidents/i1");
+});
+
 test("a search in payloads without a beginning goes back from the end of the filter", async () => {
   const to = new Date(Date.UTC(2026, 10, 18, 12));
   const { calls } = await openList([], {}, `/deliveries?to=${to.toISOString()}`);

@@ -1,66 +1,139 @@
 import { expect, test } from "vitest";
+import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { Bottleneck } from "../../../gen/webhook/v1/stats_pb.ts";
-import { WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { DomainError } from "../../../src/contract/errors.ts";
 import { BOTTLENECKS } from "../../../src/contract/stats/bottlenecks.ts";
-import { aDelivery, ago, aWebhook, deliveries, HOUR, MINUTE, SECOND, webhooks } from "./answers.ts";
-import { all, click, find, later, open, region, sees, seesNot, text } from "./page.tsx";
+import {
+  aDelivery,
+  ago,
+  anIncident,
+  aWebhook,
+  deliveries,
+  HOUR,
+  incidents,
+  MINUTE,
+  SECOND,
+  webhooks,
+} from "./answers.ts";
+import { all, click, fill, find, later, open, path, press, region, sees, seesNot, text } from "./page.tsx";
 
 /** An overview as it is told once; nobody but the page ends the stream. */
 const told = (overview: object) => ({ watchOverview: [{ overview }] });
 const link = (name: string | RegExp) => find("link", name).getAttribute("href");
 
-test("the overview tells the figures of a day, compared with the day before, and leads to the deliveries", async () => {
+const ACME_DOWN = anIncident({ id: "i1" });
+const EXPIRED = anIncident({
+  id: "i2",
+  cause: {
+    code: "certificate_expired",
+    summary: "certificate has expired",
+    remedy: "renew the server's certificate",
+  },
+  subject: "pay.example:8443",
+  webhooks: 20_000n,
+  failingWebhooks: 12_000n,
+  measuredWebhooks: 10_000n,
+  waiting: 9n,
+  nextAttempt: ago(SECOND),
+  failedAttempts: 4n,
+  failedAttemptsBefore: 9n,
+});
+
+test("the overview begins with what fails, a row for each cause and host, which says all that is to be known", async () => {
+  await open("/", {
+    ...incidents(ACME_DOWN, EXPIRED),
+    ...told({ failingWebhooks: 12_003n, degradedWebhooks: 1n }),
+  });
+  const [first, second] = all("row", /./, find("table", "Open incidents")).slice(1) as [
+    HTMLElement,
+    HTMLElement,
+  ];
+  expect(text(first)).toBe(
+    "Connection refused: shop.exampleCheck that the server runs, and its host and port.1 hr ago321,380in 3 min 120 in 5 min",
+  );
+  find("img", "more", first);
+  expect(text(second)).toContain("12,0002+9+now 4 in 5 min");
+  find("img", "fewer", second);
+  expect(link("Connection refused: shop.example")).toBe("/incidents/i1");
+  expect(link("12,003 webhooks failing")).toBe("/webhooks?health=failing");
+  expect(link("1 webhook degraded")).toBe("/webhooks?health=degraded");
+  const announced = [...document.querySelectorAll("[role=alert], [role=status], [aria-live]")];
+  expect(announced.map((each) => text(each)).join()).not.toContain("refused");
+});
+
+test("more incidents than are shown, and past ones, are a link away; nothing that fails is said in words", async () => {
+  await open("/", { listIncidents: { incidents: [ACME_DOWN], nextPageToken: "more" } });
+  await click("All open incidents", "link");
+  expect(path()).toBe("/incidents");
+  await open("/");
+  sees("No webhook fails.", region("Incidents"));
+  find("link", "Past incidents");
+});
+
+test("the queue is one bar with the ages of the oldest deliveries, and leads to them", async () => {
+  await open(
+    "/",
+    told({ pending: 1_380n, delivering: 2n, retrying: 7n, failed: 77n, oldestPending: ago(4 * MINUTE) }),
+  );
+  find("img", "1,380 pending, 2 delivering, 7 retrying");
+  sees("Pending 1,380oldest 4 min ago", region("Queue"));
+  expect(link("Retrying 7")).toBe("/deliveries?state=retrying");
+  expect(link("77 failed, unresolved")).toBe("/deliveries?state=failed");
+});
+
+test("the figures of a period stand beside those of the period before", async () => {
   const { calls } = await open("/", {
-    ...webhooks(aWebhook({ url: "https://bad.example/hooks" })),
     ...told({
-      pending: 2n,
-      failingWebhooks: 0n,
       deliveredLastDay: 1_004n,
       deliveredPreviousDay: 1_001n,
       failedLastDay: 4n,
       failedPreviousDay: 8n,
-      failedAttemptsLastDay: 14n,
-      failedAttemptsPreviousDay: 5_000n,
     }),
-    getHistory: { buckets: [{ attempts: 15n, failedAttempts: 12n }] },
-    listWebhookStats: {
-      webhooks: [{ webhookId: 7n, attempts: 12n, failedAttempts: 12n, averageMs: 1_234, longestMs: 3_000 }],
-    },
+    getHistory: ({ hours }) => ({
+      buckets:
+        hours === 0
+          ? [{ delivered: 1n }, { delivered: 2n, failed: 3n }]
+          : [{ start: ago(HOUR), attempts: 15n }],
+    }),
   });
-  expect(link(/^Delivered\s*1,004.*less than 1% more than the day before \(1,001\)$/)).toContain(
-    "state=delivered",
-  );
-  expect(link(/^Failed deliveries\s*4.*50% fewer than the day before \(8\)$/)).toBe(
-    "/deliveries?state=failed&last=24h",
-  );
-  expect(link(/^Failed attempts\s*14.*more than 99% fewer/)).toContain("state=retrying%2Cfailed&last=24h");
-  expect(link(/^Pending\s*2$/)).toBe("/deliveries?state=pending");
-  find("img", "In the last 24 hours 3 attempts succeeded and 12 failed.");
+  const chart = region("Attempts");
+  sees("1,004 delivered (1,001 before) · 4 failed finally (8 before)", chart);
   await click("1 hour", "radio");
-  find("img", "In the last hour 3 attempts succeeded and 12 failed.");
+  sees("2 delivered (1 before) · 3 failed finally (0 before)", chart);
   expect(calls.getHistory).toMatchObject([
-    { hours: 24, buckets: 48 },
+    { hours: 24, buckets: 24 },
     { hours: 1, buckets: 60 },
+    { hours: 0, buckets: 2, from: ago(2 * HOUR), to: ago(0) },
   ]);
-  sees("12 of 12", region("Most failed attempts"));
-  sees("1.2 s", region("Slowest webhooks"));
 });
 
-test("the overview begins with the webhooks that are failing, unannounced, and leads to them", async () => {
-  const lastError = "connection refused (ECONNREFUSED)";
-  const failing = { health: WebhookHealth.FAILING, failingSince: ago(HOUR), lastError };
-  await open("/", {
-    ...webhooks(aWebhook(failing), aWebhook({ ...failing, id: 8n, lastError: "HTTP status 503" })),
-    ...told({ failingWebhooks: 2n, degradedWebhooks: 1n, failed: 1n }),
+test("a part of a chart is selected by keyboard, compared with as long a time before, listed, replayed and exported", async () => {
+  const buckets = Array.from({ length: 24 }, (_, n) => ({ start: ago((23 - n) * HOUR), attempts: 5n }));
+  const { calls } = await open("/", {
+    ...deliveries(aDelivery()),
+    getHistory: ({ hours }) => (hours === 0 ? { buckets: [{ failed: 5n }, { failed: 2n }] } : { buckets }),
   });
-  const notice = find("note", /./, find("main"));
-  for (const words of ["2 webhooks are failing", "Connection refused (ECONNREFUSED)", "HTTP status 503"])
-    sees(words, notice);
-  const announced = [...document.querySelectorAll("[role=alert], [role=status], [aria-live]")];
-  expect(announced.map((each) => text(each)).join()).not.toContain("failing");
-  expect(link("2 webhooks are failing")).toBe("/webhooks?health=failing");
-  expect(link("1 webhook is degraded")).toBe("/webhooks?health=degraded");
+  expect(all("button", "Replay failed…")).toEqual([]);
+  find("slider", "Start of the selection").focus();
+  await press("{ArrowRight}{ArrowRight}");
+  find("slider", "End of the selection").focus();
+  await press("{ArrowLeft}");
+  const [from, to] = [ago(21 * HOUR), ago(0)];
+  expect(calls.getHistory.at(-1)).toMatchObject({ hours: 0, buckets: 2, from: ago(42 * HOUR), to });
+  sees("2 failed finally (5 before)", region("Attempts"));
+  expect(link("List deliveries")).toBe(
+    "/deliveries?from=2026-11-20T14%3A00%3A00.000Z&to=2026-11-21T11%3A00%3A00.000Z",
+  );
+  await click("Export…");
+  await click("Export");
+  expect(calls.exportDeliveries).toMatchObject([{ states: [], from, to }]);
+  await press("{Escape}");
+  await click("Replay failed…");
+  await fill("Type “replay” to confirm", "replay");
+  await click("Send again");
+  expect(calls.startReplay).toMatchObject([
+    { what: { case: "resend", value: { states: [DeliveryState.FAILED], from, to } } },
+  ]);
 });
 
 test("the overview says which parts of the service deliveries wait for, and what to change", async () => {
@@ -84,7 +157,7 @@ test("the first steps are shown until an event was delivered, and the dispatch r
   const { calls } = await open("/", { ...webhooks(aWebhook()), ...deliveries(aDelivery()) });
   expect(all("region", "First steps")).toEqual([]);
   expect(calls.listDispatchRuns).toEqual([]);
-  await click("Show");
+  await click("Show: Last dispatch runs");
   sees("None yet.", region("Last dispatch runs"));
 });
 
@@ -99,13 +172,13 @@ test("the overview says that its figures are not live while nothing arrives, and
   Object.assign(answers, told({ pending: 3n }));
   await later(5 * SECOND);
   seesNot(NOT_LIVE);
-  sees("Pending3");
+  sees("Pending 3");
   answers.watchOverview = [];
   await later(MINUTE + SECOND);
   sees(NOT_LIVE);
-  sees("Pending3");
+  sees("Pending 3");
   Object.assign(answers, told({ pending: 4n }));
   await later(MINUTE + 5 * SECOND);
   seesNot(NOT_LIVE);
-  sees("Pending4");
+  sees("Pending 4");
 });

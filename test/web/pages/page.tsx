@@ -26,6 +26,7 @@ import { AuditService } from "../../../gen/webhook/v1/audit_pb.ts";
 import { CustomerService } from "../../../gen/webhook/v1/customer_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
+import { IncidentService } from "../../../gen/webhook/v1/incident_pb.ts";
 import { ReplayService } from "../../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
@@ -42,6 +43,8 @@ import "../../../web/src/pages/customers/index.tsx";
 import "../../../web/src/pages/deliveries/delivery.tsx";
 import "../../../web/src/pages/deliveries/index.tsx";
 import "../../../web/src/pages/events/event.tsx";
+import "../../../web/src/pages/incidents/incident.tsx";
+import "../../../web/src/pages/incidents/index.tsx";
 import "../../../web/src/pages/keys/index.tsx";
 import "../../../web/src/pages/overview/history.tsx";
 import "../../../web/src/pages/overview/index.tsx";
@@ -61,6 +64,7 @@ const SERVICES = [
   CustomerService,
   DeliveryService,
   EndpointService,
+  IncidentService,
   ReplayService,
   SessionService,
   StatsService,
@@ -72,6 +76,7 @@ type Methods = (typeof ApiKeyService)["method"] &
   (typeof CustomerService)["method"] &
   (typeof DeliveryService)["method"] &
   (typeof EndpointService)["method"] &
+  (typeof IncidentService)["method"] &
   (typeof ReplayService)["method"] &
   (typeof SessionService)["method"] &
   (typeof StatsService)["method"] &

@@ -8,10 +8,12 @@ import {
   aDelivery,
   ago,
   aKey,
+  anIncident,
   aWebhook,
   deliveries,
   deliveryId,
   HOUR,
+  incidents,
   READER,
   SECOND,
   signedIn,
@@ -99,6 +101,7 @@ test("a session that may only manage keys starts at the keys; a read-only sessio
   const pages = all("link", undefined, find("navigation", "Pages")).map((link) => text(link));
   expect(pages).toEqual([
     "Overview",
+    "Incidents",
     "Webhooks",
     "Deliveries",
     "Customers",
@@ -119,9 +122,15 @@ const changes = () => all("button", CHANGES, find("main")).map((button) => text(
 
 test("who may only read is offered no change on any page", async () => {
   const replays = [{ id: "r1", state: ReplayState.RUNNING, created: ago(HOUR) }];
-  const answers = { ...webhooks(aWebhook()), ...deliveries(aDelivery()), listReplays: { replays } };
+  const answers = {
+    ...webhooks(aWebhook()),
+    ...deliveries(aDelivery()),
+    listReplays: { replays },
+    ...incidents(anIncident({ id: "i1", failed: 3n })),
+  };
   const offered = {
     "/": ["Dispatch now"],
+    "/incidents/i1": ["Replay 3 failed…"],
     "/webhooks": ["New webhook"],
     "/webhooks/7": ["Send test event", "Pause", "Edit", "Delete", "Replay failed…", "Send missed events…"],
     "/deliveries": ["Send failed ones again…"],

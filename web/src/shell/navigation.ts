@@ -1,4 +1,5 @@
 import {
+  IconAlertTriangle,
   IconApps,
   IconGauge,
   IconHistory,
@@ -23,6 +24,7 @@ const READS = "Read_Administrative_Data";
 const MANAGES = "Manage_Api_Keys";
 const NAVIGATION: readonly Entry[] = [
   { to: PAGE_PATHS.overview, label: "Overview", Icon: IconGauge, needs: READS },
+  { to: PAGE_PATHS.incidents, label: "Incidents", Icon: IconAlertTriangle, needs: READS },
   { to: PAGE_PATHS.webhooks, label: "Webhooks", Icon: IconWebhook, needs: READS },
   { to: PAGE_PATHS.deliveries, label: "Deliveries", Icon: IconSend, needs: READS },
   { to: PAGE_PATHS.customers, label: "Customers", Icon: IconUsers, needs: READS },

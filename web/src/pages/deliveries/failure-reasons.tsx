@@ -3,9 +3,12 @@ import {
   DeliveryService,
   DeliveryState,
   type FailureReason,
+  type ListFailureReasonsResponse,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { useLive } from "../../api/queries.ts";
+import { PageLink } from "../../parts/inline.tsx";
 import { Time } from "../../parts/time.tsx";
+import { incidentPage } from "../incidents/incident-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 
 /** The interval between refreshes, in milliseconds. */
@@ -28,7 +31,7 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
     asked.length > 0,
   );
   if (asked.length === 0 || !data || data.reasons.length === 0) return null;
-  const { reasons, searchedBackTo } = data;
+  const { reasons } = data;
   const others = reasons.slice(MAX_NAMED);
   return (
     <Text size="sm" role="group" aria-label="Failures by reason" title={reasons.map(inWords).join(", ")}>
@@ -41,18 +44,46 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
           <Text span inherit fw={600}>
             {each.count.toLocaleString()}
           </Text>{" "}
-          {withoutRemedy(each.reason)}
+          <Reason of={each} />
         </span>
       ))}
       {others.length > 0 &&
         `, ${others.reduce((sum, { count }) => sum + count, 0).toLocaleString()} for other reasons`}
-      {searchedBackTo && (
+      {!data.complete && (
         <Text span inherit c="dimmed">
           {" "}
-          (since <Time value={searchedBackTo} />)
+          <Covered {...data} />
         </Text>
       )}
     </Text>
+  );
+}
+
+/** A reason, leading to the incident of the webhooks that still fail for it. */
+function Reason({ of: { reason, incidentId, failingSince } }: { of: FailureReason }) {
+  if (incidentId === undefined) return withoutRemedy(reason);
+  return (
+    <>
+      <PageLink to={incidentPage(incidentId)} inherit underline="always">
+        {withoutRemedy(reason)}
+      </PageLink>
+      {failingSince && (
+        <Text span inherit c="dimmed">
+          {" "}
+          (failing since <Time value={failingSince} relative="short" />)
+        </Text>
+      )}
+    </>
+  );
+}
+
+/** What the counts cover where not all that match were examined: `of the newest 5,000 of 10,842`. */
+function Covered({ examined, total, searchedBackTo }: ListFailureReasonsResponse) {
+  return (
+    <>
+      – of the newest {examined.toLocaleString()}
+      {total !== undefined && ` of ${total.toLocaleString()}`}, created since <Time value={searchedBackTo} />
+    </>
   );
 }
 

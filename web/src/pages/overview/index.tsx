@@ -1,9 +1,9 @@
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { useTransport } from "@connectrpc/connect-query";
-import { Alert, Button, Grid, Stack } from "@mantine/core";
+import { Alert, Button, Stack } from "@mantine/core";
 import { useDisclosure, useDocumentVisibility } from "@mantine/hooks";
 import { IconHourglassHigh, IconPlayerPlay, IconPlugConnectedX } from "@tabler/icons-react";
-import { lazy, Suspense, useEffect, useState } from "react";
+import { lazy, type ReactNode, Suspense, useEffect, useState } from "react";
 import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
 import { useAwaySince } from "../../api/away.ts";
@@ -12,15 +12,15 @@ import { useChange } from "../../api/queries.ts";
 import { useIsLimited, useMay, useOwnCustomer } from "../../api/session.tsx";
 import { Loading } from "../../parts/failure.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
-import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
-import { Counts } from "./counts.tsx";
 import { FirstSteps } from "./first-steps.tsx";
+import { Incidents } from "./incidents.tsx";
+import { Queue } from "./queue.tsx";
 import { Runs } from "./runs.tsx";
-import { TroubledWebhooks, WebhookFigures } from "./webhooks.tsx";
+import { SlowestWebhooks } from "./webhooks.tsx";
 
-// The library of charts is as large as all the rest of the page.
+// The charts are loaded when they are shown.
 const History = lazy(async () => ({ default: (await import("./history.tsx")).History }));
 
 /** The overview: live figures, and those of the last day. */
@@ -34,9 +34,6 @@ function Figures({ customer }: { customer: string | undefined }) {
   const { overview, failure } = useLiveOverview(customer);
   const isLimited = useIsLimited();
   const own = useOwnCustomer();
-  // Plumbing: of use when something is wrong with the service itself.
-  const [runsShown, runs] = useDisclosure();
-  const [period, setPeriod] = useState(periodOf(""));
   return (
     <>
       <PageTitle
@@ -59,39 +56,44 @@ function Figures({ customer }: { customer: string | undefined }) {
         {failure !== undefined && wasAnswered(failure) && <NotLive failure={failure} />}
         {overview && customer === undefined && isIdle(overview) && <FirstSteps />}
         {overview && <Bottlenecks overview={overview} />}
-        {overview && <TroubledWebhooks overview={overview} />}
-        <Counts overview={overview} />
-        <Section title="Attempts" actions={<PeriodSelect period={period} onChange={setPeriod} />}>
-          <Suspense fallback={<Loading lines={6} height={28} />}>
-            <History period={period} />
-          </Suspense>
-        </Section>
-        <Grid gap="lg">
-          <Grid.Col span={{ base: 12, lg: 6 }}>
-            <Section title="Most failed attempts">
-              <WebhookFigures by="failures" />
-            </Section>
-          </Grid.Col>
-          <Grid.Col span={{ base: 12, lg: 6 }}>
-            <Section title="Slowest webhooks">
-              <WebhookFigures by="slowness" />
-            </Section>
-          </Grid.Col>
-        </Grid>
+        <Incidents overview={overview} />
+        <Queue overview={overview} />
+        <Suspense fallback={<Loading lines={6} height={28} />}>
+          <History overview={overview} />
+        </Suspense>
+        <OnDemand title="Slowest webhooks">
+          <SlowestWebhooks />
+        </OnDemand>
         {!isLimited && (
-          <Section
-            title="Last dispatch runs"
-            actions={
-              <Button variant="subtle" size="compact-sm" onClick={runs.toggle} aria-expanded={runsShown}>
-                {runsShown ? "Hide" : "Show"}
-              </Button>
-            }
-          >
-            {runsShown && <Runs />}
-          </Section>
+          <OnDemand title="Last dispatch runs">
+            <Runs />
+          </OnDemand>
         )}
       </Stack>
     </>
+  );
+}
+
+/** What is of use when something is wrong, and is read only then. */
+function OnDemand({ title, children }: { title: string; children: ReactNode }) {
+  const [shown, { toggle }] = useDisclosure();
+  return (
+    <Section
+      title={title}
+      actions={
+        <Button
+          variant="subtle"
+          size="compact-sm"
+          onClick={toggle}
+          aria-expanded={shown}
+          aria-label={`${shown ? "Hide" : "Show"}: ${title}`}
+        >
+          {shown ? "Hide" : "Show"}
+        </Button>
+      }
+    >
+      {shown && children}
+    </Section>
   );
 }
 
