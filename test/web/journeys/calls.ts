@@ -58,7 +58,6 @@ export const CALLS = {
     "getWebhookStats",
     "listDispatchRuns",
     "listWebhookHistory",
-    "listWebhookStats",
     "pauseWebhook",
     "resumeWebhook",
     "rotateWebhookKeyPair",

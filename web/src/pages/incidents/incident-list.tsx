@@ -4,7 +4,7 @@ import { generatePath } from "react-router";
 import type { Incident, IncidentWebhook } from "../../../../gen/webhook/v1/incident_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Dimmed, PageLink } from "../../parts/inline.tsx";
-import { type Columns, Listing } from "../../parts/listing.tsx";
+import { type Column, Listing } from "../../parts/listing.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { capitalized, countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
@@ -73,7 +73,7 @@ function Cause({ incident }: { incident: Incident }) {
   );
 }
 
-const OPEN: Columns<Incident> = [
+const OPEN: readonly Column<Incident>[] = [
   { name: "What fails, and what to do", cell: (incident) => <Cause incident={incident} /> },
   { name: "Since", cell: ({ since }) => <Time value={since} relative="short" /> },
   {
@@ -87,7 +87,7 @@ const OPEN: Columns<Incident> = [
   { name: "Failed attempts", cell: (each) => <Trend incident={each} /> },
 ];
 
-const PAST: Columns<Incident> = [
+const PAST: readonly Column<Incident>[] = [
   { name: "What failed", cell: (incident) => <Cause incident={incident} /> },
   { name: "Began", cell: ({ since }) => <Time value={since} relative="short" /> },
   { name: "Ended", cell: ({ ended }) => <Time value={ended} relative="short" /> },
@@ -97,6 +97,25 @@ const PAST: Columns<Incident> = [
   { name: "Failed", ta: "right", cell: (each) => countedOf(each, "failed") },
 ];
 
+/** An item on a card: the first column, and the others with their names. */
+export function CardOf<T>({ columns: [first, ...others], item }: { columns: readonly Column<T>[]; item: T }) {
+  return (
+    <>
+      <div>{first?.cell(item)}</div>
+      <Group gap="md" fz="sm" className="figures" style={{ rowGap: 2 }}>
+        {others.map(({ name, cell }) => (
+          <span key={name}>
+            <Text span inherit c="dimmed">
+              {name}
+            </Text>{" "}
+            {cell(item)}
+          </span>
+        ))}
+      </Group>
+    </>
+  );
+}
+
 /** Open or past incidents, a row for each. */
 export function IncidentRows({
   incidents,
@@ -105,43 +124,14 @@ export function IncidentRows({
   incidents: readonly Incident[];
   isPast?: boolean;
 }) {
+  const columns = isPast ? PAST : OPEN;
   return (
     <Listing
       aria-label={isPast ? "Past incidents" : "Open incidents"}
       items={incidents}
       cardsBelow="lg"
-      columns={isPast ? PAST : OPEN}
-      card={(incident) => (
-        <>
-          <div>
-            <Cause incident={incident} />
-          </div>
-          <Group gap="md" fz="sm" className="figures" style={{ rowGap: 2 }}>
-            <span>{webhooksInWords(incident)}</span>
-            {incident.customers > 0n && <span>{countedOf(incident, "customers")} customers</span>}
-            {isPast ? (
-              <>
-                <span>{countedOf(incident, "recovered")} recovered</span>
-                <span>{countedOf(incident, "failed")} failed</span>
-                <span>
-                  ended <Time value={incident.ended} relative="short" />
-                </span>
-              </>
-            ) : (
-              <>
-                <span>{countedOf(incident, "waiting")} waiting</span>
-                <span>
-                  since <Time value={incident.since} relative="short" />
-                </span>
-                <span>
-                  next <NextAttempt of={incident} />
-                </span>
-                <Trend incident={incident} />
-              </>
-            )}
-          </Group>
-        </>
-      )}
+      columns={columns}
+      card={(incident) => <CardOf columns={columns} item={incident} />}
     />
   );
 }

@@ -13,7 +13,7 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Dimmed, listPage, PageLink, webhookPage } from "../../parts/inline.tsx";
-import { type Columns, Listing } from "../../parts/listing.tsx";
+import { type Column, Listing } from "../../parts/listing.tsx";
 import { ItemStatus, Pages } from "../../parts/lists.tsx";
 import { BackLink, Facts, PageTitle, Section } from "../../parts/page.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
@@ -23,6 +23,7 @@ import { CustomerLink } from "../customers/filter.tsx";
 import type { DeliveryFilter } from "../deliveries/filters.ts";
 import { SendFilteredDialog } from "../deliveries/send-filtered.tsx";
 import {
+  CardOf,
   countedOf,
   incidentTitle,
   NextAttempt,
@@ -136,7 +137,7 @@ const failedOf = ({ webhookId, since }: IncidentWebhook) =>
     ...(since && { from: timestampDate(since).toISOString() }),
   });
 
-const COLUMNS: Columns<IncidentWebhook> = [
+const COLUMNS: readonly Column<IncidentWebhook>[] = [
   { name: "Webhook", cell: (webhook) => <WebhookLink webhook={webhook} /> },
   {
     name: "Customer",
@@ -159,26 +160,7 @@ function Webhooks({ webhooks }: { webhooks: readonly IncidentWebhook[] }) {
       keyOf={({ webhookId }) => String(webhookId)}
       cardsBelow="lg"
       columns={COLUMNS}
-      card={(webhook) => (
-        <>
-          <div>
-            <WebhookLink webhook={webhook} />
-          </div>
-          <Text size="sm" className="figures">
-            {webhook.waiting.toLocaleString()} waiting, {webhook.recovered.toLocaleString()} delivered since,{" "}
-            <Failed webhook={webhook} /> failed ·{" "}
-            {webhook.ended ? (
-              <>
-                recovered <Time value={webhook.ended} relative="short" />
-              </>
-            ) : (
-              <>
-                since <Time value={webhook.since} relative="short" />, next <NextAttempt of={webhook} />
-              </>
-            )}
-          </Text>
-        </>
-      )}
+      card={(webhook) => <CardOf columns={COLUMNS} item={webhook} />}
     />
   );
 }

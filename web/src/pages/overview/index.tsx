@@ -3,7 +3,7 @@ import { useTransport } from "@connectrpc/connect-query";
 import { Alert, Button, Stack } from "@mantine/core";
 import { useDisclosure, useDocumentVisibility } from "@mantine/hooks";
 import { IconHourglassHigh, IconPlayerPlay, IconPlugConnectedX } from "@tabler/icons-react";
-import { lazy, type ReactNode, Suspense, useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { BOTTLENECKS } from "../../../../src/contract/stats/bottlenecks.ts";
 import { useAwaySince } from "../../api/away.ts";
@@ -18,7 +18,6 @@ import { FirstSteps } from "./first-steps.tsx";
 import { Incidents } from "./incidents.tsx";
 import { Queue } from "./queue.tsx";
 import { Runs } from "./runs.tsx";
-import { SlowestWebhooks } from "./webhooks.tsx";
 
 // The charts are loaded when they are shown.
 const History = lazy(async () => ({ default: (await import("./history.tsx")).History }));
@@ -34,6 +33,8 @@ function Figures({ customer }: { customer: string | undefined }) {
   const { overview, failure } = useLiveOverview(customer);
   const isLimited = useIsLimited();
   const own = useOwnCustomer();
+  // Plumbing: of use when something is wrong with the service itself.
+  const [runsShown, runs] = useDisclosure();
   return (
     <>
       <PageTitle
@@ -61,39 +62,20 @@ function Figures({ customer }: { customer: string | undefined }) {
         <Suspense fallback={<Loading lines={6} height={28} />}>
           <History overview={overview} />
         </Suspense>
-        <OnDemand title="Slowest webhooks">
-          <SlowestWebhooks />
-        </OnDemand>
         {!isLimited && (
-          <OnDemand title="Last dispatch runs">
-            <Runs />
-          </OnDemand>
+          <Section
+            title="Last dispatch runs"
+            actions={
+              <Button variant="subtle" size="compact-sm" onClick={runs.toggle} aria-expanded={runsShown}>
+                {runsShown ? "Hide" : "Show"}
+              </Button>
+            }
+          >
+            {runsShown && <Runs />}
+          </Section>
         )}
       </Stack>
     </>
-  );
-}
-
-/** What is of use when something is wrong, and is read only then. */
-function OnDemand({ title, children }: { title: string; children: ReactNode }) {
-  const [shown, { toggle }] = useDisclosure();
-  return (
-    <Section
-      title={title}
-      actions={
-        <Button
-          variant="subtle"
-          size="compact-sm"
-          onClick={toggle}
-          aria-expanded={shown}
-          aria-label={`${shown ? "Hide" : "Show"}: ${title}`}
-        >
-          {shown ? "Hide" : "Show"}
-        </Button>
-      }
-    >
-      {shown && children}
-    </Section>
   );
 }
 
