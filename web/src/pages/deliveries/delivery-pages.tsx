@@ -70,7 +70,7 @@ export function DeliveryPages({ filter, token, onGo, opening, onClear }: Deliver
           <Arrived page={page} />
           <FailureReasons filter={filter} />
         </Group>
-        <Group gap="xs" wrap="nowrap">
+        <Group gap="xs" wrap={narrow ? "wrap" : "nowrap"}>
           <ExportButton filter={filter} icon={<IconFileSearch size={14} />}>
             Search payloads…
           </ExportButton>
