@@ -43,7 +43,7 @@ const PAGES: { path: string; opens?: string[]; picture?: Picture }[] = [
     path: `/deliveries/${there.deliveryId}`,
     picture: { name: "delivery", height: 1_045, colorScheme: "dark" },
   },
-  { path: `/deliveries?state=failed,delivered&open=${there.deliveryId}` },
+  { path: `/deliveries?open=${there.deliveryId}&state=failed,delivered` },
   { path: "/replays" },
   { path: "/keys", opens: ["New key", "Revoke Accounting"] },
   { path: "/apps", opens: ["Remove Returns portal"] },

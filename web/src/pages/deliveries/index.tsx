@@ -3,11 +3,12 @@ import { useEffect, useMemo, useState } from "react";
 import { Navigate, useLocation, useNavigationType, useSearchParams } from "react-router";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useUrlFilters } from "../../parts/filters.tsx";
-import { deliveryPage, PageLink } from "../../parts/inline.tsx";
+import { PageLink } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { CustomerFilter } from "../customers/filter.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
+import { DeliveryDetails } from "./delivery.tsx";
 import type { Opening } from "./delivery-list.tsx";
 import { DeliveryPages } from "./delivery-pages.tsx";
 import { FilterBar } from "./filter-bar.tsx";
@@ -35,7 +36,7 @@ export default function DeliveriesPage() {
   const id = parameters.get("id");
   if (id !== null) return <Navigate to={{ search: `?${new URLSearchParams({ search: id })}` }} replace />;
   // There is no room for it beside the list.
-  if (open && narrow) return <Navigate to={deliveryPage(open)} replace />;
+  if (open && narrow) return <DeliveryDetails id={open} />;
   const opening: Opening | undefined = narrow
     ? undefined
     : {

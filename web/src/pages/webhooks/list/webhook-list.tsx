@@ -64,7 +64,7 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           },
           {
             name: "State",
-            w: "19%",
+            w: "18%",
             cell: (webhook) => (
               <Group gap={8} wrap="nowrap">
                 <WebhookHealthBadges webhook={webhook} />
@@ -76,10 +76,10 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           },
           {
             name: `Attempts, ${period.label}`,
-            w: 142,
+            w: 154,
             cell: ({ id }) => <AttemptBars history={figures.history(id)} period={period} />,
           },
-          { name: "Deliveries, 24 hours", w: 200, cell: success },
+          { name: "Deliveries, 24 hours", w: 212, cell: success },
         ]}
         cardsBelow="lg"
         card={(webhook) => (
