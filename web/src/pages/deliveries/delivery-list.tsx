@@ -17,7 +17,7 @@ import { NextRetry } from "../../parts/overdue.tsx";
 import { DeliveryStateBadge, waitsInWords } from "../../parts/states.tsx";
 import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { ShortId } from "../../parts/text/copy.tsx";
-import { durationInWords } from "../../parts/text/words.ts";
+import { addressParts, durationInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { CustomerLink } from "../customers/filter.tsx";
 import { arrived, latestInWords, resultInWords } from "./delivery/results.tsx";
@@ -54,7 +54,7 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
   const box = (delivery: Delivery) => selection && <Tick delivery={delivery} selection={selection} />;
   const state = (delivery: Delivery) => <DeliveryStateBadge {...delivery} />;
   const subject = (delivery: Delivery) => <Subject delivery={delivery} />;
-  const target = (delivery: Delivery) => <Target delivery={delivery} />;
+  const target = (delivery: Delivery) => <Target delivery={delivery} isShort={!!opening?.id} />;
   const own = useOwnCustomer();
   const customer = ({ customer: id }: Delivery) =>
     id !== undefined && (
@@ -109,7 +109,7 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
           w: 88,
           cell: ({ created }) => <Time value={created} relative="short" />,
         },
-        ofOne !== "event" && { name: "Event", w: isBeside ? "40%" : ofOne ? "24%" : "15%", cell: subject },
+        ofOne !== "event" && { name: "Event", w: isBeside ? "29%" : ofOne ? "24%" : "15%", cell: subject },
         ofOne !== "webhook" && { name: "Webhook", cell: target },
         hasCustomers && ofOne !== "webhook" && !isBeside && { name: "Customer", w: "9%", cell: customer },
         { name: "State", w: 94, cell: state },
@@ -263,11 +263,12 @@ function Subject({ delivery }: { delivery: Delivery }) {
   );
 }
 
-/** The name of the webhook, or the host and path of its URL. */
-function Target({ delivery: { webhookId, webhookName, url } }: { delivery: Delivery }) {
+/** The name of the webhook, or the host and path of its URL; without the path in short. */
+function Target({ delivery, isShort }: { delivery: Delivery; isShort: boolean }) {
+  const { webhookId, webhookName, url } = delivery;
   return (
     <Text size="sm" truncate title={`#${webhookId} ${url}`}>
-      {webhookName ?? <AddressInOneLine url={url} />}
+      {webhookName ?? (isShort ? addressParts(url)[0] : <AddressInOneLine url={url} />)}
     </Text>
   );
 }

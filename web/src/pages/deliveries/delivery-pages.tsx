@@ -126,7 +126,7 @@ export function DeliveryPages({ filter, token, onGo, opening, onClear }: Deliver
 function Beside({ opening, children }: { opening: Opening | undefined; children: ReactNode }) {
   return (
     <Group align="flex-start" wrap="nowrap" gap="lg">
-      <Box flex={opening?.id ? "0 0 46%" : "1"} miw={0}>
+      <Box flex={opening?.id ? "0 0 48%" : "1"} miw={0}>
         {children}
       </Box>
       {opening?.id && (

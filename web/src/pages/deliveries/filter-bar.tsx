@@ -36,7 +36,7 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
     <SearchField
       label="Search"
       labelHidden
-      placeholder="SO-1001 tenant-42, webhook, id, host"
+      placeholder="SO-1001 tenant-42, webhook"
       title={SEARCHED}
       value={filters.search}
       onChange={(search) => onChange({ search }, { replace: true })}
@@ -47,7 +47,7 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
     return (
       <Stack gap="xs">
         <Group gap="xs" wrap="nowrap" align="flex-start">
-          <Box flex="3 1 0">{search}</Box>
+          <Box flex="3.8 1 0">{search}</Box>
           {others}
         </Group>
         <Moments filters={filters} onChange={onChange} />
