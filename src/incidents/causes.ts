@@ -26,6 +26,12 @@ const STATUS_REMEDIES: Record<number, string> = {
   413: "let the receiver, and proxies before it, take bodies of this size",
   429: "let the receiver take more requests, or set a rate limit for the webhook",
 };
+/** What to do about a cause, unless the error says so. */
+const REMEDIES: Record<string, string> = {
+  no_response:
+    "let the receiver answer at once and do its work afterwards, or set a longer timeout for the webhook",
+  connection_timeout: "check that the host accepts connections, and that no firewall drops them",
+};
 const UNKNOWN: FailureCause = { code: "unknown", summary: "the error is not known", remedy: "" };
 
 /** Splits a text of an error, which names the remedy after the cause. */
@@ -39,7 +45,9 @@ function inParts(text: string): Pick<FailureCause, "summary" | "remedy"> {
 export function failureCause(status: number | null, error: string | null): FailureCause {
   if (status !== null) return causeOfStatus(status, error);
   if (error === null) return UNKNOWN;
-  return { code: codeOf(error), ...inParts(error) };
+  const code = codeOf(error);
+  const { summary, remedy } = inParts(error);
+  return { code, summary, remedy: remedy || (REMEDIES[code] ?? "") };
 }
 
 function codeOf(error: string): string {

@@ -37,10 +37,10 @@ test("an incident's page says what to do, has its webhooks in pages, and is kept
     getIncident: ({ pageToken }) => ({ incident, ...page(pageToken) }),
   });
   sees("Check that the server runs, and its host and port.", region("What to do"));
-  sees("2 of 3 webhooks");
+  sees("2 of 3 webhooks failing");
   sees("Not yet", row("Orders"));
   expect(find("link", "2", row("Orders")).getAttribute("href")).toBe(
-    "/deliveries?state=failed&webhook=7&from=2026-11-21T10%3A00%3A00.000Z",
+    "/deliveries?state=failed&webhook=7&from=2026-11-21T09%3A00%3A00.000Z",
   );
   await click("Show more");
   sees("1 min ago", row("Stock"));
@@ -62,7 +62,7 @@ test("what has failed finally in an incident is replayed: of its webhook, or of 
     await click("Replay 2 failed…");
     await click("Send again");
     expect(calls.startReplay).toMatchObject([
-      { what: { case: "resend", value: { states: [DeliveryState.FAILED], from: ago(HOUR), ...which } } },
+      { what: { case: "resend", value: { states: [DeliveryState.FAILED], from: ago(2 * HOUR), ...which } } },
     ]);
   }
   const incident = anIncident({ subject: "the outbound proxy", failed: 2n });

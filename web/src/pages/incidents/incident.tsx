@@ -1,4 +1,4 @@
-import { timestampDate, timestampMs } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { Stack, Text } from "@mantine/core";
 import { useParams } from "react-router";
@@ -61,7 +61,9 @@ export default function IncidentPage() {
             actions={<ReplayFailed incident={incident} webhooks={webhooks} />}
           />
           <Stack gap="lg">
-            <Section title={incident.ended ? "What it was" : "What to do"}>
+            <Section
+              title={incident.ended ? "What it was" : remedyOf(incident) ? "What to do" : "What it is"}
+            >
               <Summary incident={incident} />
             </Section>
             <Section title="Webhooks">
@@ -112,7 +114,7 @@ function Summary({ incident }: { incident: Incident }) {
       <Facts
         inColumns
         facts={[
-          [isOpen ? "Fail" : "Concerned", webhooksInWords(incident)],
+          ["Webhooks", `${webhooksInWords(incident)}${isOpen ? " failing" : ""}`],
           ["Customers", countedOf(incident, "customers")],
           ["Began", <Time key="began" value={incident.since} />],
           isOpen
@@ -129,12 +131,16 @@ function Summary({ incident }: { incident: Incident }) {
   );
 }
 
+/** What fails in an incident may have been created before it: its first attempts take until then. In milliseconds. */
+const BEFORE_MS = 3_600_000;
+const startOf = (since: Timestamp | undefined) => (since ? timestampMs(since) - BEFORE_MS : 0);
+
 /** The failed deliveries since a webhook began to fail. */
 const failedOf = ({ webhookId, since }: IncidentWebhook) =>
   listPage(PAGE_PATHS.deliveries, {
     state: "failed",
     webhook: String(webhookId),
-    ...(since && { from: timestampDate(since).toISOString() }),
+    from: new Date(startOf(since)).toISOString(),
   });
 
 const COLUMNS: readonly Column<IncidentWebhook>[] = [
@@ -192,7 +198,8 @@ function ReplayFailed({ incident, webhooks }: { incident: Incident; webhooks: re
   const ofHost = HOST.test(subject) && cause?.code !== "token_endpoint" ? { search: subject } : undefined;
   const which = only && !other ? { webhookId: only.webhookId } : ofHost;
   if (!mayWrite || failed === 0n || !which) return null;
-  const filter: DeliveryFilter = { states: [DeliveryState.FAILED], ...which, ...(since && { from: since }) };
+  const from = timestampFromMs(startOf(since));
+  const filter: DeliveryFilter = { states: [DeliveryState.FAILED], ...which, from };
   return (
     <DialogButton dialog={(dialog) => <SendFilteredDialog {...dialog} filter={filter} />}>
       Replay {countedOf(incident, "failed")} failed…
