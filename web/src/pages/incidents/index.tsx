@@ -2,8 +2,9 @@ import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { Stack } from "@mantine/core";
 import { IconCheck } from "@tabler/icons-react";
 import { IncidentService } from "../../../../gen/webhook/v1/incident_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Loading } from "../../parts/failure.tsx";
-import { Dimmed } from "../../parts/inline.tsx";
+import { Dimmed, PageLink } from "../../parts/inline.tsx";
 import { Empty, Pages } from "../../parts/lists.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
@@ -49,7 +50,11 @@ function Incidents({ open }: { open: boolean }) {
       loading={<Loading lines={4} />}
       empty={
         open ? (
-          <Empty title="No webhook fails" icon={<IconCheck />}>
+          <Empty
+            title="No webhook fails"
+            icon={<IconCheck />}
+            action={<PageLink to={PAGE_PATHS.webhooks}>All webhooks</PageLink>}
+          >
             A webhook whose attempts fail appears here, with the others that fail for the same reason.
           </Empty>
         ) : (
