@@ -66,7 +66,7 @@ export const theme = createTheme({
     }),
     Table: Table.extend({
       defaultProps: {
-        verticalSpacing: 5,
+        verticalSpacing: 4,
         horizontalSpacing: "xs",
         borderColor: "var(--line)",
         highlightOnHover: true,
