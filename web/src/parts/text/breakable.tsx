@@ -36,12 +36,12 @@ export function AddressInOneLine({ url, hasLinkedHost = false }: AddressInOneLin
   const style = hasLinkedHost ? { c: "dimmed", fw: 400 } : {};
   return (
     <>
-      {/* Most characters are narrower than `0`, whose width is 1ch. */}
+      {/* Most characters are narrower than `0`, whose width is 1ch. The start is never gone. */}
       <Text
         span
         inherit
         className="address-start"
-        style={{ maxWidth: `calc(100% - ${end.length}ch)` }}
+        style={{ maxWidth: `max(4ch, 100% - ${end.length}ch)` }}
         {...style}
       >
         {hasLinkedHost ? (
