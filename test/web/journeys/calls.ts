@@ -17,6 +17,7 @@ export const CALLS = {
     "listAuditEntries",
     "listInstalledApps",
     "listProcesses",
+    "listWebhookStats",
     "renameApiKey",
     "revokeApiKey",
     "rotateApiKey",
