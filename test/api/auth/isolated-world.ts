@@ -146,7 +146,9 @@ export async function buildWorld(api: TestApi): Promise<World> {
     `insert into webhook_health (webhook_id, health, first_failure, last_failure)
       select id, (array['degraded', 'failing'])[1 + id % 2], now(), now() from webhooks where id % 3 > 0;
     insert into rollup_minutes select id, date_trunc('minute', now()) - interval '1 minute', 1, 1, 0, 0, 5, 5, '{1}' from webhooks;
-    insert into rollup_hours select id, date_trunc('hour', now()) - interval '1 hour', 1, 1, 0, 0, 5, 5, '{1}' from webhooks`,
+    insert into rollup_hours select id, date_trunc('hour', now()) - interval '1 hour', 1, 1, 0, 0, 5, 5, '{1}' from webhooks;
+    insert into rollup_minutes select 0, date_trunc('minute', now()) - interval '1 minute', 9, 9, 0, 0, 9, 5, '{9}';
+    insert into rollup_hours select 0, date_trunc('hour', now()) - interval '1 hour', 9, 9, 0, 0, 9, 5, '{9}'`,
   );
   await judgedWebhooks(
     db,

@@ -32,12 +32,16 @@ const LAST_USED = /,"lastUsed":""/g;
 const ATTEMPTS = /,"failedAttempts(Before)?":"\d+"/g;
 const QUEUED = /"deliveriesQueued":"?\d+"?/g;
 
+/** Without the empty intervals of a history, whose number before and after others depends on the time. */
+const withoutEmpty = (_: string, value: unknown) =>
+  Array.isArray(value) ? value.filter((each) => Object.keys(Object(each)).join() !== "start") : value;
+
 /** What a call tells: its answer, or its error. */
 async function told(method: DescMethod, caller: WorldKey, request: object): Promise<string> {
   const isRead = method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
   try {
     const answer = toJson(method.output, await callMethod(api, method, caller.secret, request));
-    const text = JSON.stringify(answer)
+    const text = JSON.stringify(answer, withoutEmpty)
       .replaceAll(TIMES, "")
       .replaceAll(LAST_USED, "")
       .replaceAll(ATTEMPTS, "");
@@ -60,20 +64,20 @@ interface Call {
   request: object;
 }
 
-const callsOf = (callers: readonly WorldKey[], methods = METHODS): Call[] =>
+const callsOf = (callers: readonly WorldKey[], methods = METHODS, runs = RUNS): Call[] =>
   methods.flatMap(([name, method]) =>
     callers.flatMap((caller, index) =>
       fc
-        .sample(requestsOf(method.input, world), { numRuns: RUNS, seed: SEED + index })
+        .sample(requestsOf(method.input, world), { numRuns: runs, seed: SEED + index })
         .map((request) => ({ name, method, caller, request })),
     ),
   );
 
 /** Lists and counts that the operator narrows to a customer. */
 const NARROWED = METHODS.filter(
-  ([, { input, idempotency }]) =>
+  ([, { input, idempotency, methodKind }]) =>
     input.fields.some(({ name }) => name === "customer") &&
-    idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+    (idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS || methodKind === "server_streaming"),
 );
 const operator = world.keys.find(
   ({ customer, appId, processes }) => customer === null && appId === null && processes.length === 0,
@@ -96,7 +100,7 @@ test.each([
 ])("%s: each method answers as if other customers and their webhooks did not exist", async (_, customer) => {
   const calls = callsOf(world.callers.filter((each) => each.customer === customer));
   if (customer !== null)
-    for (const call of callsOf([operator], NARROWED))
+    for (const call of callsOf([operator], NARROWED, 4 * RUNS))
       calls.push({ ...call, request: { ...call.request, customer } });
   const amongOthers = await toldOf(calls, all);
   await removeOthers(db, customer, operator.id);

@@ -250,6 +250,8 @@ describe("the list", () => {
       ["INSTALLED_APP_CREATED", undefined],
     ]);
     expect((await ofApp.listAuditEntries({ apiKeyId: api.adminKeyId })).entries).toEqual([]);
+    const found = async (search: string) => (await ofApp.listAuditEntries({ search })).entries.length;
+    expect([await found("of the app"), await found("admin")]).toEqual([1, 0]);
   });
 });
 
