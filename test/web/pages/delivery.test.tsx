@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { DeliveryState, WaitingFor } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayState } from "../../../gen/webhook/v1/replay_pb.ts";
 import { CircuitBreakerState, WebhookHealth } from "../../../gen/webhook/v1/webhook_pb.ts";
 import {
@@ -76,6 +76,44 @@ test("a delivery that waits says for what, and one that ended says why", async (
   sees("The webhook was deleted, so this delivery cannot be sent again.");
 });
 
+test.each([
+  [
+    WaitingFor.HOST,
+    "Waits for its turn: requests to the host time out, so that only a few are made at once.",
+  ],
+  [WaitingFor.RATE_LIMIT, "Waits for its turn under the rate limit of the webhook."],
+])("a delivery that was claimed but not sent says what it waits for (%s)", async (waitingFor, waits) => {
+  const delivery = aDelivery({ state: DeliveryState.DELIVERING, attemptCount: 0, waitingFor });
+  await open(AT, { ...webhooks(aWebhook()), ...deliveries(delivery) });
+  sees(waits, region("Summary"));
+  expect(attempts()[0]).toContain(waits);
+});
+
+test("a failed attempt says what to do, and the latest what follows and how many others wait for the same", async () => {
+  const cause = { code: "connection_refused", summary: "connection refused", remedy: "check that it runs" };
+  const error = "connection refused; check that it runs (ECONNREFUSED)";
+  const failed = (number: number) => ({ number, durationMs: 5, error, cause });
+  const found = { attempts: [failed(1), failed(2)], incidentId: "i" };
+  const nextAttempt = ahead(5 * MINUTE);
+  const retrying = aDelivery({ state: DeliveryState.RETRYING, attemptCount: 2, nextAttempt });
+  const { answers } = await open(AT, {
+    ...webhooks(aWebhook()),
+    getDelivery: { delivery: retrying, ...found },
+    getIncident: { incident: { waiting: 42n, failingWebhooks: 3n } },
+  });
+  const others = "41 other deliveries of 3 webhooks wait for the same.";
+  expect(attempts()).toEqual([
+    expect.stringMatching(/^Attempt 3in [45]:\d\d/),
+    expect.stringContaining(`Attempt 2Connection refusedWhat to do: check that it runs.${others}Round 1`),
+    expect.stringContaining("Attempt 1Connection refusedWhat to do: check that it runs.Round 1"),
+  ]);
+  answers.getDelivery = { delivery: aDelivery({ attemptCount: 2 }), ...found };
+  await later(2 * SECOND);
+  expect(attempts()[0]).toContain(
+    "No attempt follows. Send it again once that is mended. 42 other deliveries",
+  );
+});
+
 test("a delivery whose retry is overdue says so, and what it waits for", async () => {
   const webhook = aWebhook({ health: WebhookHealth.FAILING, lastError: "connection refused (ECONNREFUSED)" });
   const delivery = aDelivery({
@@ -141,7 +179,7 @@ test("replays are listed with what they do, and say which webhook is paused", as
   sees("the webhook is paused: the rest waits until it is resumed", find("listitem", "Missed events"));
   const card = find("listitem", "Cancelled deliveries");
   sees(`All webhooks, event ${eventId}`, card);
-  sees("20 deliveries queued, 3 skipped · 0 % examined", card);
+  sees("0 of 20 delivered, 3 skipped · 0 % examined", card);
   await click(eventId, "link");
   expect(path()).toBe(`/events/${eventId}`);
 });

@@ -51,6 +51,7 @@ import "../../../web/src/pages/overview/index.tsx";
 import "../../../web/src/pages/replays/index.tsx";
 import "../../../web/src/pages/webhooks/attempt-charts.tsx";
 import "../../../web/src/pages/webhooks/index.tsx";
+import "../../../web/src/pages/webhooks/new-webhook.tsx";
 import "../../../web/src/pages/webhooks/webhook.tsx";
 import "../../../web/src/shell/command-bar.tsx";
 import "../../../web/src/shell/sign-in.tsx";

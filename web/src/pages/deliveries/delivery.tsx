@@ -21,15 +21,9 @@ import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
 import { durationInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
+import { AttemptResult } from "./delivery/attempt-result.tsx";
 import { curlCommand } from "./delivery/curl-command.ts";
-import {
-  ATTEMPTS_A_ROUND,
-  arrived,
-  NextAttemptDue,
-  resultInWords,
-  roundsOf,
-  useHeldBack,
-} from "./delivery/results.tsx";
+import { ATTEMPTS_A_ROUND, arrived, NextAttemptDue, roundsOf, useHeldBack } from "./delivery/results.tsx";
 import { Summary } from "./delivery/summary.tsx";
 import { isFinal } from "./delivery-list.tsx";
 import { SendAgain } from "./send-one.tsx";
@@ -116,7 +110,7 @@ interface DeliveryProps {
 }
 
 /** Every attempt of a delivery, newest first, below the next one. */
-function Attempts({ found: { event, attempts }, delivery }: DeliveryProps) {
+function Attempts({ found: { event, attempts, incidentId }, delivery }: DeliveryProps) {
   const rounds = roundsOf(delivery, attempts);
   const entries = rounds.flatMap((round) => round.attempts.map((attempt) => ({ attempt, round }))).reverse();
   const held = useHeldBack(delivery, event);
@@ -156,9 +150,7 @@ function Attempts({ found: { event, attempts }, delivery }: DeliveryProps) {
               bullet={arrived(attempt) ? <IconCheck size={ICON_SIZE} /> : <IconX size={ICON_SIZE} />}
               title={`Attempt ${attempt.number}`}
             >
-              <Text size="sm" style={{ overflowWrap: "anywhere" }}>
-                {resultInWords(attempt)}
-              </Text>
+              <AttemptResult attempt={attempt} delivery={delivery} incidentId={incidentId} />
               <Dimmed size="xs" mt={2}>
                 Round {of.number}, {of.attempts.indexOf(attempt) + 1} of {ATTEMPTS_A_ROUND} ·{" "}
                 <Time value={attempt.started} /> · took {durationInWords(attempt.durationMs)}

@@ -24,6 +24,9 @@ const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
   [ReplayState.CANCELLED]: { label: "Cancelled", color: "gray" },
 };
 
+/** In place of the state of a completed replay of which some deliveries have not ended. */
+const SENDING = { label: "Sending", color: "blue" };
+
 /** Whether the replay is open. */
 export function isOpen({ state }: Pick<Replay, "state">): boolean {
   return state === ReplayState.RUNNING || state === ReplayState.PAUSED;
@@ -44,18 +47,28 @@ function webhookOf({ what }: Replay): bigint | undefined {
   return what.case === undefined ? undefined : what.value.webhookId;
 }
 
-/** `1,250 deliveries queued, 3 skipped`. */
-function countsInWords({ queued, skipped }: Replay): string {
-  const counted = countOf(Number(queued), "delivery queued", "deliveries queued");
-  return skipped === 0n ? counted : `${counted}, ${skipped.toLocaleString()} skipped`;
+/** `1,998 of 2,007 delivered, 3 failed again, 6 wait`. */
+function countsInWords({ queued, delivered, failed, waiting, skipped }: Replay): string {
+  const counts = [
+    `${delivered.toLocaleString()} of ${queued.toLocaleString()} delivered`,
+    failed > 0n && `${failed.toLocaleString()} failed again`,
+    waiting > 0n && `${waiting.toLocaleString()} ${waiting === 1n ? "waits" : "wait"}`,
+    skipped > 0n && `${skipped.toLocaleString()} skipped`,
+  ];
+  return counts.filter(Boolean).join(", ");
+}
+
+/** Whether a replay is open, or some of its deliveries are. */
+function isUnderWay(replay: Pick<Replay, "state" | "waiting">): boolean {
+  return isOpen(replay) || replay.waiting > 0n;
 }
 
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = { open: 1_000, ended: 15_000 };
 
 /** The interval at which replays are read again, in milliseconds: short while one is open. */
-export function refreshMs(replays: readonly Pick<Replay, "state">[] = []): number {
-  return replays.some(isOpen) ? REFRESH_MS.open : REFRESH_MS.ended;
+export function refreshMs(replays: readonly Pick<Replay, "state" | "waiting">[] = []): number {
+  return replays.some(isUnderWay) ? REFRESH_MS.open : REFRESH_MS.ended;
 }
 
 /** Replays as cards. */
@@ -72,8 +85,14 @@ export function ReplayCards({ replays, ...list }: StackProps & { replays: readon
 /** A replay: what it queues, how far it is, and what can be done with it. */
 function ReplayCard({ replay }: { replay: Replay }) {
   const title = replayTitle(replay);
-  const { label, color } = REPLAY_STATES[replay.state] ?? REPLAY_STATES[ReplayState.UNSPECIFIED];
+  const isSending = replay.state === ReplayState.COMPLETED && isUnderWay(replay);
+  const { label, color } = isSending
+    ? SENDING
+    : (REPLAY_STATES[replay.state] ?? REPLAY_STATES[ReplayState.UNSPECIFIED]);
   const percent = Math.floor(replay.progress * 100);
+  // While a replay is open, its total is that of what it has examined.
+  const part = (count: bigint) =>
+    (Number(count) / Math.max(1, Number(replay.queued))) * (isOpen(replay) ? percent : 100);
   return (
     <Card component="li" withBorder padding="md" aria-label={title}>
       <Stack gap="xs">
@@ -93,13 +112,11 @@ function ReplayCard({ replay }: { replay: Replay }) {
           </Stack>
           <Actions replay={replay} />
         </Group>
-        {isOpen(replay) && (
-          <Progress
-            value={percent}
-            color={color}
-            animated={replay.state === ReplayState.RUNNING}
-            aria-label={`${title}: ${percent} % examined`}
-          />
+        {(isUnderWay(replay) || replay.queued > 0n) && (
+          <Progress.Root role="img" aria-label={`${title}: ${countsInWords(replay)}`}>
+            <Progress.Section withAria={false} value={part(replay.delivered)} color="var(--rate-delivered)" />
+            <Progress.Section withAria={false} value={part(replay.failed)} color="var(--chart-failed)" />
+          </Progress.Root>
         )}
         <Text size="sm" component="div">
           {countsInWords(replay)}
@@ -217,15 +234,20 @@ const ENDED_SHOWN_MS = 120_000;
 /** The interval between checks whether a replay ended too long ago, in milliseconds. */
 const CHECK_MS = 10_000;
 
-/** Replays that are open or have just ended, kept current. Nothing if there are none. */
-export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
+/** Replays that are open or have just ended, kept current. */
+export function useCurrentReplays(webhookId?: bigint): Replay[] {
   const { data } = useQuery(
     ReplayService.method.listReplays,
     { pageSize: SHOWN, ...useCustomerFilter(), ...(webhookId === undefined ? {} : { webhookId }) },
     { refetchInterval: ({ state }) => refreshMs(state.data?.replays) },
   );
   const now = useNow(CHECK_MS);
-  const shown = (data?.replays ?? []).filter((replay) => isCurrent(replay, now));
+  return (data?.replays ?? []).filter((replay) => isCurrent(replay, now));
+}
+
+/** Replays that are open or have just ended. Nothing if there are none. */
+export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
+  const shown = useCurrentReplays(webhookId);
   if (shown.length === 0) return null;
   return (
     <Stack gap="xs" mb="md" role="group" aria-label="Replays">
@@ -241,5 +263,5 @@ export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
 }
 
 function isCurrent(replay: Replay, now: number): boolean {
-  return isOpen(replay) || (!!replay.ended && now - timestampMs(replay.ended) < ENDED_SHOWN_MS);
+  return isUnderWay(replay) || (!!replay.ended && now - timestampMs(replay.ended) < ENDED_SHOWN_MS);
 }

@@ -3,6 +3,9 @@ import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 /** A text as the beginning of a sentence. */
 export const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** What to do about a cause, as a sentence, with the apostrophes of the page. */
+export const remedyInWords = (remedy: string): string => `What to do: ${remedy.replaceAll("'", "’")}.`;
+
 /** A number of things in words: `1 delivery`, `1,200 deliveries`. */
 export function countOf(count: number, one: string, many: string): string {
   return `${count.toLocaleString()} ${count === 1 ? one : many}`;

@@ -7,6 +7,7 @@ import {
   type Delivery,
   DeliveryState,
   type Event,
+  WaitingFor,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import {
   CircuitBreakerState,
@@ -116,24 +117,34 @@ export function heldBackBy(
   return isHeld ? "until the endpoint wants requests again" : undefined;
 }
 
+/** What a delivery waits for, after "waits". */
+const WAITS: Partial<Record<WaitingFor, string>> = {
+  [WaitingFor.RESUME]: "until the webhook is resumed",
+  [WaitingFor.RECEIVER]: "until the endpoint wants requests again",
+  [WaitingFor.RATE_LIMIT]: "for its turn under the rate limit of the webhook",
+  [WaitingFor.HOST]: "for its turn: requests to the host time out, so that only a few are made at once",
+};
+
 /**
- * The reason why a delivery is held back: its webhook is paused, its circuit breaker is open, or its endpoint wants no requests.
- * Undefined if nothing does, and for the first attempt of a test event, which is always made.
+ * What a delivery waits for: its webhook is paused, its circuit breaker is open, its endpoint wants no requests or only some, or its host
+ * does not answer. Undefined if nothing delays it, and for the first attempt of a test event, which is always made.
  */
 export function useHeldBack(
-  { state, webhookId, attemptCount, nextAttempt }: Delivery,
+  { state, webhookId, attemptCount, nextAttempt, waitingFor }: Delivery,
   event: Pick<Event, "test"> | undefined,
 ): ReactNode | undefined {
   const isOpen = state === DeliveryState.PENDING || state === DeliveryState.RETRYING;
-  const mayWait = isOpen && !(event?.test && attemptCount === 0);
+  const isTest = event?.test && attemptCount === 0;
+  const mayWait = isOpen && !isTest;
   const { data } = useLive(WebhookService.method.getWebhook, { webhookId }, REFRESH_MS, mayWait);
-  if (!mayWait || !data?.webhook) return undefined;
-  const held = heldBackBy(data.webhook, nextAttempt);
-  if (!held) return undefined;
-  const { paused, circuitBreaker, heldUntil } = data.webhook;
+  const waits = isTest ? undefined : WAITS[waitingFor ?? WaitingFor.UNSPECIFIED];
+  const webhook = mayWait ? data?.webhook : undefined;
+  const held = webhook && heldBackBy(webhook, nextAttempt);
+  if (!webhook || !held) return waits && `Waits ${waits}.`;
+  const { paused, circuitBreaker, heldUntil } = webhook;
   const isProbed = !paused && circuitBreaker?.state === CircuitBreakerState.OPEN;
   const nextProbe = isProbed ? circuitBreaker.nextProbe : undefined;
-  const isHold = !paused && !isHeldBack(data.webhook);
+  const isHold = !paused && !isHeldBack(webhook);
   return (
     <>
       Waits {held}
