@@ -8,6 +8,7 @@ export const PAGE_PATHS = {
   incidents: "/incidents",
   incident: "/incidents/:id",
   webhooks: "/webhooks",
+  newWebhook: "/webhooks/new",
   webhook: "/webhooks/:id",
   deliveries: "/deliveries",
   delivery: "/deliveries/:id",

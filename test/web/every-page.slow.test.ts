@@ -2,7 +2,9 @@ import { randomUUID } from "node:crypto";
 import path from "node:path";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
+import { judgedWebhooks } from "../incidents/failing.ts";
 import { aWebhook } from "../support/builders.ts";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { SCREENS } from "./browser.ts";
 import { fillInstance } from "./busy-instance.ts";
 import { expectEveryFocusSeen } from "./keyboard.ts";
@@ -36,8 +38,12 @@ const PAGES: { path: string; opens?: string[]; picture?: Picture }[] = [
   { path: "/", picture: { name: "overview", height: 1_205 } },
   { path: "/incidents" },
   { path: `/incidents/${there.incidentId}` },
-  { path: "/webhooks", opens: ["New webhook"], picture: { name: "webhooks", height: 820 } },
-  { path: `/webhooks/${there.webhookId}`, opens: ["Edit", "Send missed events…"] },
+  { path: "/webhooks", picture: { name: "webhooks", height: 820 } },
+  { path: "/webhooks/new" },
+  { path: `/webhooks/new?webhook=${there.webhookId}` },
+  { path: `/webhooks/${there.webhookId}`, opens: ["Replay failed…", "Send missed events…"] },
+  { path: `/webhooks/${there.webhookId}?tab=settings`, opens: ["Edit"] },
+  { path: `/webhooks/${there.webhookId}?tab=verify` },
   { path: "/deliveries?state=failed", opens: ["Export…", "Send all of these again…"] },
   {
     path: `/deliveries/${there.deliveryId}`,
@@ -92,12 +98,65 @@ test("a filter that was switched off is shown on a phone and in the dark, too", 
     `update webhooks set filter = 'event.order_number == "1"', filter_slow = now(), filter_stopped = now() where id = ?`,
     [String(id)],
   );
-  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+  await web.visit({ path: `/webhooks/${id}?tab=settings` }, async (page) => {
     const alert = page.getByRole("alert");
     expect(await alert.textContent()).toMatch(/switched off: all events are sent.*Change the filter/);
     await expectFitsPhone(page);
     await expectTypographic(page);
     await takeScreenshots(page, "filter-stopped");
+    await expectAccessible(page);
+  });
+  await db.raw("delete from webhooks where id = ?", [String(id)]);
+});
+
+/** A test request that was answered, with all that the service tells of it. */
+const TRIED = {
+  accepted: false,
+  status: 404,
+  responseStart: '{"error": "no such path"}',
+  durationMs: 212,
+  cause: { code: "http_404", summary: "the receiver answers 404 Not Found", remedy: "check the path" },
+  timing: { dnsMs: 14, connectMs: 31, tlsMs: 58, firstByteMs: 97, bodyMs: 3 },
+  addresses: ["192.0.2.17", "2001:db8::17"],
+  certificates: [
+    {
+      subject: "CN=shop.example",
+      issuer: "CN=R11, O=Let’s Encrypt",
+      notBefore: "2026-09-06T00:00:00Z",
+      notAfter: "2026-12-05T00:00:00Z",
+    },
+    {
+      subject: "CN=R11, O=Let’s Encrypt",
+      issuer: "CN=ISRG Root X1",
+      notBefore: "2024-03-13T00:00:00Z",
+      notAfter: "2027-03-12T00:00:00Z",
+    },
+  ],
+};
+
+test("the way from a failing webhook to a replay is there on a phone and in the dark, too, and can be used by everyone", async () => {
+  const { db } = web.service;
+  const id = await aWebhook().at("https://shop.example/hooks/orders").in(db);
+  await db("webhook_health").insert({
+    webhook_id: String(id),
+    health: "failing",
+    last_failure: new Date(),
+    last_error: "HTTP status 404",
+  });
+  await judgedWebhooks(db, [id], "HTTP status 404");
+  await storeDeliveries(db, [
+    { webhookId: id, state: "failed", finished: new Date(), tried: [{ status: 404 }] },
+  ]);
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    await page.route("**/TryWebhookRequest", (route) => route.fulfill({ json: TRIED }));
+    await page.getByRole("button", { name: "Replay 1 failed" }).waitFor();
+    await page.getByRole("button", { name: "Test now" }).click();
+    await page.getByText("The endpoint answered 404 after 212 ms").waitFor();
+    await page.getByRole("textbox", { name: "URL" }).fill("https://shop.example/hooks");
+    await untilRead(page);
+    await takeScreenshots(page, "failing");
+    await expectFitsPhone(page);
+    await expectTypographic(page);
     await expectAccessible(page);
   });
   await db.raw("delete from webhooks where id = ?", [String(id)]);

@@ -37,6 +37,12 @@ const follow = (page: Page, path: string) =>
     `history.pushState(null, "", ${JSON.stringify(path)}); dispatchEvent(new PopStateEvent("popstate"));`,
   );
 
+/** Does what the menu of a webhook's page offers. */
+export async function act(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("menuitem", { name }).click();
+}
+
 /** Closes the messages on the page, and counts them. Run in the page. */
 const CLOSE_MESSAGES = `(() => {
   const buttons = document.querySelectorAll(".mantine-Notification-root button");

@@ -31,6 +31,7 @@ export function createPageRouter(): PageRouter {
                 page(PAGE_PATHS.incidents, () => import("./pages/incidents/index.tsx")),
                 page(PAGE_PATHS.incident, () => import("./pages/incidents/incident.tsx")),
                 page(PAGE_PATHS.webhooks, () => import("./pages/webhooks/index.tsx")),
+                page(PAGE_PATHS.newWebhook, () => import("./pages/webhooks/new-webhook.tsx")),
                 page(PAGE_PATHS.webhook, () => import("./pages/webhooks/webhook.tsx")),
                 page(PAGE_PATHS.deliveries, () => import("./pages/deliveries/index.tsx")),
                 page(PAGE_PATHS.delivery, () => import("./pages/deliveries/delivery.tsx")),

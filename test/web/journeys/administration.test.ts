@@ -10,7 +10,7 @@ import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { findApiKeys } from "../../../src/keys/api-keys.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { tabTo } from "../keyboard.ts";
-import { expectCalls, sharedWeb } from "../web.ts";
+import { act, expectCalls, sharedWeb } from "../web.ts";
 
 const READ_AND_WRITE = [Permission.READ_ADMINISTRATIVE_DATA, Permission.WRITE_ADMINISTRATIVE_DATA];
 
@@ -148,12 +148,12 @@ test("a key gets another secret and keeps its id, gets quotas, and is revoked wi
 });
 
 test("a wrong address is refused at its field; a registered one is shown, edited and deleted, and the audit log shows by whom", () =>
-  web.visit({ path: "/webhooks?new=1" }, async (page) => {
+  web.visit({ path: "/webhooks/new" }, async (page) => {
     const register = async (url: string) => {
       await page.getByRole("textbox", { name: "URL" }).fill(url);
       await page.getByRole("button", { name: "Register webhook" }).click();
     };
-    await dialog(page).getByRole("checkbox", { name: "OrderDispatched" }).check();
+    await page.getByRole("checkbox", { name: "OrderDispatched" }).check();
     for (const [url, words] of [
       ["http://shop.example/hooks", "Begins with http://; only https:// is allowed."],
       ["https://10.0.0.7/hooks", /10\.0\.0\.7/],
@@ -165,13 +165,14 @@ test("a wrong address is refused at its field; a registered one is shown, edited
     await register("https://AGAIN.example:443/hooks");
     await page.getByText("Already registered").waitFor();
     await page.getByRole("heading", { name: "again.example/hooks" }).waitFor();
-    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await act(page, "Edit…");
     await dialog(page).getByRole("textbox", { name: "Name" }).fill("Shop orders");
     await dialog(page).getByRole("textbox", { name: "Rate limit" }).fill("20");
     await dialog(page).getByRole("button", { name: "Save changes" }).click();
     await page.getByRole("heading", { level: 1, name: "Shop orders" }).waitFor();
+    await page.getByRole("tab", { name: "Settings" }).click();
     await page.getByText("20 deliveries a second").waitFor();
-    await page.getByRole("button", { name: "Delete" }).click();
+    await act(page, "Delete…");
     await dialog(page).getByRole("button", { name: "Delete webhook" }).click();
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
     await page.getByRole("link", { name: "Audit log" }).click();
@@ -197,18 +198,22 @@ test("a URL is registered for several event types by keyboard alone; these are c
         .getByRole("listitem")
         .locator(":scope > :first-child")
         .allTextContents();
-    await page.getByRole("button", { name: "New webhook" }).focus();
+    await page.getByRole("link", { name: "New webhook" }).focus();
     await page.keyboard.press("Enter");
-    await dialog(page).getByRole("searchbox").and(page.locator(":focus")).waitFor();
-    await tabTo(page, dialog(page).getByRole("checkbox", { name: "StockLevelChanged" }));
+    await tabTo(page, page.getByRole("checkbox", { name: "StockLevelChanged" }));
     await page.keyboard.press("Space");
-    await tabTo(page, dialog(page).getByRole("checkbox", { name: "DocumentCreated" }), { back: true });
+    await tabTo(page, page.getByRole("checkbox", { name: "DocumentCreated" }), { back: true });
     await page.keyboard.press("Space");
-    await dialog(page).getByRole("textbox", { name: "URL" }).focus();
+    await page.getByRole("textbox", { name: "URL" }).focus();
     await page.keyboard.type(url);
     await page.keyboard.press("Enter");
     await page.getByText("Endpoint registered").waitFor();
+    await page.getByRole("button", { name: "Test now" }).and(page.locator(":focus")).waitFor();
+    await tabTo(page, page.getByRole("link", { name: "Open the webhook" }));
+    await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "shop.example/several", level: 1 }).waitFor();
+    await page.getByRole("tab", { name: "Activity" }).focus();
+    await page.keyboard.press("ArrowRight");
     await expect.poll(types).toEqual(["DocumentCreated", "StockLevelChanged"]);
 
     const section = page.getByRole("region", { name: "Event types" });
@@ -224,11 +229,12 @@ test("a URL is registered for several event types by keyboard alone; these are c
     const secrets = (endpoint?.webhooks ?? []).map(({ id }) => webhooks.getWebhookSecret({ webhookId: id }));
     expect(new Set((await Promise.all(secrets)).map(({ secret }) => secret)).size).toBe(1);
 
-    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await act(page, "Delete…");
     await dialog(page).getByRole("radio", { name: "StockLevelChanged only" }).waitFor();
     await dialog(page).getByRole("button", { name: "Delete event type" }).click();
+    await page.getByRole("tab", { name: "Settings" }).click();
     await expect.poll(types).toEqual(["DocumentCreated", "OrderDispatched"]);
-    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await act(page, "Delete…");
     await dialog(page).getByRole("radio", { name: "The endpoint with all 2 event types" }).check();
     await dialog(page).getByRole("button", { name: "Delete endpoint" }).click();
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();

@@ -4,7 +4,7 @@ import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { OTHER_HOST, SCREENS, WINDOW } from "../browser.ts";
 import { tabTo } from "../keyboard.ts";
-import { expectCalls, sharedWeb } from "../web.ts";
+import { act, expectCalls, sharedWeb } from "../web.ts";
 
 const web = await sharedWeb();
 const { api } = web;
@@ -107,7 +107,7 @@ test("over plain HTTP from another machine, the page warns, allows sign-in, and 
   const context = await web.browser.newContext({ ...WINDOW, baseURL });
   try {
     const page = await context.newPage();
-    await page.goto(`/webhooks/${webhookId}`);
+    await page.goto(`/webhooks/${webhookId}?tab=settings`);
     await page.getByRole("note").filter({ hasText: "This connection is not encrypted" }).waitFor();
     await enter(page, api.adminKey);
     await page
@@ -124,7 +124,7 @@ test("over plain HTTP from another machine, the page warns, allows sign-in, and 
 
 test("a change that is confirmed offline fails at once, and is not made when the network returns", () =>
   web.visit({ path: `/webhooks/${webhookId}` }, async (page, context) => {
-    await press(page, "Delete");
+    await act(page, "Delete…");
     await context.setOffline(true);
     await press(page, "Delete webhook");
     await dialog(page).getByRole("alert").getByText("The service does not answer").waitFor();
@@ -167,7 +167,7 @@ test("on a phone, the pages are walked by the navigation, and the Tab key passes
   }));
 
 test("colours and the zone of times are kept as chosen, from the first moment on and after a reload", () =>
-  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+  web.visit({ path: `/webhooks/${webhookId}?tab=settings` }, async (page) => {
     const scheme = () => page.locator("html").getAttribute("data-mantine-color-scheme");
     const created = page.locator("time").filter({ hasText: /\d{4}/ }).first();
     await created.filter({ hasText: /CET|CEST|GMT\+[12]/ }).waitFor();

@@ -65,7 +65,7 @@ test("an event type that was registered since the page was opened has its name a
 });
 
 test("a webhook is registered for an event type that is found by its alias; deprecated ones are not offered", async () => {
-  const { calls } = await open("/webhooks?new=1", { listProcesses, ...webhooks() });
+  const { calls } = await open("/webhooks/new", { listProcesses, ...webhooks() });
   expect(all("checkbox", /SubscriptionEnded/)).toEqual([]);
   await fill("Search event types", "invoice.paid");
   await click("InvoicePaid (invoice.paid)", "checkbox");
@@ -81,7 +81,7 @@ test("of thousands of event types, the form shows some, and finds each by its na
     alias: "",
   }));
   types = [...TYPES, ...many];
-  await open("/webhooks?new=1", { listProcesses, ...webhooks() });
+  await open("/webhooks/new", { listProcesses, ...webhooks() });
   sees(`200 of ${types.length} are shown: search for the others.`);
   expect(all("checkbox", /^Type/)).toHaveLength(200 - TYPES.length);
   await fill("Search event types", "type4999");
@@ -89,10 +89,11 @@ test("of thousands of event types, the form shows some, and finds each by its na
 });
 
 test("the filter's form lists the fields that the service names, and test events start from its sample", async () => {
-  await open("/webhooks/7", { listProcesses, ...webhooks(paid), ...deliveries() });
+  await open("/webhooks/7?tab=settings", { listProcesses, ...webhooks(paid), ...deliveries() });
   await click("Change…", "button", region("Filter"));
   sees("event.invoice_number string", find("dialog", "Filter"));
   await click("Cancel", "button", find("dialog", "Filter"));
+  await click("Activity", "tab");
   await click("Edit payload");
   expect((find("textbox", "Payload") as HTMLTextAreaElement).value).toContain("INV-1001");
 });

@@ -27,7 +27,7 @@ const STORED = { headerNames: ["X-Tenant"], basicUsername: "shop" };
 type Settings = MessageInitShape<typeof MaskedRequestSettingsSchema>;
 
 const openSettings = (settings: Settings, answers: Answers = {}) =>
-  open("/webhooks/7", {
+  open("/webhooks/7?tab=settings", {
     ...webhooks(aWebhook()),
     getWebhookRequestSettings: { settings, revision: 1n },
     tryWebhookRequest: { accepted: true, status: 200, durationMs: 12 },

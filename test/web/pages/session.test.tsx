@@ -117,8 +117,12 @@ test("a session that may only manage keys starts at the keys; a read-only sessio
 });
 
 /** Buttons that change something. */
-const CHANGES = /again|Send|Pause|Resume|Cancel|Delete|Edit|Change|Replay|Rotate|Reveal|New|Dispatch|Turn/;
-const changes = () => all("button", CHANGES, find("main")).map((button) => text(button));
+const CHANGES =
+  /again|Send|More actions|Pause|Resume|Cancel|Delete|Edit|Change|Replay|Rotate|Reveal|New|Dispatch|Turn/;
+const changes = () =>
+  [...all("button", CHANGES, find("main")), ...all("link", "New webhook")].map(
+    (each) => each.getAttribute("aria-label") ?? text(each),
+  );
 
 test("who may only read is offered no change on any page", async () => {
   const replays = [{ id: "r1", state: ReplayState.RUNNING, created: ago(HOUR) }];
@@ -132,7 +136,9 @@ test("who may only read is offered no change on any page", async () => {
     "/": ["Dispatch now"],
     "/incidents/i1": ["Replay 3 failed…"],
     "/webhooks": ["New webhook"],
-    "/webhooks/7": ["Send test event", "Pause", "Edit", "Delete", "Replay failed…", "Send missed events…"],
+    "/webhooks/7": ["Send test event", "Pause", "Replay failed…", "Send missed events…", "More actions"],
+    "/webhooks/7?tab=settings": ["Edit", "Change…"],
+    "/webhooks/7?tab=verify": ["Reveal secret", "Rotate", "Turn on", "Change…"],
     "/deliveries": ["Send failed ones again…"],
     [`/deliveries/${deliveryId(1)}`]: ["Send again", "Replay failed since this one…"],
     "/replays": ["Pause", "Cancel replay"],
@@ -168,7 +174,7 @@ test("a session of an app's key shows the app's webhooks and keys, and offers ne
   });
   await click("receiver.example/own", "link");
   await click("Send test event");
-  sees("It waits for the next dispatch.", region("Test event"));
+  sees("Waits for the next dispatch.", region("Test event"));
   expect(all("button", "Dispatch now")).toEqual([]);
   await click("Overview", "link");
   sees("Live delivery status of your app’s webhooks");
@@ -180,7 +186,7 @@ test("a session of an app's key shows the app's webhooks and keys, and offers ne
 });
 
 test("an address that another key registered is reported, and stays that key's", async () => {
-  await open("/webhooks?new=1", {
+  await open("/webhooks/new", {
     ...webhooks(OWN, OF_OTHERS),
     ...OF_APP,
     listProcesses: { processes: [{ number: 1, name: "OrderDispatched", sample: "{}" }] },

@@ -2,6 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import { ReplayState } from "../../../gen/webhook/v1/replay_pb.ts";
 import {
   CircuitBreakerState,
   SignatureForm,
@@ -21,12 +22,14 @@ import {
   NOW,
   notFound,
   SECOND,
+  TOO_MANY,
   TYPES,
   webhooks,
 } from "./answers.ts";
 import {
   type Answers,
   all,
+  back,
   choose,
   click,
   fill,
@@ -43,10 +46,14 @@ import {
   value,
 } from "./page.tsx";
 
-/** The page of a webhook; what is changed of it is shown. */
-async function openWebhook(more: MessageInitShape<typeof WebhookSchema> = {}, answers: Answers = {}) {
+/** The page of a webhook, at a tab; what is changed of it is shown. */
+async function openWebhook(
+  more: MessageInitShape<typeof WebhookSchema> = {},
+  answers: Answers = {},
+  tab?: "settings" | "verify",
+) {
   const webhook = aWebhook(more);
-  const service = await open("/webhooks/7", {
+  const service = await open(tab ? `/webhooks/7?tab=${tab}` : "/webhooks/7", {
     ...webhooks(webhook),
     listProcesses: { processes: TYPES },
     ...answers,
@@ -54,18 +61,27 @@ async function openWebhook(more: MessageInitShape<typeof WebhookSchema> = {}, an
   return { ...service, webhook };
 }
 
-/** The cells of a row of the statistics. */
-const figures = (name: string) =>
-  [...(find("rowheader", name).parentElement as HTMLElement).querySelectorAll("td")].map((cell) =>
-    text(cell),
-  );
+/** A figure of the statistics. */
+const figure = (name: string) => {
+  const names = [...find("region", "Attempts").querySelectorAll("dt")];
+  return text(names.find((each) => text(each) === name)?.nextElementSibling as HTMLElement);
+};
+
+/** Does something that the menu of a webhook offers. */
+async function act(name: string): Promise<void> {
+  await click("More actions");
+  await click(name, "menuitem");
+}
+
+/** A webhook that fails since an hour ago. */
+const FAILING = {
+  health: WebhookHealth.FAILING,
+  lastError: "connection refused; check that the server runs, and its host and port (ECONNREFUSED)",
+  failingSince: ago(HOUR),
+};
 
 test("a webhook's page tells what is registered, what failed and how it did in each period", async () => {
-  const webhook = aWebhook({
-    health: WebhookHealth.FAILING,
-    lastError: "connection refused (ECONNREFUSED)",
-    failingSince: ago(HOUR),
-  });
+  const webhook = aWebhook(FAILING);
   await openWebhook(
     {},
     {
@@ -81,19 +97,27 @@ test("a webhook's page tells what is registered, what failed and how it did in e
     },
   );
   expect(document.title).toContain("shop.example/hooks");
-  sees(webhook.url, region("Registration"));
   sees("Failed", region("Last deliveries"));
-  sees("Answer with any 2xx status within 15 seconds.");
-  sees("No attempt has succeeded since the first failure, 1 hour ago.");
-  sees("Last error: Connection refused (ECONNREFUSED)");
-  sees("Waiting for shop.example, which does not answer; 12 retries overdue, oldest 16 min.");
+  const fix = region("Fix it");
+  sees("No attempt has succeeded since the first failure, 1 hour ago.", fix);
+  sees("Connection refused", fix);
+  sees("What to do: check that the server runs, and its host and port", fix);
+  sees("Waiting for shop.example, which does not answer; 12 retries overdue, oldest 16 min.", fix);
   // Rates are rounded down.
-  expect(figures("Success rate")).toEqual(["–", "99.9%", "75%"]);
-  find("img", "75% delivered", find("table", "Statistics by period"));
-  expect(figures("Delivered")).toEqual(["0", "1,999", "3"]);
-  expect(figures("Failed attempts")).toEqual(["0", "5", "0"]);
-  expect(figures("Latency p50")).toEqual(["–", "–", "90 ms"]);
-  expect(figures("Latency p95")).toEqual(["–", "–", "2.4 s"]);
+  const shown = () =>
+    ["Success rate", "Delivered", "Failed attempts", "Latency p50", "Latency p95"].map(figure);
+  expect(shown()).toEqual(["99.9%", "1,999", "5", "–", "–"]);
+  await click("7 days", "radio", region("Attempts"));
+  expect(shown()).toEqual(["75%", "3", "0", "90 ms", "2.4 s"]);
+  await click("1 hour", "radio", region("Attempts"));
+  seesNot("Success rate");
+  await click("Settings", "tab");
+  expect(path()).toBe("/webhooks/7?tab=settings");
+  sees(webhook.url, region("Registration"));
+  await click("Verify", "tab");
+  sees("Answer with any 2xx status within 15 seconds.");
+  await back();
+  expect(path()).toBe("/webhooks/7?tab=settings");
 });
 
 test("a webhook's page tells until when its endpoint wants no requests, and how many it takes", async () => {
@@ -104,9 +128,123 @@ test("a webhook's page tells until when its endpoint wants no requests, and how 
   );
   sees("The endpoint wants no requests for now");
   sees("use up no attempts; test events are sent. It takes about 5/s.");
-  sees("Takes about 5/s", region("Registration"));
-  sees("On hold", region("Registration"));
+  sees("On hold", find("main"));
   sees("Shop.example wants no requests for now; 12 retries overdue, oldest 16 min.");
+  await click("Settings", "tab");
+  sees("Takes about 5/s", region("Registration"));
+});
+
+/** The open incident of webhooks at a host. */
+const anIncident = (subject: string) => ({
+  incidents: [
+    {
+      subject,
+      cause: { code: "http_404", summary: "the receiver answers 404 Not Found", remedy: "check the path" },
+      failingWebhooks: 12n,
+      customers: 3n,
+      waiting: 2_007n,
+      nextAttempt: ahead(3 * MINUTE),
+    },
+  ],
+});
+
+test("a failing webhook gets another URL, is tested there, and what failed is replayed, in three clicks, until it works again", async () => {
+  const { calls, answers, webhook } = await openWebhook(FAILING, {
+    listIncidents: anIncident("shop.example"),
+    listFailureReasons: { total: 2_007n, examined: 5_000 },
+    getWebhookRequestSettings: { settings: { headerNames: ["X-Tenant"], hasBearerToken: true } },
+    tryWebhookRequest: { accepted: true, status: 200, durationMs: 12 },
+    ...deliveries(aDelivery()),
+  });
+  const fix = region("Fix it");
+  sees("The receiver answers 404 Not Found", fix);
+  sees("What to do: check the path.", fix);
+  sees("12 webhooks of 3 customers fail for the same. 2,007 deliveries wait.", fix);
+  sees(/The next attempt is in [23] minutes\./, fix);
+  sees("A circuit breaker holds deliveries back after 10 failed attempts in a row over 30 minutes", fix);
+  answers.updateWebhook = () => {
+    webhook.url = "https://shop.example/new";
+    return { webhook, warnings: [] };
+  };
+  await fill("URL", "https://shop.example/new");
+  await click("Save and test");
+  expect(calls.updateWebhook).toMatchObject([{ webhookId: 7n, url: "https://shop.example/new" }]);
+  expect(calls.tryWebhookRequest).toMatchObject([
+    { webhookId: 7n, settings: { headers: [{ name: "X-Tenant" }], authentication: { case: "bearer" } } },
+  ]);
+  sees("The endpoint answered 200 after 12 ms", fix);
+  // The error of the old URL is none of the new one.
+  seesNot("404", fix);
+  sees("The failures so far are of the earlier one", fix);
+  const replay = {
+    id: "r",
+    state: ReplayState.COMPLETED,
+    ended: ago(0),
+    what: { case: "resend" as const, value: { webhookId: 7n, states: [DeliveryState.FAILED] } },
+    queued: 2_007n,
+    delivered: 1_998n,
+    failed: 3n,
+    waiting: 6n,
+  };
+  answers.listReplays = { replays: [replay] };
+  await click("Replay 2,007 failed");
+  expect(calls.startReplay).toMatchObject([
+    { what: { case: "resend", value: { webhookId: 7n, states: [DeliveryState.FAILED] } } },
+  ]);
+  const card = find("listitem", "Failed deliveries");
+  sees("Sending", card);
+  sees("1,998 of 2,007 delivered, 3 failed again, 6 wait", card);
+  Object.assign(webhook, { health: WebhookHealth.HEALTHY, lastError: undefined });
+  answers.listReplays = { replays: [{ ...replay, delivered: 2_004n, waiting: 0n }] };
+  answers.listFailureReasons = { total: 3n };
+  await later(15 * SECOND);
+  sees("The latest attempts have succeeded.", region("It works again"));
+  sees("2,004 of 2,007 delivered, 3 failed again", find("listitem", "Failed deliveries"));
+});
+
+test("an incident of an earlier host is not told of the new one, and a circuit breaker is switched on at a click", async () => {
+  const { calls } = await openWebhook(FAILING, { listIncidents: anIncident("old.example") });
+  const fix = region("Fix it");
+  sees("The failures so far are of the earlier one", fix);
+  seesNot("404", fix);
+  expect(all("button", /^Replay [0-9]/)).toEqual([]);
+  await click("Use a circuit breaker", "button", fix);
+  expect(calls.updateWebhook).toMatchObject([{ webhookId: 7n, circuitBreaker: { enabled: true } }]);
+});
+
+test("a live test tells why it failed, where the time went, the addresses, and which certificate ends soon", async () => {
+  const { answers } = await openWebhook(
+    {},
+    {
+      tryWebhookRequest: {
+        error: "certificate expired; renew it",
+        cause: { code: "certificate_expired", summary: "certificate expired", remedy: "renew it" },
+        durationMs: 140,
+        timing: { dnsMs: 20, connectMs: 40, tlsMs: 60 },
+        addresses: ["192.0.2.1", "2001:db8::1"],
+        certificates: [
+          { subject: "CN=shop.example", issuer: "CN=R3", notAfter: ago(3 * HOUR), names: ["shop.example"] },
+          { subject: "CN=R3", issuer: "CN=Root", notAfter: ahead(5 * 24 * HOUR) },
+        ],
+      },
+    },
+    "settings",
+  );
+  await click("Test");
+  expect(path()).toBe("/webhooks/7");
+  const part = region("Test");
+  for (const said of [
+    "No response: certificate expired",
+    "What to do: renew it.",
+    "192.0.2.1, 2001:db8::1",
+    /CN=shop.example, issued by CN=R3, .*: expired 3 hours ago\. For shop.example/,
+    /CN=R3, issued by CN=Root, .*: ends in (4|5) days/,
+  ])
+    sees(said, part);
+  find("img", "Wait 20 ms, DNS 20 ms, Connect 40 ms, TLS 60 ms", part);
+  answers.tryWebhookRequest = TOO_MANY;
+  await click("Test");
+  sees("Nothing was sent", part);
 });
 
 test("attempts over time are described in words and in a table that links the deliveries of an interval", async () => {
@@ -158,20 +296,18 @@ test("a test event is followed to its end and says why it ended", async () => {
   answers.getDelivery = { delivery: aDelivery({ state: DeliveryState.PENDING, attemptCount: 0 }) };
   await click("Send test event");
   const section = region("Test event");
-  sees("It waits for the next dispatch.", section);
+  sees("Waits for the next dispatch.", section);
   const attempt = { number: 4, durationMs: 12 };
   for (const [delivery, status, said] of [
-    [{ state: DeliveryState.DELIVERED }, 200, "Delivered: the endpoint answered 200 after 12 ms."],
-    [{ attemptCount: 1 }, 410, "It failed after 1 attempt. The last: the endpoint answered 410."],
-    [{ attemptCount: 1 }, 429, "The last: the endpoint answered 429 (Retry-After: 9 s)."],
+    [{ state: DeliveryState.DELIVERED }, 200, "200 OK after 12 ms"],
+    [{ attemptCount: 1 }, 410, "410 Gone"],
+    [{ attemptCount: 1 }, 429, "429 Too Many Requests: Retry-After: 9 s"],
     [{ reason: "queue full" }, 0, "Never sent: more deliveries waited for the webhook"],
     [{ state: DeliveryState.CANCELLED, reason: "payload erased" }, 0, "The payload was erased first."],
   ] as const) {
     answers.getDelivery = {
-      delivery: aDelivery(delivery),
-      attempts: status
-        ? [{ ...attempt, status, ...(status === 429 ? { error: "Retry-After: 9 s" } : {}) }]
-        : [],
+      delivery: aDelivery({ ...delivery, status, ...(status === 429 ? { error: "Retry-After: 9 s" } : {}) }),
+      attempts: status ? [{ ...attempt, status }] : [],
     };
     await click("Send another");
     sees(said, section);
@@ -179,7 +315,11 @@ test("a test event is followed to its end and says why it ended", async () => {
 });
 
 test("a secret is recorded as revealed once, hidden again, and revoked by a rotation if that is chosen", async () => {
-  const { calls } = await openWebhook({}, { getWebhookSecret: { secrets: [{ secret: "whsec_one" }] } });
+  const { calls } = await openWebhook(
+    {},
+    { getWebhookSecret: { secrets: [{ secret: "whsec_one" }] } },
+    "verify",
+  );
   expect(calls.getWebhookSecret).toEqual([]);
   await click("Reveal secret");
   document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
@@ -199,7 +339,7 @@ test("a secret is recorded as revealed once, hidden again, and revoked by a rota
 
 test("a rate limit with a period and the delays of retries are shown as set, and changed in seconds", async () => {
   const set = { rateLimit: 30, ratePeriodSeconds: 3_600, thirdRetrySeconds: 86_400 };
-  const { calls } = await openWebhook(set);
+  const { calls } = await openWebhook(set, {}, "settings");
   const section = region("Registration");
   for (const part of ["30 deliveries an hour", "Third retry", "After 1 day"]) sees(part, section);
   for (const part of ["Rate period", "First retry"]) seesNot(part, section);
@@ -220,7 +360,7 @@ test("a rate limit with a period and the delays of retries are shown as set, and
 });
 
 test("a second signature is chosen with its header and prefix, shown, and verified by code of the page", async () => {
-  const { calls, answers } = await openWebhook({ signatureForm: SignatureForm.HEX });
+  const { calls, answers } = await openWebhook({ signatureForm: SignatureForm.HEX }, {}, "verify");
   const section = region("Second signature");
   sees("X-Hub-Signature-256", section);
   await click("Second signature", "tab");
@@ -241,7 +381,11 @@ test("a second signature is chosen with its header and prefix, shown, and verifi
 });
 
 test("a secret of one's own is rotated in as it is, or as the base64 of its text", async () => {
-  const { calls } = await openWebhook({}, { getWebhookSecret: { secrets: [{ secret: "whsec_one" }] } });
+  const { calls } = await openWebhook(
+    {},
+    { getWebhookSecret: { secrets: [{ secret: "whsec_one" }] } },
+    "verify",
+  );
   for (const isText of [false, true]) {
     await click("Rotate");
     await fill("Secret of your own", "It's a Secret to Everybody");
@@ -257,7 +401,7 @@ test("a change of somebody else in between is not written over, and a rate limit
     { name: "Old", rateLimit: 20 },
     { updateWebhook: CHANGED_MEANWHILE },
   );
-  await click("Edit");
+  await act("Edit…");
   await fill("Rate limit", "0");
   await press("{Enter}");
   sees("From 1. Leave it empty for no limit.");
@@ -317,17 +461,18 @@ test("an open circuit breaker tells why, what waits and the next probe, and its 
   const notice = find("note", /./, find("main"));
   sees("12 attempts in a row have failed, over 31 minutes. 1 delivery waits.", notice);
   sees("One is sent as a probe in 3 minutes; if it succeeds", notice);
+  await later(5 * MINUTE);
+  sees("A probe is under way or about to be sent; if it succeeds", notice);
+  await click("Settings", "tab");
   const section = region("Circuit breaker");
   for (const part of [
     "Open, since",
-    "in 3 minutes",
+    "under way or about to be sent",
     "after 4 failed attempts over 30 minutes",
     "first after 5 minutes",
     "after 5 days without success",
   ])
     sees(part, section);
-  await later(5 * MINUTE);
-  sees("A probe is under way or about to be sent; if it succeeds", notice);
   await click("Change…", "button", section);
   await fill("Failed attempts in a row", "0");
   await press("{Enter}");
@@ -352,12 +497,13 @@ test("what changes for all event types of an endpoint names all of them, and one
   const all = [7n, 8n, 9n].map((id, n) =>
     aWebhook({ endpointId: "end", id, webhookProcess: (n + 1) as WebhookProcess }),
   );
-  const { calls } = await open("/webhooks/7", { ...webhooks(...all), listProcesses: { processes: TYPES } });
+  const answers = { ...webhooks(...all), listProcesses: { processes: TYPES } };
+  const { calls } = await open("/webhooks/7?tab=settings", answers);
   const names = "OrderDispatched, DocumentCreated, StockLevelChanged";
   await click("Edit");
   sees(`Applies to all 3 event types of this endpoint: ${names}.`, find("dialog"));
   await press("{Escape}");
-  await click("Rotate");
+  await act("Rotate secret…");
   sees(names, find("dialog", "Rotate the signing secret?"));
   await press("{Escape}");
   await click("Change event types");
@@ -371,17 +517,17 @@ test("what changes for all event types of an endpoint names all of them, and one
 test("before the other event types of an endpoint are known, nothing can be confirmed for one alone", async () => {
   const webhook = aWebhook({ endpointId: "end" });
   await open("/webhooks/7", { ...webhooks(webhook), getEndpoint: () => new Promise(() => {}) });
-  await click("Rotate");
+  await act("Rotate secret…");
   seesNot("OrderDispatched", find("dialog", "Rotate the signing secret?"));
   expect(isDisabled("Rotate secret")).toBe(true);
   await click("Cancel");
-  await click("Delete");
+  await act("Delete…");
   expect(isDisabled("Delete", find("dialog", "Delete"))).toBe(true);
 });
 
 test("a change that got no answer for a minute fails, and its dialog can be closed", async () => {
   await openWebhook({}, { deleteWebhook: () => new Promise(() => {}) });
-  await click("Delete");
+  await act("Delete…");
   await click("Delete webhook");
   expect(isDisabled("Cancel")).toBe(true);
   await later(MINUTE);

@@ -6,7 +6,7 @@ import {
   WebhookOrder,
   WebhookState,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { ago, aKey, aWebhook, HOUR, signedIn, TYPES, webhooks } from "./answers.ts";
+import { ago, aKey, aWebhook, HOUR, READER, signedIn, TYPES, webhooks } from "./answers.ts";
 import {
   type Answers,
   all,
@@ -173,7 +173,7 @@ test("of very many webhooks a page is shown, more on demand with their own figur
   expect(calls.searchWebhooks.at(-1)).toMatchObject({ search: "customer-77.", pageToken: "" });
 });
 
-const openForm = (answers: Answers = {}) => openList("/webhooks?new=1", [], answers);
+const openForm = (answers: Answers = {}) => openList("/webhooks/new", [], answers);
 
 test("the event types that a key may subscribe to are found by what they say, and all of them chosen at once", async () => {
   const allowedProcesses = TYPES.map(({ number }) => number as WebhookProcess).filter((each) => each !== 2);
@@ -195,22 +195,33 @@ test("the event types that a key may subscribe to are found by what they say, an
   expect(find("group", "Notices about webhooks").querySelectorAll(":checked")).toHaveLength(0);
 });
 
-test("a webhook of one event type is registered with a circuit breaker, and going back does not open the form again", async () => {
+test("a webhook of one event type is registered with a circuit breaker, then tested; going back does not open the form again", async () => {
   const made = aWebhook({ id: 5n, url: "https://breaker.example/hooks" });
   const { calls } = await openList("/webhooks", LISTED, {
     createWebhook: { webhook: made, created: true, warnings: ["breaker.example does not exist"] },
     getWebhook: { webhook: made },
+    tryWebhookRequest: { accepted: true, status: 204, durationMs: 9 },
   });
-  await click("New webhook");
+  await click("New webhook", "link");
+  expect(path()).toBe("/webhooks/new");
   await click("OrderDispatched", "checkbox");
   await fill("URL", made.url);
   await click(/^Use a circuit breaker/, "switch");
   await click("Register webhook");
   expect(calls.createWebhook).toMatchObject([{ process: 1, url: made.url }]);
   expect(calls.updateWebhook).toMatchObject([{ webhookId: 5n, circuitBreaker: { enabled: true } }]);
-  expect(path()).toBe("/webhooks/5");
+  expect(path()).toBe("/webhooks/new?webhook=5");
   sees("breaker.example does not exist");
+  const step = find("region", "2 of 2: Test it");
+  sees("Events of OrderDispatched are sent to breaker.example/hooks from now on.", step);
+  await click("Test now");
+  sees("The endpoint answered 204 after 9 ms", step);
   await back();
   expect(path()).toBe("/webhooks");
-  expect(all("dialog")).toEqual([]);
+});
+
+test("who may not register webhooks is told so at the address of the form", async () => {
+  await openForm({ getSession: signedIn({ permissions: READER }) });
+  sees("Your key may not register webhooks");
+  expect(all("textbox")).toEqual([]);
 });

@@ -37,8 +37,8 @@ export function FirstSteps() {
         )}
         {isEmpty && (
           <List.Item>
-            <Step to={`${PAGE_PATHS.webhooks}?new=1`}>Register a webhook</Step>: an event type, and the https
-            address of its endpoint.
+            <Step to={PAGE_PATHS.newWebhook}>Register a webhook</Step>: an event type, and the https address
+            of its endpoint.
           </List.Item>
         )}
         <List.Item>

@@ -1,7 +1,7 @@
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { BarChart, LineChart } from "@mantine/charts";
-import { Box, Button, Collapse, SimpleGrid, Skeleton, Stack } from "@mantine/core";
+import { Box, Button, Collapse, Group, SimpleGrid, Skeleton, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useState } from "react";
 import { useNavigate } from "react-router";
@@ -9,16 +9,18 @@ import {
   StatsService,
   type WebhookHistory,
   type WebhookInterval,
+  type WebhookPeriod,
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { Refreshed } from "../../parts/failure.tsx";
+import { useLive } from "../../api/queries.ts";
+import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { DataTable } from "../../parts/listing.tsx";
 import { Section } from "../../parts/page.tsx";
 import { type Period, PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { durationInWords } from "../../parts/text/words.ts";
 import { useZone, type ZoneFormats } from "../../parts/time.tsx";
-import { historyInWords } from "./list/figures.tsx";
+import { historyInWords, percentage, successRate } from "./list/figures.tsx";
 
 import "@mantine/charts/styles.css";
 
@@ -47,6 +49,7 @@ export function AttemptCharts({ webhookId }: { webhookId: bigint }) {
   );
   return (
     <Section title="Attempts" actions={<PeriodSelect period={period} onChange={setPeriod} />}>
+      <PeriodFigures webhookId={webhookId} period={period} />
       <Refreshed query={histories} loading={<Skeleton height={HEIGHT} />}>
         {({ webhooks: [history], intervalSeconds }) =>
           history && <Charts history={history} seconds={intervalSeconds} period={period} />
@@ -55,6 +58,53 @@ export function AttemptCharts({ webhookId }: { webhookId: bigint }) {
     </Section>
   );
 }
+
+/** The figures of a period, and their names. */
+const FIGURES: readonly (readonly [name: string, of: (period: WebhookPeriod) => string])[] = [
+  ["Success rate", (period) => rateInWords(successRate(period))],
+  ["Delivered", ({ delivered }) => delivered.toLocaleString()],
+  ["Failed", ({ failed }) => failed.toLocaleString()],
+  ["Attempts", ({ attempts }) => attempts.toLocaleString()],
+  ["Failed attempts", ({ failedAttempts }) => failedAttempts.toLocaleString()],
+  ["Latency p50", ({ latencyP50Ms }) => latencyInWords(latencyP50Ms)],
+  ["Latency p95", ({ latencyP95Ms }) => latencyInWords(latencyP95Ms)],
+];
+
+/** The webhook's deliveries, attempts and latency in a period; nothing if nothing was tried or ended. */
+function PeriodFigures({ webhookId, period }: { webhookId: bigint; period: Period }) {
+  const stats = useLive(StatsService.method.getWebhookStats, { webhookId }, REFRESH_MS);
+  return (
+    <Refreshed query={stats} loading={<Loading lines={1} height={42} />}>
+      {({ periods }) => {
+        const found = periods.find(({ hours }) => hours === period.hours);
+        if (!found || found.attempts + found.delivered + found.failed === 0n) return null;
+        return (
+          <Group
+            component="dl"
+            m={0}
+            gap="xl"
+            style={{ rowGap: 8 }}
+            aria-label="Statistics"
+            className="figures"
+          >
+            {FIGURES.map(([name, of]) => (
+              <div key={name}>
+                <Text component="dt" size="xs" c="dimmed">
+                  {name}
+                </Text>
+                <Text component="dd" m={0} size="lg" fw={500}>
+                  {of(found)}
+                </Text>
+              </div>
+            ))}
+          </Group>
+        );
+      }}
+    </Refreshed>
+  );
+}
+
+const rateInWords = (rate: number | undefined) => (rate === undefined ? "–" : percentage(rate));
 
 interface ChartsProps {
   history: WebhookHistory;

@@ -54,6 +54,9 @@ export function BreakerSection({ webhook }: { webhook: Webhook }) {
   );
 }
 
+/** What a circuit breaker with the default thresholds does. */
+export const BREAKER_IN_WORDS = `A circuit breaker holds deliveries back after ${BREAKER_BOUNDS.failures.default} failed attempts in a row over ${periodInWords(BREAKER_BOUNDS.failingSeconds.default)}, so that they do not use up their attempts. One is then sent as a probe, first after ${periodInWords(BREAKER_BOUNDS.probeSeconds.default)}; the first success sends the others.`;
+
 const STATES: Partial<Record<CircuitBreakerState, string>> = {
   [CircuitBreakerState.CLOSED]: "Closed",
   [CircuitBreakerState.OPEN]: "Open",

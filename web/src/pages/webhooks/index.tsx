@@ -2,18 +2,18 @@ import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { Button } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { keepPreviousData } from "@tanstack/react-query";
+import { Link } from "react-router";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { Loading } from "../../parts/failure.tsx";
 import { useUrlFilters } from "../../parts/filters.tsx";
-import { useFocusBack } from "../../parts/focus.ts";
 import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { ALL_CUSTOMERS, CustomerFilter, useCustomerFilter, webhooksOf } from "../customers/filter.tsx";
 import { FILTER_NAMES, ListFilters, NO_FILTERS, searchOf } from "./list/filters.tsx";
 import { WebhookTable } from "./list/webhook-list.tsx";
-import { NewWebhook } from "./new-webhook.tsx";
 
 /** Health changes by itself. */
 const REFRESH_MS = 30_000;
@@ -41,11 +41,6 @@ export default function WebhooksPage() {
   const mayWrite = useMay("Write_Administrative_Data");
   const isFiltered = Object.keys(NO_FILTERS).some((name) => filters[name as keyof typeof NO_FILTERS] !== "");
 
-  const isMaking = mayWrite && filters.new !== "";
-  // A link from another page opens the dialog too; closing it removes the parameter.
-  useFocusBack(isMaking);
-  const make = () => change({ new: "1" });
-
   return (
     <>
       <PageTitle
@@ -62,7 +57,7 @@ export default function WebhooksPage() {
               }
             />
             {mayWrite && (
-              <Button leftSection={<IconPlus size={16} />} onClick={make}>
+              <Button component={Link} to={PAGE_PATHS.newWebhook} leftSection={<IconPlus size={16} />}>
                 New webhook
               </Button>
             )}
@@ -88,7 +83,14 @@ export default function WebhooksPage() {
             <Empty
               title="No webhooks yet"
               icon={<IconWebhook />}
-              action={mayWrite && !chosen.customer && <Button onClick={make}>Register a webhook</Button>}
+              action={
+                mayWrite &&
+                !chosen.customer && (
+                  <Button component={Link} to={PAGE_PATHS.newWebhook}>
+                    Register a webhook
+                  </Button>
+                )
+              }
             >
               {chosen.customer !== undefined
                 ? "Only API keys of the customer can register its webhooks."
@@ -107,7 +109,6 @@ export default function WebhooksPage() {
           />
         )}
       </Pages>
-      {mayWrite && <NewWebhook opened={isMaking} onClose={() => change({ new: "" }, { replace: true })} />}
     </>
   );
 }

@@ -1,9 +1,7 @@
-import { IconRefresh } from "@tabler/icons-react";
 import { useState } from "react";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useLive } from "../../api/queries.ts";
-import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, deliveriesOf, PageLink } from "../../parts/inline.tsx";
@@ -11,7 +9,6 @@ import { Section } from "../../parts/page.tsx";
 import { ANY_TIME, SinceField } from "../../parts/pick-time.tsx";
 import { DeliveryList } from "../deliveries/delivery-list.tsx";
 import { SendFilteredDialog } from "../deliveries/send-filtered.tsx";
-import { OpenReplays } from "../replays/replay-card.tsx";
 import { SendMissed } from "../replays/start-replay.tsx";
 
 /** The number of items shown. */
@@ -30,11 +27,9 @@ export function LastDeliveries({ webhook }: { webhook: Webhook }) {
         <>
           <PageLink to={deliveriesOf(webhookId)}>All of its deliveries</PageLink>
           <SendMissed webhook={webhook} />
-          <ReplayFailed webhookId={webhookId} />
         </>
       }
     >
-      <OpenReplays webhookId={webhookId} />
       <Refreshed query={list} loading={<Loading lines={5} />}>
         {({ deliveries }) =>
           deliveries.length === 0 ? (
@@ -51,14 +46,11 @@ export function LastDeliveries({ webhook }: { webhook: Webhook }) {
 const FAILED = [DeliveryState.FAILED];
 
 /** Sends the failed deliveries of a webhook again, all or those since a time, once that is confirmed. */
-function ReplayFailed({ webhookId }: { webhookId: bigint }) {
-  const mayWrite = useMay("Write_Administrative_Data");
+export function ReplayFailed({ webhookId }: { webhookId: bigint }) {
   const [since, setSince] = useState(ANY_TIME);
-  if (!mayWrite) return null;
   const filter = { webhookId, states: FAILED, ...(since.from ? { from: since.from } : {}) };
   return (
     <DialogButton
-      leftSection={<IconRefresh size={14} />}
       onOpen={() => setSince(ANY_TIME)}
       dialog={(dialog) => (
         <SendFilteredDialog {...dialog} filter={filter}>

@@ -1,40 +1,103 @@
 import { callUnaryMethod, useTransport } from "@connectrpc/connect-query";
-import { Accordion, Stack, Switch, Text } from "@mantine/core";
+import { Accordion, Box, Button, Group, Stack, Switch, Text } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
-import { useNavigate } from "react-router";
+import { IconSend, IconWebhook } from "@tabler/icons-react";
+import { Link, useNavigate } from "react-router";
 import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
-import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { type EventType, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useEventType, useEventTypes } from "../../api/event-types.ts";
-import { isReachable, useReadAnew } from "../../api/queries.ts";
-import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx";
-import { Failure, notifyFailure } from "../../parts/failure.tsx";
-import { webhookPage } from "../../parts/inline.tsx";
+import { isReachable, useLive, useReadAnew } from "../../api/queries.ts";
+import { useMay } from "../../api/session.tsx";
+import { SaveForm } from "../../parts/dialogs.tsx";
+import { Failure, Loading, notifyFailure, Refreshed } from "../../parts/failure.tsx";
+import { useUrlFilters } from "../../parts/filters.tsx";
+import { listPage, webhookPage } from "../../parts/inline.tsx";
+import { Empty } from "../../parts/lists.tsx";
+import { BackLink, PageTitle, Section } from "../../parts/page.tsx";
 import { notifyDone, notifyWarnings, useSave } from "../../parts/save.ts";
 import { CodeBlock } from "../../parts/text/copy.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
+import { addressInFull } from "../../parts/text/words.ts";
+import { typesInWords, useEndpoint } from "./endpoint.tsx";
 import { EventTypesSelect } from "./event-types-select.tsx";
+import { LiveTestOutcome, useLiveTest } from "./live-test.tsx";
 import { NO_OWN_SECRET, OwnSecret, ownSecret } from "./own-secret.tsx";
+import { Verify } from "./verify.tsx";
 import { UrlField } from "./webhook-form.tsx";
 
-/** Registers a URL for one or several event types, and goes to the page of the first webhook. */
-export function NewWebhook(dialog: DialogProps) {
+const PARAMETERS = ["webhook"] as const;
+
+/** Registers a URL for one or several event types, and tests it: a page of two steps. */
+export default function NewWebhookPage() {
+  const [{ webhook: id }] = useUrlFilters(PARAMETERS);
+  const mayWrite = useMay("Write_Administrative_Data");
   return (
-    <FormDialog {...dialog} title="New webhook">
-      <Fields onClose={dialog.onClose} />
-    </FormDialog>
+    <>
+      <BackLink to={PAGE_PATHS.webhooks}>All webhooks</BackLink>
+      <PageTitle title="New webhook" />
+      {!mayWrite ? (
+        <Empty title="Your key may not register webhooks" icon={<IconWebhook />}>
+          A key with Write_Administrative_Data can.
+        </Empty>
+      ) : /^\d{1,18}$/.test(id) ? (
+        <TestStep id={BigInt(id)} />
+      ) : (
+        <Form />
+      )}
+    </>
   );
 }
 
-function Fields({ onClose }: { onClose: () => void }) {
-  const types = useEventTypes();
-  if (types.isError) return <Failure error={types.error} onRetry={types.refetch} />;
-  // The form is there at once; its choices follow.
-  return <Form eventTypes={types.data ?? []} onClose={onClose} />;
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = 5_000;
+
+function TestStep({ id }: { id: bigint }) {
+  const query = useLive(WebhookService.method.getWebhook, { webhookId: id }, REFRESH_MS);
+  return (
+    <Refreshed query={query} loading={<Loading lines={6} />}>
+      {({ webhook }) => webhook && <Tested webhook={webhook} />}
+    </Refreshed>
+  );
 }
 
-function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClose: () => void }) {
+function Tested({ webhook }: { webhook: Webhook }) {
+  const { webhooks } = useEndpoint(webhook);
+  const test = useLiveTest(webhook);
+  const accepted = test.outcome?.accepted === true;
+  return (
+    <Stack gap={0} className="joined">
+      <Section
+        title="2 of 2: Test it"
+        description={`Events of ${typesInWords(webhooks)} are sent to ${addressInFull(webhook.url)} from now on. The test sends a sample, signed as every delivery.`}
+      >
+        <Group gap="sm">
+          <Button
+            variant={accepted ? "default" : "filled"}
+            leftSection={<IconSend size={16} />}
+            loading={test.busy}
+            onClick={() => void test.run()}
+            autoFocus
+          >
+            {test.outcome ? "Test again" : "Test now"}
+          </Button>
+          <Button component={Link} to={webhookPage(webhook.id)} variant={accepted ? "filled" : "default"}>
+            Open the webhook
+          </Button>
+        </Group>
+        <LiveTestOutcome test={test} />
+      </Section>
+      <Verify webhook={webhook} />
+    </Stack>
+  );
+}
+
+function Form() {
+  const types = useEventTypes();
+  // The form is there at once; its choices follow.
+  const eventTypes = types.data ?? [];
   const transport = useTransport();
   const { createWebhook, updateWebhook } = WebhookService.method;
   const readAnew = useReadAnew();
@@ -71,7 +134,7 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
       const { webhook, created, warnings } = await register(numbers, url.trim(), ownSecret(secret));
       if (created) {
         const what = numbers.length === 1 ? "Webhook" : "Endpoint";
-        notifyDone("Send a test event to verify delivery.", `${what} registered`);
+        notifyDone("", `${what} registered`);
         notifyWarnings(warnings);
       } else {
         notifications.show({
@@ -90,29 +153,40 @@ function Form({ eventTypes, onClose }: { eventTypes: readonly EventType[]; onClo
         );
       }
       void readAnew(WebhookService);
-      // Another app's webhook has no page here.
-      if (!webhook || !isReachable(webhook)) return onClose();
-      // In place of the dialog: Back leads to the list.
-      await navigate(webhookPage(webhook.id), { replace: true });
+      // In place of the form: Back leads to the list. Another app's webhook has no page here.
+      const replace = { replace: true };
+      if (!webhook || !isReachable(webhook)) await navigate(PAGE_PATHS.webhooks, replace);
+      else if (!created) await navigate(webhookPage(webhook.id), replace);
+      else await navigate(listPage(PAGE_PATHS.newWebhook, { webhook: String(webhook.id) }), replace);
     }),
   );
 
   return (
-    <SaveForm saving={saving} onSubmit={submit} onCancel={onClose} submit="Register webhook">
-      <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
-      <UrlField {...form.getInputProps("url")} />
-      <Samples of={chosen} />
-      <OwnSecret
-        value={form.values.secret}
-        onChange={(secret) => form.setFieldValue("secret", secret)}
-        error={form.errors.secret}
-      />
-      <Switch
-        label="Use a circuit breaker"
-        description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."
-        {...form.getInputProps("circuitBreaker", { type: "checkbox" })}
-      />
-    </SaveForm>
+    <Section title="1 of 2: What is sent, and where">
+      <Failure error={types.error} onRetry={types.refetch} />
+      <Box maw={720}>
+        <SaveForm
+          saving={saving}
+          onSubmit={submit}
+          onCancel={() => void navigate(PAGE_PATHS.webhooks)}
+          submit="Register webhook"
+        >
+          <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
+          <UrlField {...form.getInputProps("url")} />
+          <Samples of={chosen} />
+          <OwnSecret
+            value={form.values.secret}
+            onChange={(secret) => form.setFieldValue("secret", secret)}
+            error={form.errors.secret}
+          />
+          <Switch
+            label="Use a circuit breaker"
+            description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."
+            {...form.getInputProps("circuitBreaker", { type: "checkbox" })}
+          />
+        </SaveForm>
+      </Box>
+    </Section>
   );
 }
 

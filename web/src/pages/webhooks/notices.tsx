@@ -1,26 +1,12 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { Alert, Button, Stack, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import {
-  IconAlertTriangle,
-  IconBan,
-  IconClockExclamation,
-  IconClockPause,
-  IconPlayerPause,
-  IconPlugConnectedX,
-} from "@tabler/icons-react";
-import {
-  CircuitBreakerState,
-  type OverdueRetries,
-  type Webhook,
-  WebhookHealth,
-  WebhookService,
-} from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { IconBan, IconClockPause, IconPlayerPause, IconPlugConnectedX } from "@tabler/icons-react";
+import { CircuitBreakerState, type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
-import { overdueInWords, useLateness, waitingFor } from "../../parts/overdue.tsx";
+import { useLateness } from "../../parts/overdue.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
-import { errorInWords } from "../../parts/states.tsx";
 import { capitalized, paceInWords, webhookTitle } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { typesInWords, useEndpoint, useUndelivered } from "./endpoint.tsx";
@@ -131,54 +117,5 @@ function Probe({ at }: { at: Timestamp }) {
     <>
       One is sent as a probe <Time value={at} relative />
     </>
-  );
-}
-
-interface TroubleProps {
-  webhook: Webhook;
-  overdue: OverdueRetries | undefined;
-}
-
-/**
- * A notice of failing attempts, with the last error and since when, and of overdue retries. Its times and counts change
- * by themselves, so that screen readers must not announce each change.
- */
-export function TroubleNotice({ webhook, overdue }: TroubleProps) {
-  const { health, lastError, failingSince } = webhook;
-  const failing = health === WebhookHealth.FAILING;
-  const late = overdue && (
-    <Text size="sm">{capitalized(`${waitingFor(webhook)}; ${overdueInWords(overdue, Date.now())}.`)}</Text>
-  );
-  if (!failing && health !== WebhookHealth.DEGRADED) {
-    return (
-      late && (
-        <Alert color="orange" icon={<IconClockExclamation />} title="Retries are overdue" role="note">
-          {late}
-        </Alert>
-      )
-    );
-  }
-  return (
-    <Alert
-      color={failing ? "red" : "orange"}
-      icon={<IconAlertTriangle />}
-      title={failing ? "Failing" : "Degraded"}
-      role="note"
-    >
-      <Text size="sm">
-        {failing ? "No attempt has succeeded" : "At least a tenth of the recent attempts failed"}
-        {failingSince && (
-          <>
-            {failing ? " since the first failure, " : ". This began "}
-            <Time value={failingSince} relative />
-          </>
-        )}
-        .
-      </Text>
-      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
-        Last error: {errorInWords(lastError)}
-      </Text>
-      {late}
-    </Alert>
   );
 }

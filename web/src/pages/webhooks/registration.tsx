@@ -18,7 +18,6 @@ import { FormButton, fromOne, SaveForm } from "../../parts/dialogs.tsx";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { type Fact, Facts, Section } from "../../parts/page.tsx";
 import { notifyDone } from "../../parts/save.ts";
-import { WebhookHealthBadges } from "../../parts/states.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { CopyButton } from "../../parts/text/copy.tsx";
 import { capitalized, paceInWords } from "../../parts/text/words.ts";
@@ -48,7 +47,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           <FormButton
             leftSection={<IconPencil size={16} />}
             title="Edit webhook"
-            form={(close) => <Form webhook={webhook} onClose={close} />}
+            form={(close) => <EditForm webhook={webhook} onClose={close} />}
           >
             Edit
           </FormButton>
@@ -57,7 +56,6 @@ export function Registration({ webhook }: { webhook: Webhook }) {
     >
       <Facts
         facts={[
-          ["State", <WebhookHealthBadges key="state" webhook={webhook} />],
           [
             "Event type",
             <>
@@ -137,7 +135,7 @@ function eachNumber<T>(of: (name: NumberName) => T): Record<NumberName, T> {
 }
 
 /** Changes the name, the URL and the numbers of a webhook's settings. */
-function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+export function EditForm({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const movedSettings = useMovedSettings(webhook);
   const form = useForm({
     initialValues: valuesOf(webhook),

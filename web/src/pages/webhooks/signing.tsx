@@ -2,7 +2,7 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Button, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import { type Webhook, type WebhookSecret, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useChange } from "../../api/queries.ts";
 import { useMay } from "../../api/session.tsx";
@@ -27,9 +27,6 @@ const { method } = WebhookService;
 /** The secrets that a webhook's deliveries are signed with: asked for when somebody wants to see them, not before. */
 export function SigningSecret({ webhook }: { webhook: Webhook }) {
   const [shown, show] = useDisclosure();
-  const { isKnown } = useEndpoint(webhook);
-  const rotate = useChange(method.rotateWebhookSecret, WebhookService, method.getWebhookSecret);
-  const [own, setOwn] = useState(NO_OWN_SECRET);
   return (
     <Section
       title="Signing secret"
@@ -45,32 +42,7 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
           </Button>
           <DialogButton
             leftSection={<IconRefresh size={16} />}
-            onOpen={() => setOwn(NO_OWN_SECRET)}
-            dialog={(dialog) => (
-              <Rotate
-                {...dialog}
-                webhook={webhook}
-                what="secret"
-                title="Rotate the signing secret?"
-                confirm="Rotate secret"
-                // Not before all event types that the secret signs are named.
-                ready={isKnown}
-                rotate={async (revokeOldSecrets) => {
-                  await rotate({ webhookId: webhook.id, revokeOldSecrets, ...ownSecret(own) });
-                  setOwn(NO_OWN_SECRET);
-                  show.open();
-                }}
-                configure="it"
-                keep="Both secrets sign for 24 hours, so that the endpoint accepts deliveries until it has the new one."
-                revoke="All old secrets stop signing now. Use this if the secret leaked. The endpoint refuses deliveries until it has the new secret; they are retried."
-              >
-                <OwnSecret value={own} onChange={setOwn} />
-                <Text size="sm">
-                  If the secret leaked, change the endpoint at once: until it rejects the old secret, anyone
-                  who has that secret can forge deliveries.
-                </Text>
-              </Rotate>
-            )}
+            dialog={(dialog) => <RotateSecret {...dialog} webhook={webhook} onRotated={show.open} />}
           >
             Rotate
           </DialogButton>
@@ -79,6 +51,39 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
     >
       {shown && <Secrets webhookId={webhook.id} />}
     </Section>
+  );
+}
+
+/** Asks before the signing secret of a webhook is replaced. */
+export function RotateSecret(props: DialogProps & { webhook: Webhook; onRotated: () => void }) {
+  const { webhook, onRotated, ...dialog } = props;
+  const { isKnown } = useEndpoint(webhook);
+  const rotate = useChange(method.rotateWebhookSecret, WebhookService, method.getWebhookSecret);
+  const [own, setOwn] = useDialogState(dialog.opened, NO_OWN_SECRET);
+  return (
+    <Rotate
+      {...dialog}
+      webhook={webhook}
+      what="secret"
+      title="Rotate the signing secret?"
+      confirm="Rotate secret"
+      // Not before all event types that the secret signs are named.
+      ready={isKnown}
+      rotate={async (revokeOldSecrets) => {
+        await rotate({ webhookId: webhook.id, revokeOldSecrets, ...ownSecret(own) });
+        setOwn(NO_OWN_SECRET);
+        onRotated();
+      }}
+      configure="it"
+      keep="Both secrets sign for 24 hours, so that the endpoint accepts deliveries until it has the new one."
+      revoke="All old secrets stop signing now. Use this if the secret leaked. The endpoint refuses deliveries until it has the new secret; they are retried."
+    >
+      <OwnSecret value={own} onChange={setOwn} />
+      <Text size="sm">
+        If the secret leaked, change the endpoint at once: until it rejects the old secret, anyone who has
+        that secret can forge deliveries.
+      </Text>
+    </Rotate>
   );
 }
 

@@ -3,7 +3,6 @@ import { Button, Group, Select, Stack, Text, Textarea } from "@mantine/core";
 import { IconPencil, IconSend } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
 import {
-  type Attempt,
   DeliveryService,
   DeliveryState,
   type GetDeliveryResponse,
@@ -21,10 +20,10 @@ import { MAX_CHOICES } from "../../parts/filters.tsx";
 import { deliveryPage, PageLink } from "../../parts/inline.tsx";
 import { NextRetry } from "../../parts/overdue.tsx";
 import { Section } from "../../parts/page.tsx";
-import { DeliveryStateBadge, isHeldBack } from "../../parts/states.tsx";
+import { DELIVERY_STATES, DeliveryStateBadge, isHeldBack } from "../../parts/states.tsx";
 import { layOutJson } from "../../parts/text/json-text.ts";
-import { countOf, durationInWords } from "../../parts/text/words.ts";
-import { REASONS } from "../deliveries/delivery/results.tsx";
+import { durationInWords } from "../../parts/text/words.ts";
+import { latestInWords, REASONS } from "../deliveries/delivery/results.tsx";
 
 /** The event type and payload of a test event that were chosen. */
 interface Draft {
@@ -191,33 +190,13 @@ function TestOutcome({ deliveryId }: { deliveryId: string }) {
   );
 }
 
-/** The outcome of a delivery so far, in a sentence. */
-function inWords({ delivery, attempts }: GetDeliveryResponse): string {
-  const last = attempts.at(-1);
-  const said = last ? answerInWords(last) : (delivery?.reason ?? "");
-  const ended = REASONS[delivery?.reason ?? ""];
-  switch (delivery?.state) {
-    case DeliveryState.PENDING:
-      return "It waits for the next dispatch.";
-    case DeliveryState.DELIVERING:
-      return "It is being sent.";
-    case DeliveryState.RETRYING:
-      return `Attempt ${last?.number ?? 1} failed: ${said}.`;
-    case DeliveryState.DELIVERED:
-      return `Delivered: ${said} after ${durationInWords(last?.durationMs ?? 0)}.`;
-    case DeliveryState.FAILED:
-      if (ended !== undefined) return ended;
-      return last
-        ? `It failed after ${countOf(delivery.attemptCount, "attempt", "attempts")}. The last: ${said}.`
-        : `It failed: ${said}.`;
-    case DeliveryState.CANCELLED:
-      return ended ?? "It was cancelled.";
-    default:
-      return "";
-  }
-}
-
-function answerInWords({ status, error }: Attempt): string {
-  if (status === undefined) return error ?? "no answer";
-  return `the endpoint answered ${status}${error === undefined ? "" : ` (${error})`}`;
+/** The outcome of a delivery so far. */
+function inWords({ delivery, attempts }: GetDeliveryResponse): string | undefined {
+  if (!delivery) return undefined;
+  const after = delivery.state === DeliveryState.DELIVERED ? attempts.at(-1)?.durationMs : undefined;
+  const told =
+    REASONS[delivery.reason ?? ""] ??
+    (delivery.attemptCount > 0 ? latestInWords(delivery) : undefined) ??
+    DELIVERY_STATES.find(({ state }) => state === delivery.state)?.meaning;
+  return after === undefined ? told : `${told} after ${durationInWords(after)}`;
 }

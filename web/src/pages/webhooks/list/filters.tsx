@@ -33,7 +33,6 @@ export const FILTER_NAMES = [
   "application",
   "sort",
   "period",
-  "new",
 ] as const;
 
 /** Each filter's text, "" where the address has none. */

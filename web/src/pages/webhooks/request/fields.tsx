@@ -58,6 +58,16 @@ export function authenticationMessage(
   }
 }
 
+/** The stored settings as a request, in which unset values stand for the stored ones. */
+export function keptSettings(stored: MaskedRequestSettings): MessageInitShape<typeof RequestSettingsSchema> {
+  const values = { username: stored.basicUsername ?? "", secret: "", oauth2: oauth2Values(stored.oauth2) };
+  return {
+    headers: stored.headerNames.map((name) => ({ name })),
+    tls: tlsMessage(tlsValues(stored)),
+    ...authenticationMessage(kindOf(stored), values, true),
+  };
+}
+
 /** The settings of OAuth 2.0 in the form, without the secret. */
 export interface OAuth2Values {
   tokenUrl: string;

@@ -2,9 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { useMutation } from "@connectrpc/connect-query";
 import {
   ActionIcon,
-  Alert,
   Button,
-  Code,
   Group,
   PasswordInput,
   SegmentedControl,
@@ -19,7 +17,6 @@ import { flushSync } from "react-dom";
 import type {
   MaskedRequestSettings,
   RequestSettingsSchema,
-  TryWebhookRequestResponse,
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
@@ -27,8 +24,8 @@ import { useChange } from "../../../api/queries.ts";
 import { type DialogProps, FormDialog, SaveForm } from "../../../parts/dialogs.tsx";
 import { Failure } from "../../../parts/failure.tsx";
 import { useSave } from "../../../parts/save.ts";
-import { capitalized } from "../../../parts/text/words.ts";
 import { SharedNote } from "../endpoint.tsx";
+import { TestOutcome } from "../live-test.tsx";
 import { useWebhookSave } from "../webhook-form.tsx";
 import {
   authenticationMessage,
@@ -268,7 +265,7 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
           Send a test request
         </Button>
       </Group>
-      <div role="status">{isTried && attempt.data && <Outcome outcome={attempt.data} />}</div>
+      <div role="status">{isTried && attempt.data && <TestOutcome outcome={attempt.data} />}</div>
       <SharedNote webhook={webhook} />
       {isTried && attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
     </SaveForm>
@@ -278,34 +275,4 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
 function withEmptyRow(rows: readonly Row[], isAdded = false): Row[] {
   const key = Math.max(-1, ...rows.map((row) => row.key)) + 1;
   return [...rows, { key, name: "", value: "", stored: false, isAdded }];
-}
-
-/** The endpoint's response to a test request. */
-function Outcome({ outcome }: { outcome: TryWebhookRequestResponse }) {
-  const { accepted, status, error, responseStart, durationMs, warnings } = outcome;
-  return (
-    <Alert
-      color={accepted ? "green" : "red"}
-      title={
-        status === undefined
-          ? `No response: ${error ?? "unknown error"}`
-          : `The endpoint answered ${status} after ${durationMs.toLocaleString()} ms`
-      }
-    >
-      {responseStart ? (
-        <Code block style={{ maxHeight: 160, overflow: "auto" }} tabIndex={0}>
-          {responseStart}
-        </Code>
-      ) : (
-        status !== undefined && "The response has no body."
-      )}
-      {/* Beside a status, it explains that: `Retry-After: 120 s`. */}
-      {status !== undefined && error !== undefined && <Text size="sm">{capitalized(error)}.</Text>}
-      {warnings.map((warning) => (
-        <Text key={warning} size="sm">
-          {warning}
-        </Text>
-      ))}
-    </Alert>
-  );
 }

@@ -1,11 +1,12 @@
-import { Code, Tabs, Text } from "@mantine/core";
+import { Code, Stack, Tabs, Text } from "@mantine/core";
 import { SignatureForm, type Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { secondsInWords } from "../../../../src/contract/time-in-words.ts";
-import { useDeliveryTimeoutMs } from "../../api/session.tsx";
+import { useDeliveryTimeoutMs, useMay } from "../../api/session.tsx";
 import { Section } from "../../parts/page.tsx";
 import { CodeBlock } from "../../parts/text/copy.tsx";
-import { signatureHeader } from "./second-signature.tsx";
+import { SecondSignatureSection, signatureHeader } from "./second-signature.tsx";
 import { secondSignatureCode } from "./second-signature-code.ts";
+import { KeyPairs, SigningSecret } from "./signing.tsx";
 
 /** A receiver's way to tell true deliveries from made-up ones, in one language. */
 interface Snippet {
@@ -43,8 +44,21 @@ def verified(body, headers):
   },
 ];
 
+/** What a webhook's requests are signed with, and how its endpoint verifies them. */
+export function Verify({ webhook }: { webhook: Webhook }) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  return (
+    <Stack gap={0} className="joined">
+      {mayWrite && <SigningSecret webhook={webhook} />}
+      <VerifySnippets webhook={webhook} />
+      <KeyPairs webhook={webhook} />
+      <SecondSignatureSection webhook={webhook} />
+    </Stack>
+  );
+}
+
 /** Shows how a receiver verifies a delivery. */
-export function VerifySnippets({ webhook }: { webhook: Webhook }) {
+function VerifySnippets({ webhook }: { webhook: Webhook }) {
   const serviceMs = useDeliveryTimeoutMs();
   const timeoutMs = serviceMs && Math.min(webhook.timeoutMs ?? serviceMs, serviceMs);
   const second = secondSignatureCode(webhook, signatureHeader(webhook));
