@@ -4,6 +4,7 @@ import { PATIENCE_MS } from "../../support/patience.ts";
 import { startTestApi, useApi } from "../../support/test-api.ts";
 import { theBrowser, WINDOW } from "../browser.ts";
 import { watch } from "../watched-page.ts";
+import { act } from "../web.ts";
 
 const shared = await useApi();
 const { folder } = await part("page");
@@ -37,7 +38,7 @@ test("with BASE_PATH, the page is below it, however it is opened: sign-in, links
   await page.locator(`a[href="/webhooks/webhooks/${id}"]`).first().click();
   await at(`/webhooks/${id}`);
   await page.reload();
-  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await act(page, "Delete…");
   await page.getByRole("button", { name: "Delete webhook", exact: true }).click();
   await at("/webhooks");
   expect((await api.webhooks.listWebhooks({})).webhooks).toEqual([]);

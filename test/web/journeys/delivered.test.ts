@@ -220,7 +220,7 @@ test("a failing webhook is fixed and proved in three clicks: its new URL is test
     await press(page, "Save and test");
     await fix.getByText(/^The endpoint answered 200/).waitFor();
     await fix.getByText("The failures so far are of the earlier one").waitFor();
-    expect(await fix.getByText("404").count()).toBe(0);
+    expect(await fix.getByText("404 Not Found").count()).toBe(0);
     await press(page, "Replay 2 failed");
     await page.getByText("2 of 2 delivered").waitFor();
     await section(page, "It works again").getByText("The latest attempts have succeeded.").waitFor();
