@@ -75,7 +75,16 @@ export default function IncidentPage() {
                 loading={null}
                 empty={<Dimmed>Its webhooks are deleted.</Dimmed>}
               >
-                {(shown) => <Webhooks webhooks={shown} />}
+                {(shown) => (
+                  <Listing
+                    aria-label="Webhooks of the incident"
+                    items={shown}
+                    keyOf={({ webhookId }) => String(webhookId)}
+                    cardsBelow="lg"
+                    columns={COLUMNS}
+                    card={(webhook) => <CardOf columns={COLUMNS} item={webhook} />}
+                  />
+                )}
               </Pages>
             </Section>
           </Stack>
@@ -93,15 +102,13 @@ export default function IncidentPage() {
 }
 
 function Duration({ incident: { since, ended } }: { incident: Incident }) {
-  if (!since || !ended)
-    return (
-      <>
-        Open since <Time value={since} />
-      </>
-    );
-  return (
+  return since && ended ? (
     <>
       Ended <Time value={ended} relative />, after {durationInWords(timestampMs(ended) - timestampMs(since))}
+    </>
+  ) : (
+    <>
+      Open since <Time value={since} />
     </>
   );
 }
@@ -116,10 +123,7 @@ function Summary({ incident }: { incident: Incident }) {
         facts={[
           ["Webhooks", `${webhooksInWords(incident)}${isOpen ? " failing" : ""}`],
           ["Customers", countedOf(incident, "customers")],
-          ["Began", <Time key="began" value={incident.since} />],
-          isOpen
-            ? ["Next attempt", <NextAttempt key="next" of={incident} />]
-            : ["Ended", <Time key="ended" value={incident.ended} />],
+          isOpen && ["Next attempt", <NextAttempt key="next" of={incident} />],
           isOpen && ["Waiting", countedOf(incident, "waiting")],
           isOpen && ["Failed attempts", <Trend key="trend" incident={incident} />],
           ["Failed finally", countedOf(incident, "failed")],
@@ -144,7 +148,21 @@ const failedOf = ({ webhookId, since }: IncidentWebhook) =>
   });
 
 const COLUMNS: readonly Column<IncidentWebhook>[] = [
-  { name: "Webhook", cell: (webhook) => <WebhookLink webhook={webhook} /> },
+  {
+    name: "Webhook",
+    cell: (webhook) => (
+      <>
+        <PageLink
+          to={webhookPage(webhook.webhookId)}
+          title={webhook.url}
+          style={{ overflowWrap: "anywhere" }}
+        >
+          <Breakable text={webhookTitle(webhook)} />
+        </PageLink>
+        <Dimmed size="xs">{webhook.webhookProcess}</Dimmed>
+      </>
+    ),
+  },
   {
     name: "Customer",
     visibleFrom: "lg",
@@ -155,37 +173,12 @@ const COLUMNS: readonly Column<IncidentWebhook>[] = [
   { name: "Waiting", ta: "right", cell: ({ waiting }) => waiting.toLocaleString() },
   { name: "Next attempt", cell: (webhook) => <NextAttempt of={webhook} /> },
   { name: "Delivered since", ta: "right", cell: ({ recovered }) => recovered.toLocaleString() },
-  { name: "Failed", ta: "right", cell: (webhook) => <Failed webhook={webhook} /> },
+  {
+    name: "Failed",
+    ta: "right",
+    cell: (webhook) => <PageLink to={failedOf(webhook)}>{webhook.failed.toLocaleString()}</PageLink>,
+  },
 ];
-
-function Webhooks({ webhooks }: { webhooks: readonly IncidentWebhook[] }) {
-  return (
-    <Listing
-      aria-label="Webhooks of the incident"
-      items={webhooks}
-      keyOf={({ webhookId }) => String(webhookId)}
-      cardsBelow="lg"
-      columns={COLUMNS}
-      card={(webhook) => <CardOf columns={COLUMNS} item={webhook} />}
-    />
-  );
-}
-
-function WebhookLink({ webhook }: { webhook: IncidentWebhook }) {
-  return (
-    <>
-      <PageLink to={webhookPage(webhook.webhookId)} title={webhook.url} style={{ overflowWrap: "anywhere" }}>
-        <Breakable text={webhookTitle(webhook)} />
-      </PageLink>
-      <Dimmed size="xs">{webhook.webhookProcess}</Dimmed>
-    </>
-  );
-}
-
-function Failed({ webhook }: { webhook: IncidentWebhook }) {
-  if (webhook.failed === 0n) return "0";
-  return <PageLink to={failedOf(webhook)}>{webhook.failed.toLocaleString()}</PageLink>;
-}
 
 /** A host with or without a port, which a search for deliveries finds; a part of the service is none. */
 const HOST = /^[^\s]+$/;
