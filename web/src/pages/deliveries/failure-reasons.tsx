@@ -3,7 +3,6 @@ import {
   DeliveryService,
   DeliveryState,
   type FailureReason,
-  type ListFailureReasonsResponse,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { useLive } from "../../api/queries.ts";
 import { PageLink } from "../../parts/inline.tsx";
@@ -52,7 +51,9 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
       {!data.complete && (
         <Text span inherit c="dimmed">
           {" "}
-          <Covered {...data} />
+          – of the newest {data.examined.toLocaleString()}
+          {data.total !== undefined && ` of ${data.total.toLocaleString()}`}, created since{" "}
+          <Time value={data.searchedBackTo} />
         </Text>
       )}
     </Text>
@@ -73,16 +74,6 @@ function Reason({ of: { reason, incidentId, failingSince } }: { of: FailureReaso
           (failing since <Time value={failingSince} relative="short" />)
         </Text>
       )}
-    </>
-  );
-}
-
-/** What the counts cover where not all that match were examined: `of the newest 5,000 of 10,842`. */
-function Covered({ examined, total, searchedBackTo }: ListFailureReasonsResponse) {
-  return (
-    <>
-      – of the newest {examined.toLocaleString()}
-      {total !== undefined && ` of ${total.toLocaleString()}`}, created since <Time value={searchedBackTo} />
     </>
   );
 }

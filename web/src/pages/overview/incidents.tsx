@@ -48,15 +48,13 @@ export function Incidents({ overview }: { overview: Overview | undefined }) {
 function Health({ overview }: { overview: Overview | undefined }) {
   const filter = useListedCustomer();
   if (!overview) return null;
-  const counts = [
-    ["failing", overview.failingWebhooks],
-    ["degraded", overview.degradedWebhooks],
-  ] as const;
-  return counts
-    .filter(([, count]) => count > 0n)
-    .map(([health, count]) => (
+  return (["failing", "degraded"] as const).map((health) => {
+    const count = Number(overview[`${health}Webhooks`]);
+    if (count === 0) return null;
+    return (
       <PageLink key={health} to={listPage(PAGE_PATHS.webhooks, { health, ...filter })}>
-        {countOf(Number(count), "webhook", "webhooks")} {health}
+        {countOf(count, "webhook", "webhooks")} {health}
       </PageLink>
-    ));
+    );
+  });
 }

@@ -18,12 +18,7 @@ const STATES = [
 export function Queue({ overview }: { overview: Overview | undefined }) {
   const customer = useCustomerFilter();
   const linkTo = (state: string) => listPage(PAGE_PATHS.deliveries, { state, ...customer });
-  if (!overview)
-    return (
-      <Section title="Queue">
-        <Skeleton height={40} />
-      </Section>
-    );
+  if (!overview) return <Skeleton height={110} />;
   const open = overview.pending + overview.delivering + overview.retrying;
   const oldest: Partial<Record<string, Timestamp | undefined>> = {
     pending: overview.oldestPending,
