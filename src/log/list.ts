@@ -100,7 +100,7 @@ export async function listDeliveries(
   // One statement and therefore one snapshot: a delivery that changes tables is neither missed nor listed twice.
   const found = await rows<ListedRow & { searched: boolean; matches: boolean }>(
     db,
-    `select page.id, "eventId", "webhookId", process, url, customer, state, attempts, "roundStart", "retryAt", finished, reason,
+    `select page.id, "eventId", "webhookId", process, url, name, customer, state, attempts, "roundStart", "retryAt", finished, reason,
         case when state <> all(:finalStates::text[]) and attempts > 0 then (
           select ${LAST("a")} from attempts a
           where ${["a.delivery_id = page.id", ...bounds.map((bound) => bound("a.delivery_id"))].join(" and ")}

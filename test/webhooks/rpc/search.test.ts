@@ -1,6 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { beforeAll, expect, test } from "vitest";
+import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import {
   type SearchWebhooksRequestSchema,
   WebhookHealth,
@@ -128,6 +129,7 @@ test.each<[string, Search]>([
   ["states", { states: [9 as WebhookState] }],
   ["health", { health: [9 as WebhookHealth] }],
   ["installed_application_id", { installedApplicationId: "shop" }],
+  ["api_key_id", { apiKeyId: "shop" }],
   ["page_size", { pageSize: 201 }],
   ["page_token", { pageToken: "x" }],
 ])("an invalid %s is refused by name", async (field, request) => {
@@ -136,4 +138,22 @@ test.each<[string, Search]>([
     .catch((cause: unknown) => ConnectError.from(cause));
   expect(error).toMatchObject({ code: Code.InvalidArgument });
   expect((error as ConnectError).rawMessage).toContain(field);
+});
+
+test("a search finds those of the operator alone and those of a key, whose names their deliveries have", async () => {
+  const { id: apiKeyId, secret } = await api.key({ customer: "tenant-7" });
+  const webhookId = await aWebhook({ name: "of tenant-7", customer: "tenant-7" })
+    .ownedBy(apiKeyId)
+    .having({ state: "delivered" })
+    .in(api.context.db);
+  expect(await found({})).toContain("of tenant-7");
+  expect(await found({ withoutCustomer: true })).not.toContain("of tenant-7");
+  expect(await found({ apiKeyId })).toEqual(["of tenant-7"]);
+  // The customer's own key finds them nevertheless.
+  const own = await api.as(secret).webhooks.searchWebhooks({ withoutCustomer: true });
+  expect(namesOf(own.webhooks)).toEqual(["of tenant-7"]);
+  const { deliveries } = await api.client(DeliveryService).listDeliveries({ webhookId });
+  expect(deliveries.map(({ webhookName }) => webhookName)).toEqual(["of tenant-7"]);
+  const { delivery } = await api.client(DeliveryService).getDelivery({ deliveryId: deliveries[0]?.id ?? "" });
+  expect(delivery?.webhookName).toBe("of tenant-7");
 });

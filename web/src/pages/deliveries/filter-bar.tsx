@@ -47,7 +47,7 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
     return (
       <Stack gap="xs">
         <Group gap="xs" wrap="nowrap" align="flex-start">
-          <Box flex="3.8 1 0">{search}</Box>
+          <Box flex="3.6 1 0">{search}</Box>
           {others}
         </Group>
         <Moments filters={filters} onChange={onChange} />
@@ -89,7 +89,7 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
       <Box flex="2.5 1 0" miw={0}>
         <WebhookSelect value={filters.webhook} onChange={(webhook) => onChange({ webhook })} />
       </Box>
-      <Box flex="2.5 1 0" miw={0}>
+      <Box flex="2.9 1 0" miw={0}>
         <MultiSelect
           aria-label="State"
           placeholder={filters.state === "" ? "Any state" : ""}
