@@ -90,13 +90,19 @@ export function securityDocument(): { current: string; generated: string } {
   return { current, generated: `${before}${START}\n${table()}\n${END}${after}` };
 }
 
+/** The table, with columns as wide as the formatter of the documents makes them. */
 function table(): string {
+  const head = ["Method", "Permission", "Operator", "App", "Customer", "App of a customer"];
   const rows = [...reachingMethods()].map(([name, method]) => {
-    const reach = reachOf(name);
     const permission = permissionName(getOption(method, required_permission));
-    return `| \`${name}\` | \`${permission}\` | ${KEY_OWNERS.map((owner) => reach[owner]).join(" | ")} |\n`;
+    return [`\`${name}\``, `\`${permission}\``, ...KEY_OWNERS.map((owner) => reachOf(name)[owner])];
   });
-  return `| Method | Permission | Operator | App | Customer | App of a customer |\n${"| --- ".repeat(6)}|\n${rows.join("")}`;
+  const widths = head.map((title, column) =>
+    Math.max(...[head, ...rows].map((row) => (row[column] ?? title).length)),
+  );
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |\n`;
+  return line(head) + line(widths.map((width) => "-".repeat(width))) + rows.map(line).join("");
 }
 
 if (import.meta.main) process.exitCode = writeOrCheck("docs/security.md", securityDocument().generated);
