@@ -22,6 +22,7 @@ import {
   NOW,
   notFound,
   SECOND,
+  signedIn,
   TOO_MANY,
   TYPES,
   webhooks,
@@ -103,6 +104,8 @@ test("a webhook's page tells what is registered, what failed and how it did in e
   sees("Connection refused", fix);
   sees("What to do: check that the server runs, and its host and port", fix);
   sees("Waiting for shop.example, which does not answer; 12 retries overdue, oldest 16 min.", fix);
+  // Charts are loaded when they are shown.
+  await expect.poll(() => all("region", "Attempts")).toHaveLength(1);
   // Rates are rounded down.
   const shown = () =>
     ["Success rate", "Delivered", "Failed attempts", "Latency p50", "Latency p95"].map(figure);
@@ -547,8 +550,11 @@ test("a webhook that its circuit breaker has disabled says so, and is enabled fr
 });
 
 test("a webhook that is not found may also be one that the key has no access to", async () => {
-  await openWebhook({}, { getWebhook: notFound("WEBHOOK_NOT_FOUND") });
-  sees("It was deleted, never existed, or is not accessible with your key.");
+  const missing = { getWebhook: notFound("WEBHOOK_NOT_FOUND") };
+  await openWebhook({}, missing);
+  sees("It was deleted or never existed.");
+  await openWebhook({}, { ...missing, getSession: signedIn({ installedApplicationId: "app" }) });
+  sees("It was deleted, belongs to an app or customer that your key does not see, or never existed.");
 });
 
 test("a webhook without attempts is not tried yet, instead of healthy", async () => {

@@ -87,7 +87,7 @@ describe("§5.3: the webhooks of the operator and of each customer are a service
         const call = await failure(as(owner).webhooks.deleteWebhook({ webhookId: each }));
         expect(call?.code).toBe(Code.NotFound);
         const { status, text } = await removeOverRest(owner, each);
-        refusals.push([`${call?.message} ${status} ${text}`.replaceAll(String(each), "ID")]);
+        refusals.push([status, `${call?.message} ${text}`.replaceAll(String(each), "ID")]);
       }
       expect(refusals[0]).toEqual(refusals[1]);
     }

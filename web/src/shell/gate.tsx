@@ -100,8 +100,8 @@ export function NotFound() {
   );
 }
 
-/** The browsers' errors for a part of the page that could not be loaded: in Chromium and Firefox, and in Safari. */
-const NOT_LOADED = /dynamically imported module|Importing a module script failed/;
+/** The errors for a part of the page that could not be loaded: in Chromium and Firefox, in Safari, and of Vite for its styles. */
+const NOT_LOADED = /dynamically imported module|Importing a module script failed|Unable to preload CSS/;
 
 /** Stands where a page could not be shown: by our fault, or since the service is away or serves a newer one by now. */
 export function Crash() {
