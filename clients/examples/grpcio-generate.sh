@@ -5,4 +5,4 @@ packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 out=${OUT_DIR:-$here}
 
 python3 -m grpc_tools.protoc -I"${PROTO_DIR:-$here/../../proto}" -I"$packages" --python_out="$out" --grpc_python_out="$out" \
-  webhook/v1/event.proto webhook/v1/options.proto webhook/v1/request_settings.proto webhook/v1/webhook.proto
+  webhook/v1/event.proto webhook/v1/incident.proto webhook/v1/options.proto webhook/v1/request_settings.proto webhook/v1/webhook.proto
