@@ -51,6 +51,7 @@ export async function startColdService(
       ADMIN_KEY: adminKey,
       NODE_EXTRA_CA_CERTS: bench.authorityFile,
       DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+      CUSTOMER_ALLOWED_NETWORKS: "127.0.0.0/8",
       LOG_LEVEL: "info",
       ...settings,
     },

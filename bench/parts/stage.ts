@@ -84,6 +84,7 @@ export async function openStage(
     ADMIN_KEY: adminKey,
     NODE_EXTRA_CA_CERTS: bench.authorityFile,
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+    CUSTOMER_ALLOWED_NETWORKS: "127.0.0.0/8",
     DELIVERY_PROCESSES: "1",
     ...settings,
   };
