@@ -6,7 +6,7 @@ import { present } from "../contract/present.ts";
 import { causeOfLatest, type IncidentChange } from "../incidents/index.ts";
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { announceQueued } from "../queue/index.ts";
-import { NO_KEY, write } from "./notices.ts";
+import { publishStatement, write } from "./notices.ts";
 
 const { INCIDENT_OPENED, INCIDENT_CLOSED } = WebhookProcess;
 
@@ -121,26 +121,8 @@ const NOTICED = `
     ) m
   where m.failing = case when s.process = ${INCIDENT_OPENED} then m.joined else 0 end`;
 
-const PUBLISH = `
-  with given as materialized (
-    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :users::text[], :occurred::timestamptz[],
-      :payloads::text[]) with ordinality as g(key, process, user_id, occurred, payload, place)
-  ),
-  fresh as (
-    insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
-    select '${NO_KEY}', key, id, sha256(convert_to(payload, 'UTF8')) from given order by key collate "C"
-    on conflict do nothing returning event_id
-  ),
-  recipient as materialized (
-    select g.id as event_id, r.webhook_id
-    from given g join unnest(:places::int[], :webhookIds::bigint[]) as r(place, webhook_id) using (place)
-    where g.id in (select event_id from fresh)
-  ),
-  stored as (
-    insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-    select g.id, '${NO_KEY}', g.key, g.process, g.user_id, g.occurred,
-      (select count(*) from recipient where event_id = g.id), g.payload
-    from given g where g.id in (select event_id from fresh) order by g.id
-  )
-  insert into queue (id, event_id, webhook_id)
-  select new_delivery_id(event_id), event_id, webhook_id from recipient order by event_id, webhook_id`;
+const PUBLISH = publishStatement(
+  `unnest(:keys::text[], :noticeProcesses::int[], :users::text[], :occurred::timestamptz[], :payloads::text[])
+      with ordinality as g(key, notice_process, user_id, occurred, payload, place)`,
+  "join unnest(:places::int[], :webhookIds::bigint[]) as r(place, webhook_id) using (place)",
+);

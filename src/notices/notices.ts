@@ -20,7 +20,7 @@ import { NIL_ID } from "../schema/index.ts";
 import { HEALTH_NUMBERS, type Health } from "../webhooks/index.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
-export const NO_KEY = NIL_ID;
+const NO_KEY = NIL_ID;
 /** The maximum number of notices published by one statement. */
 const MAX_PER_STATEMENT = 500;
 
@@ -243,11 +243,15 @@ async function publish(trx: Db, notices: readonly Notice[]): Promise<void> {
   await announceQueued(trx);
 }
 
-const PUBLISH = `
+/**
+ * SQL that stores notices as events of no key, and queues them for their recipients. A notice whose key was used before is left out.
+ *
+ * @param given SQL after `from` for the notices: key, notice_process, user_id, occurred, payload, and what `recipients` needs
+ * @param recipients SQL after `from given g` for the recipients of each notice, in `r.webhook_id`
+ */
+export const publishStatement = (given: string, recipients: string) => `
   with given as materialized (
-    select new_event_id() as id, g.* from unnest(:keys::text[], :noticeProcesses::int[], :customers::text[],
-      :apps::uuid[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
-      as g(key, notice_process, customer, installed_app_id, process, user_id, occurred, payload)
+    select new_event_id() as id, g.* from ${given}
   ),
   fresh as (
     insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
@@ -255,7 +259,7 @@ const PUBLISH = `
     on conflict do nothing returning event_id
   ),
   recipient as materialized (
-    select g.id as event_id, r.id as webhook_id from given g cross join lateral ${receivers("g.notice_process", "g")} r
+    select g.id as event_id, r.webhook_id from given g ${recipients}
     where g.id in (select event_id from fresh)
   ),
   stored as (
@@ -266,6 +270,13 @@ const PUBLISH = `
   )
   insert into queue (id, event_id, webhook_id)
   select new_delivery_id(event_id), event_id, webhook_id from recipient order by event_id, webhook_id`;
+
+const PUBLISH = publishStatement(
+  `unnest(:keys::text[], :noticeProcesses::int[], :customers::text[],
+      :apps::uuid[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
+      as g(key, notice_process, customer, installed_app_id, process, user_id, occurred, payload)`,
+  `cross join lateral ${receivers("g.notice_process", "g")} r(webhook_id)`,
+);
 
 function webhookMessage(about: AboutWebhook): MessageInitShape<typeof NoticeWebhookSchema> {
   const { webhookId: id, name, process, url, targetUrl, installedAppId } = about;
