@@ -19,7 +19,7 @@ export async function readIncidentCounts(db: Db): Promise<IncidentCounts> {
         where h.health <> 'healthy' group by 1
       ),
       live as (
-        select coalesce((select sum(live) from processes), 0) + coalesce((select sum(live) from customer_processes), 0) as n
+        select coalesce(sum(live + customers_live), 0) as n from processes
       )
       select 'healthy' as health, greatest(0, n - coalesce((select sum(count) from troubled), 0))::int as count from live
       union all
