@@ -1,23 +1,21 @@
 import { Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Receiver, startReceiver } from "../../demo/receiver.ts";
+import type { Receiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { checkAttempts, outcomes, register, untilAllFinal } from "../faults/parts.ts";
-import { createPublisher, type Publisher } from "../faults/publisher.ts";
+import type { Publisher } from "../faults/publisher.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
 import { anOrder } from "../support/grpc-calls.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
 import { RELEASED } from "./release.ts";
-import { amidLoad, type Build, type RollingUpgrade, startRollingUpgrade } from "./rolling-upgrade.ts";
+import { amidLoad, type Build, type RollingUpgrade, startUpgradeWithReceiver } from "./rolling-upgrade.ts";
 
 /** Events that are published while something changes. */
 const EVENTS = FULL_SIZE ? 1_000 : 40;
-/** What a receiver takes for an answer, so that something is in flight at each change. */
-const ANSWER_MS = 20;
 const CUSTOMERS = ["acme", "globex"];
 const UNKNOWN = new RegExp(
   `the data requires customers, which release ${RELEASED.version} does not know: it publishes and delivers nothing`,
@@ -29,12 +27,7 @@ let publisher: Publisher;
 let api: ServiceProcess;
 
 beforeAll(async () => {
-  upgrade = await startRollingUpgrade();
-  receiver = await startReceiver(
-    upgrade.parts.certificate,
-    () => new Promise((resolve) => setTimeout(resolve, ANSWER_MS, 200)),
-  );
-  publisher = createPublisher(() => api.grpcPort, upgrade.parts.adminKey);
+  ({ upgrade, receiver, publisher } = await startUpgradeWithReceiver(() => api.grpcPort));
 });
 afterAll(async () => {
   await upgrade?.end();

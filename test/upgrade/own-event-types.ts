@@ -1,23 +1,21 @@
 import { randomUUID } from "node:crypto";
 import { Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Receiver, startReceiver } from "../../demo/receiver.ts";
+import type { Receiver } from "../../demo/receiver.ts";
 import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { EventTypeService } from "../../gen/webhook/v1/event_type_pb.ts";
 import { checkAttempts, outcomes, register, temporalClient, untilAllFinal } from "../faults/parts.ts";
-import { createPublisher, type Publisher } from "../faults/publisher.ts";
+import type { Publisher } from "../faults/publisher.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
 import { buildFileSet, eventTypeProto } from "../support/registered-types.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
 import { until } from "../support/wait.ts";
 import { RELEASED } from "./release.ts";
-import { amidLoad, type RollingUpgrade, startRollingUpgrade } from "./rolling-upgrade.ts";
+import { amidLoad, type RollingUpgrade, startUpgradeWithReceiver } from "./rolling-upgrade.ts";
 
 /** Events that are published while something changes. */
 const EVENTS = FULL_SIZE ? 1_000 : 60;
-/** What a receiver takes for an answer, so that something is in flight at each change. */
-const ANSWER_MS = 20;
 
 const INVOICE_PAID = 1004 as WebhookProcess;
 const SET = buildFileSet({
@@ -33,12 +31,7 @@ let publisher: Publisher;
 let api: ServiceProcess;
 
 beforeAll(async () => {
-  upgrade = await startRollingUpgrade();
-  receiver = await startReceiver(
-    upgrade.parts.certificate,
-    () => new Promise((resolve) => setTimeout(resolve, ANSWER_MS, 200)),
-  );
-  publisher = createPublisher(() => api.grpcPort, upgrade.parts.adminKey);
+  ({ upgrade, receiver, publisher } = await startUpgradeWithReceiver(() => api.grpcPort));
 });
 afterAll(async () => {
   await upgrade?.end();

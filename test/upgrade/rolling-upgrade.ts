@@ -1,11 +1,15 @@
+import { startReceiver } from "../../demo/receiver.ts";
 import { startOwnFaultParts } from "../faults/parts.ts";
-import type { Publisher } from "../faults/publisher.ts";
+import { createPublisher, type Publisher } from "../faults/publisher.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { until } from "../support/wait.ts";
 import { checkOutRelease } from "./release.ts";
 
 /** A worker that a busy machine keeps waiting is not taken for dead. */
 const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
+
+/** What a receiver takes for an answer, so that something is in flight at each change. */
+const ANSWER_MS = 20;
 
 /** The build that a process runs. */
 export type Build = "released" | "today";
@@ -34,6 +38,20 @@ export async function startRollingUpgrade() {
       await released.remove();
     },
   };
+}
+
+/**
+ * `startRollingUpgrade`, with a receiver that takes some time for its answers and a publisher with the administrator's key.
+ *
+ * @param grpcPort of the API that the publisher calls
+ */
+export async function startUpgradeWithReceiver(grpcPort: () => number) {
+  const upgrade = await startRollingUpgrade();
+  const receiver = await startReceiver(
+    upgrade.parts.certificate,
+    () => new Promise((resolve) => setTimeout(resolve, ANSWER_MS, 200)),
+  );
+  return { upgrade, receiver, publisher: createPublisher(grpcPort, upgrade.parts.adminKey) };
 }
 
 /** Publishes so many events and makes the change amid it. */
