@@ -86,7 +86,7 @@ export interface Pending {
   traced?: number;
   /** The number of the events' type. Defaults to that of OrderDispatched. */
   process?: number;
-  /** The user of the events. Defaults to the one that publishers name. */
+  /** The `user_id` of the events. Defaults to that of the publishers of the benches. */
   userId?: string;
 }
 

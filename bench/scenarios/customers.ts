@@ -73,7 +73,7 @@ export const customers: Scenario = {
 
 const urlsOf = (webhooks: number) => Array.from({ length: webhooks }, (_, n) => `https://localhost/${n}`);
 
-/** Webhooks for one event type, which nothing is sent to, of so many owners. @param customer SQL for the customer of owner `n` */
+/** Registers webhooks of a number of owners, for an event type that is not published. @param customer SQL for the customer of owner `n` */
 async function seedOwners({ db }: Stage, owners: number, customer: string, process: number): Promise<void> {
   await db.raw(
     `insert into webhooks (process, url, target_url, api_key_id, customer, secret)
