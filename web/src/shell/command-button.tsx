@@ -2,6 +2,7 @@ import { Button, Kbd } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
 import { IconSearch } from "@tabler/icons-react";
 import { type ComponentType, useState } from "react";
+import { flushSync } from "react-dom";
 import type { DialogProps } from "../parts/dialogs.tsx";
 import { notifyFailure } from "../parts/failure.tsx";
 import { useFocusBack } from "../parts/focus.ts";
@@ -16,7 +17,9 @@ export function CommandButton() {
   function show() {
     // A form in a dialog would be lost by what the bar leads to.
     if (document.querySelector('[role="dialog"]')) return;
-    open();
+    // A dialog gives the focus to its field later by itself, and what is typed until then would be lost.
+    flushSync(open);
+    document.querySelector<HTMLElement>('[role="dialog"] [data-autofocus]')?.focus();
     if (Bar) return;
     import("./command-bar.tsx").then(
       ({ CommandBar }) => setBar(() => CommandBar),
