@@ -38,6 +38,7 @@ import { soak } from "./scenarios/soak.ts";
 import { spreadLatency } from "./scenarios/spread-latency.ts";
 import { subscribers } from "./scenarios/subscribers.ts";
 import { temporal } from "./scenarios/temporal.ts";
+import { webhookLists } from "./scenarios/webhook-lists.ts";
 import { workers } from "./scenarios/workers.ts";
 
 /** The scenarios in the order of measurement and of the table. */
@@ -74,6 +75,7 @@ const scenarios: readonly Scenario[] = [
   customersLatency,
   attack,
   lists,
+  webhookLists,
   grown,
   temporal,
   workers,

@@ -1,4 +1,4 @@
-import { type Condition, type Scope, webhookIn } from "../calls/index.ts";
+import { type Condition, isUuid, type Scope, webhookIn } from "../calls/index.ts";
 import { eventTypes } from "../contract/catalogue.ts";
 import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
 import type { BreakerState } from "./breakers.ts";
@@ -95,6 +95,9 @@ const RANK = "(case h.health when 'failing' then 2 when 'degraded' then 1 else 0
 
 const STATE = "coalesce(b.state, case when w.paused is null then 'active' else 'paused' end)";
 
+/** The id of a webhook, as it is written. */
+const ID = /^[1-9]\d{0,17}$/;
+
 function conditionsOf(
   scope: Scope,
   { words, health, states, process, appId, apiKeyId, withoutCustomer }: WebhookSearch,
@@ -114,19 +117,23 @@ function conditionsOf(
   if (apiKeyId !== undefined) restrict("w.api_key_id = :apiKeyId::uuid", { apiKeyId });
   if (withoutCustomer) restrict("w.customer is null");
   for (const [n, word] of words.entries()) {
-    const [part, exact, types] = [`part${n}`, `word${n}`, `types${n}`];
-    restrict(
-      `(lower(coalesce(w.name, '') || ' ' || w.url) like :${part} or w.process = any(:${types}::int[])
-        or w.id::text = :${exact} or w.endpoint_id::text = :${exact} or lower(w.customer) = :${exact}
-        or w.installed_app_id in (select a.id from installed_apps a where lower(a.name) like :${part}))`,
-      {
-        [part]: `%${word.replaceAll(/[\\%_]/g, "\\$&")}%`,
-        [exact]: word,
-        [types]: eventTypes()
-          .filter(({ name, alias = "" }) => `${name} ${alias}`.toLowerCase().includes(word))
-          .map(({ number }) => number),
-      },
-    );
+    const types = eventTypes()
+      .filter(({ name, alias = "" }) => `${name} ${alias}`.toLowerCase().includes(word))
+      .map(({ number }) => number);
+    // Every webhook is compared: only what the word can be is.
+    const meanings = [
+      `lower(coalesce(w.name, '') || ' ' || w.url) like :part${n}`,
+      `lower(w.customer) = :word${n}`,
+      `w.installed_app_id in (select a.id from installed_apps a where lower(a.name) like :part${n})`,
+      types.length > 0 && `w.process = any(:types${n}::int[])`,
+      ID.test(word) && `w.id = :word${n}::text::bigint`,
+      isUuid(word) && `w.endpoint_id = :word${n}::text::uuid`,
+    ];
+    restrict(`(${meanings.filter(Boolean).join(" or ")})`, {
+      [`part${n}`]: `%${word.replaceAll(/[\\%_]/g, "\\$&")}%`,
+      [`word${n}`]: word,
+      [`types${n}`]: types,
+    });
   }
   return { sql: conditions.join(" and "), bindings };
 }
