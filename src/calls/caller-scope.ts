@@ -2,18 +2,18 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { DomainError } from "../contract/errors.ts";
 import { callerOf } from "./caller.ts";
 import { customerScope, ownerName, type Scope, scopeOf } from "./scope.ts";
-import { assertUserId } from "./user-id.ts";
+import { assertCustomer } from "./user-id.ts";
 
 /**
  * The data that the caller of a method can access.
  *
  * @param customer only that of this customer. Undefined for no restriction
- * @throws DomainError INVALID_ARGUMENT if it is not a user_id; PERMISSION_DENIED if the key cannot access the customer
+ * @throws DomainError INVALID_ARGUMENT if no customer can have it; PERMISSION_DENIED if the key cannot access the customer
  */
 export function callerScope(context: HandlerContext, customer?: string): Scope {
   const scope = scopeOf(callerOf(context));
   if (customer === undefined) return scope;
-  assertUserId("customer", customer);
+  assertCustomer(customer);
   if (scope === "everything") return customerScope(customer);
   if (scope.customer === customer) return scope;
   // The same for customers that exist and for others.

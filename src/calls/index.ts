@@ -19,5 +19,5 @@ export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
 export * from "./scope.ts";
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
-export { assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
+export { assertCustomer, assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
 export * from "./values.ts";

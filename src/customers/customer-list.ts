@@ -1,3 +1,4 @@
+import { OWN_USERS } from "../contract/catalogue.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { type CustomerRow, readCustomers } from "./customers.ts";
 
@@ -5,6 +6,9 @@ import { type CustomerRow, readCustomers } from "./customers.ts";
 const MAX_NAMES = 20_000;
 /** The maximum number of user ids that one page examines where those with a prefix do not follow each other. */
 const MAX_EXAMINED = 2_000;
+
+/** Users that are no customers. */
+const NO_CUSTOMERS = Object.values(OWN_USERS);
 
 /** A page of customers. */
 export interface CustomerPage {
@@ -25,7 +29,7 @@ export async function listCustomers(
   { after, search, limit }: { after: string | null; search: string; limit: number },
 ): Promise<CustomerPage> {
   const ordered = search !== "" && (await ordersByBytes(db));
-  const most = search === "" || ordered ? limit + 1 : MAX_EXAMINED;
+  const most = search === "" || ordered ? limit + 1 + NO_CUSTOMERS.length : MAX_EXAMINED;
   // Visible ASCII, so that 127 is above all.
   const inRange = ordered ? "e.user_id >= :search and e.user_id < :search || chr(127)" : "true";
   const found = await rows<{ id: string | null; horizon: string | null }>(
@@ -56,10 +60,11 @@ export async function listCustomers(
       )
       select f.id, h.id as horizon from horizon h
         left join lateral (
-          select id from found where h.id is null or id <= h.id order by id limit :limit::int + 1
+          select id from found where id <> all(:noCustomers::text[]) and (h.id is null or id <= h.id)
+          order by id limit :limit::int + 1
         ) f on true
       order by f.id`,
-    { after: after ?? "", search, most, limit },
+    { after: after ?? "", search, most, limit, noCustomers: NO_CUSTOMERS },
   );
   const ids = found.flatMap(({ id }) => id ?? []);
   const shown = ids.slice(0, limit);

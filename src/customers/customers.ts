@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Knex } from "knex";
 import type { Tables } from "knex/types/tables.js";
-import { OWN_USERS } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { type Db, rows, run } from "../lib/pg/index.ts";
 import { aliased, requireFeature } from "../schema/index.ts";
@@ -71,15 +70,9 @@ const unknownCustomer = (id: string): CustomerRow => ({
 /**
  * Makes the customer of a new API key, if it does not exist. Requires the transaction that stores the key.
  *
- * @throws DomainError INVALID_ARGUMENT if the service's own events have this user, which the key could erase
  * @throws FeatureUnknownError FAILED_PRECONDITION if a live process of an older release would deliver its events to others
  */
 export async function makeCustomer(trx: Db, customer: string): Promise<void> {
-  if (Object.values(OWN_USERS).includes(customer))
-    throw new DomainError(
-      "INVALID_ARGUMENT",
-      `customer: must not be ${Object.values(OWN_USERS).join(" or ")}, the users of the service's own events; publish the events of this customer with another user_id`,
-    );
   await requireFeature(trx, "customers");
   await insertCustomer(trx, customer);
 }

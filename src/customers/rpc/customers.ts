@@ -8,9 +8,9 @@ import type {
 import { actorOf, auditedCall, type Recorder } from "../../audit/index.ts";
 import { invalidField } from "../../calls/errors/index.ts";
 import {
+  assertCustomer,
   assertServiceWide,
   assertText,
-  assertUserId,
   callerScope,
   pageSize,
   type Scope,
@@ -71,7 +71,7 @@ export function customerService(context: CustomerServiceParts): ServiceImpl<type
     work: (trx: Db, record: Recorder) => Promise<CustomerRow>,
   ) {
     assertServiceWide(handler);
-    assertUserId("customer", customer);
+    assertCustomer(customer);
     const changed = await auditedCall(db, handler, work);
     const [message] = await messages(db, "everything", [changed]);
     return present({ customer: message });
@@ -111,7 +111,7 @@ export function customerService(context: CustomerServiceParts): ServiceImpl<type
     },
 
     async getCustomer({ customer: id }, handler) {
-      assertUserId("customer", id);
+      assertCustomer(id);
       const caller = callerScope(handler);
       // Of a key of an app, only what belongs to both is counted.
       const scope = caller === "everything" ? caller : callerScope(handler, id);

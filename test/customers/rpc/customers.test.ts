@@ -1,7 +1,11 @@
 import { Code } from "@connectrpc/connect";
 import { beforeEach, describe, expect, test } from "vitest";
 import { AuditAction, type AuditEntry } from "../../../gen/webhook/v1/audit_pb.ts";
+import { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import { OWN_USERS } from "../../../src/contract/catalogue.ts";
 import { listCustomers } from "../../../src/customers/customer-list.ts";
+import { NIL_ID } from "../../../src/schema/partitions.ts";
 import { failure } from "../../support/failure.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -13,7 +17,18 @@ const { db } = api.context;
 const { customers } = api;
 beforeEach(() => api.empty());
 
+const OWN = Object.values(OWN_USERS);
 const idsOf = (answer: { customers: { userId: string }[] }) => answer.customers.map(({ userId }) => userId);
+/** The user ids of all pages, from the first one on. */
+async function allPages(request: { pageSize?: number; search?: string }): Promise<string[][]> {
+  const pages: string[][] = [];
+  for (let pageToken = ""; ; ) {
+    const page = await customers.listCustomers({ ...request, pageToken });
+    pages.push(idsOf(page));
+    pageToken = page.nextPageToken;
+    if (pageToken === "") return pages;
+  }
+}
 const entriesOf = async (targetId: string): Promise<AuditEntry[]> =>
   (await api.audit.listAuditEntries({ targetId })).entries;
 
@@ -71,6 +86,26 @@ describe("the list", () => {
     await publishFor(db, ...Array.from({ length: 500 }, () => "a"), "b", "c");
     const { customers: found, next } = await listCustomers(db, { after: "a", search: "", limit: 1 });
     expect([found.map(({ id }) => id), next]).toEqual([["b"], "b"]);
+  });
+
+  test("has no users of the service's own events, whoever published them, on no page", async () => {
+    const webhookId = await api.register();
+    await api.webhooks.sendTestEvent({ webhookId });
+    await db.raw(
+      "insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload) values (new_event_id(), ?, 'notice', ?, 'service', now(), 0, '{}')",
+      [NIL_ID, WebhookProcess.WEBHOOK_FAILING],
+    );
+    await publishFor(db, "acme", "service", "shop", "test", "tests");
+    expect((await db("events").distinct("user_id").pluck("user_id")).sort()).toEqual(
+      ["acme", ...OWN, "shop", "tests"].sort(),
+    );
+    for (const pageSize of [1, 2, 3, 50]) {
+      const pages = await allPages({ pageSize });
+      expect(pages.flat()).toEqual(["acme", "shop", "tests"]);
+      expect(pages.every((page) => page.length > 0)).toBe(true);
+    }
+    expect((await allPages({ search: "te" })).flat()).toEqual(["tests"]);
+    expect((await allPages({ search: "service" })).flat()).toEqual([]);
   });
 
   test.each(["x", Buffer.from("a b").toString("base64url"), Buffer.from("ä").toString("base64url")])(
@@ -148,6 +183,29 @@ describe("a customer", () => {
       customers.eraseCustomer,
     ])
       await expectRefused(call({ customer }), Code.InvalidArgument, "customer");
+  });
+});
+
+describe.each(OWN)("the user of the service's own events %s", (customer) => {
+  test("is refused as a customer by every method, also if it has events and for every key", async () => {
+    await publishFor(db, customer);
+    const own = api.as((await customerKey(api, "acme")).secret);
+    for (const caller of [api, own]) {
+      const calls = [
+        caller.customers.getCustomer({ customer }),
+        caller.keys.createApiKey({ name: "k", permissions: [Permission.PUBLISH_EVENTS], customer }),
+        caller.keys.listApiKeys({ customer }),
+        caller.deliveries.listDeliveries({ customer }),
+        caller.stats.getOverview({ customer }),
+      ];
+      for (const call of calls)
+        await expectRefused(call, Code.InvalidArgument, "must not be service or test");
+    }
+    const { updateCustomer, pauseCustomer, resumeCustomer, eraseCustomer } = customers;
+    for (const call of [updateCustomer, pauseCustomer, resumeCustomer, eraseCustomer])
+      await expectRefused(call({ customer }), Code.InvalidArgument, "must not be service or test");
+    expect(await db("customers").pluck("id")).toEqual(["acme"]);
+    expect((await db("events").first("payload"))?.payload).not.toBeNull();
   });
 });
 
