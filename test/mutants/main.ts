@@ -1,11 +1,12 @@
 /**
  * Applies the mutants of list.json, and tells which of them no test notices.
  *
- *   npm run mutants -- [--tree DIR] [--results FILE] [--ids 1-300] [--group 12]
+ *   npm run mutants -- [--check] [--tree DIR] [--results FILE] [--ids 1-300] [--group 12]
  *
  * Runs in a clean clone, of which the file with the mutant is changed. The tests of the mirrored folder run first; mutants
  * that they miss are then applied several at a time under the whole suite, and one at a time under the files that failed.
- * Results are appended to a file, one line each; mutants that have one there are not run again.
+ * Results are appended to a file, one line each; mutants that have one there are not run again. With --check, runs nothing, and lists the
+ * mutants whose line the code no longer has.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -37,20 +38,39 @@ interface Outcome {
 
 const { values } = parseArgs({
   options: {
+    check: { type: "boolean", default: false },
     tree: { type: "string" },
     results: { type: "string", default: path.join(root, "test/results/mutants.jsonl") },
     ids: { type: "string", default: "1-100000" },
     group: { type: "string", default: "12" },
   },
 });
-const tree = values.tree ?? freshClone();
 const [firstId = 1, lastId = 1] = values.ids.split("-").map(Number);
 const mutants = readMutants().filter(({ id }) => id >= firstId && id <= lastId);
+if (values.check) {
+  const problems = mutants.flatMap(problemOf);
+  for (const problem of problems) console.log(problem);
+  console.log(`${mutants.length - problems.length} of ${mutants.length} mutants match the code`);
+  process.exit(problems.length === 0 ? 0 : 1);
+}
+const tree = values.tree ?? freshClone();
 const outcomes = new Map<number, Outcome>();
 if (existsSync(values.results)) {
   for (const line of readFileSync(values.results, "utf8").split("\n").filter(Boolean)) {
     const outcome = JSON.parse(line) as Outcome;
     outcomes.set(outcome.id, outcome);
+  }
+}
+
+/** Why a mutant cannot be applied to the code; empty if it can. */
+function problemOf(mutant: Mutant): string[] {
+  const file = path.join(root, mutant.file);
+  if (!existsSync(file)) return [`mutant ${mutant.id}: there is no file ${mutant.file}`];
+  try {
+    mutated(readFileSync(file, "utf8"), mutant);
+    return [];
+  } catch (error) {
+    return [(error as Error).message];
   }
 }
 
