@@ -12,6 +12,7 @@ import { breakers } from "./scenarios/breakers.ts";
 import { bytes } from "./scenarios/bytes.ts";
 import { catalogue } from "./scenarios/catalogue.ts";
 import { churn } from "./scenarios/churn.ts";
+import { customerLists } from "./scenarios/customer-lists.ts";
 import { customers, customersLatency } from "./scenarios/customers.ts";
 import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
@@ -73,6 +74,7 @@ const scenarios: readonly Scenario[] = [
   latencyBesideSlow,
   customers,
   customersLatency,
+  customerLists,
   attack,
   lists,
   webhookLists,

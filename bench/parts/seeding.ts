@@ -44,6 +44,24 @@ export async function seedWebhooks(
   return ids;
 }
 
+/** Registers webhooks of a number of owners for one event type. They have no usable secret. @param customer SQL for the customer of owner `n` */
+export async function seedOwners(
+  db: Db,
+  owners: number,
+  webhooksEach: number,
+  customer: string,
+  process = PROCESS,
+): Promise<void> {
+  await db.raw(
+    `insert into webhooks (process, url, target_url, api_key_id, customer, secret)
+      select :process::int, url, url, gen_random_uuid(), ${customer}, '\\x00'
+      from generate_series(1, :owners::int) n, generate_series(1, :webhooksEach::int) w,
+        lateral (select 'https://localhost/' || n || '/' || w as url) u`,
+    { process, owners, webhooksEach },
+  );
+  await countWebhooks(db);
+}
+
 /** Counts the live webhooks of each event type, of the operator and of each customer, as registration does. */
 export async function countWebhooks(db: Db): Promise<void> {
   await count(

@@ -10,8 +10,8 @@ import { startReceivers } from "../parts/receivers.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
 import {
   clearDeliveries,
-  countWebhooks,
   giveTo,
+  seedOwners,
   seedPending,
   seedWebhooks,
   USER_ID,
@@ -53,8 +53,8 @@ export const customers: Scenario = {
     await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
     await using many = await openStage(bench, { MAX_WEBHOOKS: "10000000" });
     await using none = await openStage(bench, { MAX_WEBHOOKS: "10000000" });
-    await seedOwners(many, count, "'customer ' || n", PROCESS);
-    await seedOwners(none, count, "null", UNUSED_PROCESS);
+    await seedOwners(many.db, count, WEBHOOKS_EACH, "'customer ' || n", PROCESS);
+    await seedOwners(none.db, count, WEBHOOKS_EACH, "null", UNUSED_PROCESS);
     await seedWebhooks(none.db, none.secrets, urlsOf(WEBHOOKS_EACH));
     await giveTo(many.db, USER_ID, await seedWebhooks(many.db, many.secrets, urlsOf(WEBHOOKS_EACH)));
     for (const { db } of [many, none]) await db.raw("vacuum (analyze) webhooks, customer_processes");
@@ -72,18 +72,6 @@ export const customers: Scenario = {
 };
 
 const urlsOf = (webhooks: number) => Array.from({ length: webhooks }, (_, n) => `https://localhost/${n}`);
-
-/** Registers webhooks of a number of owners, for an event type that is not published. @param customer SQL for the customer of owner `n` */
-async function seedOwners({ db }: Stage, owners: number, customer: string, process: number): Promise<void> {
-  await db.raw(
-    `insert into webhooks (process, url, target_url, api_key_id, customer, secret)
-      select :process::int, url, url, gen_random_uuid(), ${customer}, '\\x00'
-      from generate_series(1, :owners::int) n, generate_series(1, :each::int) w,
-        lateral (select 'https://localhost/' || n || '/' || w as url) u`,
-    { process, owners, each: WEBHOOKS_EACH },
-  );
-  await countWebhooks(db);
-}
 
 /** Clients with keys of as many customers, or of the operator. */
 async function clientsOf(stage: Stage, customerOf: (n: number) => string | null) {
