@@ -45,8 +45,8 @@ export async function openChangeFeed(
   let last: { xmin: string; revision: string; customers: Map<string, string> } | undefined;
   return {
     /**
-     * Reads whose webhooks were created, moved to another URL, paused, resumed or deleted, or got another filter, other secrets, key pairs
-     * or request settings since the last look. Rejects once the connection has ended or can only read: the server may then be outdated,
+     * Reads whose webhooks were moved to another URL, paused, resumed or deleted, or got another filter, other secrets, key pairs or
+     * request settings since the last look; of the operator, also new ones. Rejects once the connection has ended or can only read: the server may then be outdated,
      * and results of requests could not be recorded.
      *
      * @returns the customers, null for the operator; "all" from the first look, because any may have changed before it

@@ -22,7 +22,7 @@ const COPIED = [...SETTING_NAMES.map((name) => SETTINGS[name].column), ...RECEIV
 
 /**
  * Adds a webhook for another event type, with the owner, secrets, settings and circuit breaker of a webhook that is locked by the
- * transaction. The filter is not copied, because it belongs to an event type.
+ * transaction, which may have given the latter an endpoint. The filter is not copied, because it belongs to an event type.
  *
  * @throws DomainError FAILED_PRECONDITION if no key of this process decrypts a secret
  */
@@ -57,7 +57,7 @@ export async function copyWebhook(
   const [made] = await rows<WebhookRow>(
     trx,
     `with source as (select * from webhooks where id = :from::bigint),
-      ${insertedType("source")}
+      ${insertedType("source", true)}
       insert into webhooks as w (id, process, url, target_url, api_key_id, customer, installed_app_id, endpoint_id, paused, customer_paused,
         ${COPIED.join(", ")}, secret, old_secrets, old_secrets_expire, key_pairs, key_pairs_expire, request_settings, created_revision)
       overriding system value

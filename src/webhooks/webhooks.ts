@@ -289,8 +289,11 @@ export async function nextWebhookId(trx: Db): Promise<bigint> {
 /**
  * A part of a statement that inserts a webhook of `:process` for the customer of `owner`: counts it, and raises the revision of its event
  * type in its instance, which is that of `type`. The row of all instances is locked before that of a customer.
+ *
+ * @param changesOthers whether other webhooks of a customer change, too, so that workers must read them. Otherwise the row of the customer
+ *   changes no indexed column, which keeps registration cheap: no worker holds deliveries of a new webhook
  */
-export const insertedType = (owner: string) => `
+export const insertedType = (owner: string, changesOthers = false) => `
   counted as (
     insert into processes as p (process, revision, live, customers_live)
     select :process::int, (customer is null)::int, (customer is null)::int, (customer is not null)::int from ${owner}
@@ -301,7 +304,8 @@ export const insertedType = (owner: string) => `
   counted_customer as (
     insert into customer_processes as c (customer, process, revision, live)
     select customer, :process::int, 1, 1 from ${owner} cross join counted where customer is not null
-    on conflict (customer, process) do update set revision = c.revision + 1, live = c.live + 1, changed = pg_current_xact_id()
+    on conflict (customer, process) do update set revision = c.revision + 1, live = c.live + 1
+      ${changesOthers ? ", changed = pg_current_xact_id()" : ""}
     returning revision
   ),
   type as (select coalesce((select revision from counted_customer), (select revision from counted)) as revision)`;

@@ -2,15 +2,19 @@ import { randomUUID } from "node:crypto";
 import pino from "pino";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { createAnnouncer } from "../../src/events/announce.ts";
+import { createApiKey } from "../../src/keys/api-keys.ts";
 import type { Db } from "../../src/lib/pg/database.ts";
 import { announceQueued, type HeldWebhook, loadStopped, openChangeFeed } from "../../src/queue/changes.ts";
+import { updateEndpoint } from "../../src/webhooks/endpoints.ts";
 import { deleteKeyPairs, rotateKeyPair } from "../../src/webhooks/key-pairs.ts";
 import { NO_REQUEST_SETTINGS, writeRequestSettings } from "../../src/webhooks/request-settings.ts";
 import { raiseRevisions } from "../../src/webhooks/revisions.ts";
 import { createSecretBox } from "../../src/webhooks/secret-box.ts";
 import { rotateWebhookSecret } from "../../src/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../src/webhooks/webhook-update.ts";
+import { createWebhook } from "../../src/webhooks/webhooks.ts";
 import { aWebhook } from "../support/builders.ts";
+import { freshUrl } from "../support/test-api.ts";
 import { openQueueDatabase, queue } from "./queue.ts";
 
 const db = await openQueueDatabase();
@@ -73,6 +77,24 @@ describe("a listener for changes", () => {
       expect(await feed.look()).toEqual(new Set());
     },
   );
+
+  test("tells nothing of a customer's new webhook, which concerns no delivery, but of one that joins another", async () => {
+    const { id: apiKeyId } = (await createApiKey(db, { name: "a", permissions: [1], customer: "a" })).key;
+    const register = async () => {
+      const url = freshUrl();
+      return createWebhook(db, box, { process: 1, url, targetUrl: url, apiKeyId, customer: "a" }, 10);
+    };
+    const webhookId = (await register()).webhook.id;
+    const changed = () => db("customer_processes").where({ customer: "a", process: 1 }).first("changed", "live");
+    const before = await changed();
+    const { feed } = await listen();
+    await feed.look();
+    await register();
+    expect(await feed.look()).toEqual(new Set());
+    expect(await changed()).toEqual({ ...before, live: 2 });
+    await updateEndpoint(db, box, "everything", { webhookId }, { add: [2], remove: [] }, 10, async () => {});
+    expect(await feed.look()).toEqual(new Set(["a"]));
+  });
 
   test("misses no change of customers' webhooks while transactions overlap, and tells of each once", async () => {
     const customers = ["a", "b", "c"];

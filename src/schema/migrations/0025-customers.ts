@@ -86,7 +86,7 @@ const WEBHOOKS = `
     primary key (customer, process)
   ) with (fillfactor = 70);
   comment on table customer_processes is 'As processes, for the webhooks of each customer.';
-  comment on column customer_processes.changed is 'The transaction that raised the revision last: workers read only what has changed.';
+  comment on column customer_processes.changed is 'The transaction that raised the revision last, except for a new webhook: workers read only what has changed.';
   create index customer_processes_changed on customer_processes (changed);
 
   alter table fan_out add column customer text, add column customer_revision bigint;
