@@ -1,5 +1,5 @@
 import { restBindings } from "../src/api/rest/bindings.ts";
-import { SERVICES } from "../src/api/routes.ts";
+import { SERVICES } from "../src/app/services.ts";
 import { writeOrCheck } from "./generated-file.ts";
 import { openApiDocument } from "./openapi/document.ts";
 

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
 import { CustomerService } from "../gen/webhook/v1/customer_pb.ts";
 import { required_permission } from "../gen/webhook/v1/options_pb.ts";
-import { SERVICES } from "../src/api/routes.ts";
+import { SERVICES } from "../src/app/services.ts";
 import { permissionName } from "../src/contract/permissions.ts";
 import { writeOrCheck } from "./generated-file.ts";
 

@@ -4,7 +4,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
-import { SERVICES } from "../../src/api/routes.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import { rows, count as run } from "../../src/lib/pg/database.ts";
 import { costlyJson, type KnownIds } from "../../test/support/costly-requests.ts";
 import type { Bench } from "../parts/bench.ts";

@@ -25,9 +25,10 @@ import { listenForGrpc } from "./listeners/grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
 import type { Listener } from "./listeners/listening.ts";
 import { restBindings } from "./rest/bindings.ts";
-import { createRoutes, SERVICES } from "./routes.ts";
+import { type CreateServices, createRoutes } from "./routes.ts";
 import { createRpcHandlers } from "./rpc/rpc-handlers.ts";
 import { CallTurns, type TurnsOf } from "./turns/call-turns.ts";
+import { readsMuch } from "./turns/heavy-methods.ts";
 
 /** Options of `startApi`. */
 export interface ApiOptions {
@@ -39,8 +40,8 @@ export interface ApiOptions {
   /** The path prefix of the API and its pages behind a proxy, such as `/webhooks`. Defaults to none. */
   basePath?: string;
   tls?: TlsOptions | undefined;
-  /** False serves only /healthz and /readyz, for processes that only deliver. */
-  services: boolean;
+  /** Without services, only /healthz and /readyz are served, for processes that only deliver. */
+  services?: CreateServices | undefined;
   /** The folder of the built admin UI. Without one, its addresses return instructions. */
   page?: string | undefined;
   /** Whether each request is logged; false unless told. */
@@ -49,8 +50,6 @@ export interface ApiOptions {
   publicCatalogue?: boolean;
   /** The time for calls in flight to finish once the service stops, in milliseconds. Defaults to 10,000. */
   drainMs?: number;
-  /** The maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000. */
-  overviewSilenceMs?: number;
   /** The maximum duration of a statement of a call that reads much, in milliseconds. Defaults to 30,000. */
   maxReadMs?: number;
 }
@@ -105,7 +104,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     context.instruments.refusals.add(1, { reason: reasonOf(error) });
   };
   const gate = createGate(context);
-  const addServices = createRoutes(context, gate, readiness, stopping.signal, options.overviewSilenceMs);
+  const served = options.services?.(gate, stopping.signal) ?? [];
+  const addServices = createRoutes(served, readiness, stopping.signal);
   const optionsOf = (refused: OnRefused, turns?: TurnsOf): ConnectRouterOptions => ({
     interceptors: [
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
@@ -120,7 +120,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
   });
-  const turns = new CallTurns(context.db.client.pool.max, options.maxReadMs);
+  const turns = new CallTurns(context.db.client.pool.max, readsMuch(served), options.maxReadMs);
   // The failures of REST count its refused calls.
   const uncounted: OnRefused = () => {};
   const connections: ConnectionLimits = {
@@ -155,7 +155,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         admissions,
         gate,
         database,
-        bindings: restBindings(SERVICES),
+        bindings: restBindings(served.map(({ service }) => service)),
         page: options.page,
         publicCatalogue: options.publicCatalogue ?? false,
         historyOf: (process: number) => readPastChanges(context.db, [process]),

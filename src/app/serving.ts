@@ -15,6 +15,7 @@ import { FilterThreads } from "../filters/index.ts";
 import { watchFiles } from "../lib/process/index.ts";
 import { createApiInstruments, observeCertificate, type Tracing } from "../metrics/index.ts";
 import { type TemporalNames, type TemporalTarget, workflowLinks } from "../temporal/index.ts";
+import { createServices } from "./services.ts";
 import type { Stores } from "./stores.ts";
 
 /**
@@ -43,7 +44,7 @@ export async function serve(
     readiness: () => Promise<string[]>;
   },
 ) {
-  const { db, secrets, log, meter, tracing, target, works, isPrepared, admit, readiness } = parts;
+  const { db, secrets, log, meter, tracing, target } = parts;
   const { role, delivery, tls } = config;
   const isWorker = role === "worker";
   const dispatch =
@@ -57,44 +58,38 @@ export async function serve(
   started.defer(async () => hostWarnings.close());
   const filters = new FilterThreads(delivery.filterTimeoutMs, log);
   started.defer(() => filters.close());
-  const api = await startApi(
-    {
-      db,
-      ...(parts.reads ? { reads: parts.reads } : {}),
-      secrets,
-      isPrepared,
-      admit,
-      sign: createSigner(secrets),
-      log,
-      works,
-      instruments: createApiInstruments(meter),
-      tracer: tracing.tracer,
-      limits: config.limits,
-      isolatesApps: config.isolatesApps,
-      deliveryTimeoutMs: delivery.timeoutMs,
-      retentionDays: config.dispatch.retentionDays,
-      searchIndex: config.searchIndex,
-      ...(dispatch ? { dispatchNow: dispatch.trigger, findActivity: dispatch.findActivity } : {}),
-      ...(announcer ? { onQueued: announcer.announce } : {}),
-      workflowUrl: workflowLinks(parts.temporalUiUrl, target.namespace),
-      filters,
-      targets: createTargetRules(guards),
-      warningsOf: hostWarnings.of,
-      tryRequest: createRequestTrial({ db, secrets, guards, delivery, log }),
-      readiness,
-    },
-    {
-      host: config.host,
-      httpPort: config.httpPort,
-      grpcPort: config.grpcPort,
-      basePath: config.basePath,
-      tls,
-      accessLog: config.accessLog,
-      publicCatalogue: config.publicCatalogue,
-      services: !isWorker,
-      page: parts.page,
-    },
-  );
+  const context = {
+    ...parts,
+    instruments: createApiInstruments(meter),
+    tracer: tracing.tracer,
+    limits: config.limits,
+    deliveryTimeoutMs: delivery.timeoutMs,
+  };
+  const services = createServices({
+    ...context,
+    sign: createSigner(secrets),
+    isolatesApps: config.isolatesApps,
+    retentionDays: config.dispatch.retentionDays,
+    searchIndex: config.searchIndex,
+    ...(dispatch ? { dispatchNow: dispatch.trigger, findActivity: dispatch.findActivity } : {}),
+    ...(announcer ? { onQueued: announcer.announce } : {}),
+    workflowUrl: workflowLinks(parts.temporalUiUrl, target.namespace),
+    filters,
+    targets: createTargetRules(guards),
+    warningsOf: hostWarnings.of,
+    tryRequest: createRequestTrial({ db, secrets, guards, delivery, log }),
+  });
+  const api = await startApi(context, {
+    host: config.host,
+    httpPort: config.httpPort,
+    grpcPort: config.grpcPort,
+    basePath: config.basePath,
+    tls,
+    accessLog: config.accessLog,
+    publicCatalogue: config.publicCatalogue,
+    services: isWorker ? undefined : services,
+    page: parts.page,
+  });
   if (tls) {
     let certificate = tls.cert;
     observeCertificate(meter, () => certificate);

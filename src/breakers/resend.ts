@@ -7,7 +7,7 @@ import { NIL_ID } from "../schema/index.ts";
 /** The maximum number of rounds, of four attempts each, up to which the service sends a delivery again without a user's request. */
 const MAX_ROUNDS = 3;
 
-/** The maximum number of a webhook's deliveries in `queue` that were sent again or replayed. Newer deliveries wait behind them. */
+/** The maximum number of a webhook's deliveries in `queue` that were queued again. Newer deliveries wait behind them. */
 const MAX_WAITING = 500;
 
 /** The time to the next step while the queue has no room for more of the webhook's deliveries, in seconds. */

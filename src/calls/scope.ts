@@ -49,7 +49,7 @@ export function scopeName(scope: Scope): string {
   return JSON.stringify([customer, installedAppId, [...new Set(processes)].sort((a, b) => a - b)]);
 }
 
-/** The owner of a key, a webhook or a replay. */
+/** The owner of a row, such as a key or a webhook. */
 export interface Owned {
   /** The user_id of the customer; null for the operator. */
   customer: string | null;

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { areDeliveriesExpected, noteGone } from "../breakers/index.ts";
+import { noteGone } from "../breakers/index.ts";
 import type { DeliveryConfig, DispatchConfig } from "../config/index.ts";
 import { fanOutStep } from "../events/index.ts";
 import { FilterThreads } from "../filters/index.ts";
@@ -35,7 +35,6 @@ import {
   renewWorker,
   settleGroups,
 } from "../queue/index.ts";
-import { isReplaying } from "../replays/index.ts";
 import { type ClaimedWebhook, ClaimedWebhooks, type SecretBox } from "../webhooks/index.ts";
 import { WebhookWatch } from "./claims/webhook-watch.ts";
 import { WorkerLease } from "./claims/worker-lease.ts";
@@ -79,6 +78,7 @@ export type DeliveryEngine = ReturnType<typeof createDeliveryEngine>;
  * @param options.handshakes paces new connections. Defaults to HANDSHAKES
  * @param options.works called with the name of the work that the thread begins, for the log of blocked threads. Defaults to no calls
  * @param options.admit awaited before each claim. Defaults to no wait
+ * @param options.expectsMore tells whether something that queues deliveries step by step is likely to queue some soon
  * @param options.onCertificate told the end of a host's certificate at each handshake, and whether it was one of a customer's request. Defaults to nothing
  * @param options.now the clock by which bottlenecks are timed, in milliseconds. Defaults to the system's monotonic clock
  */
@@ -100,6 +100,7 @@ export function createDeliveryEngine(options: {
   now?: Clock["now"];
   works?: (on: string) => void;
   admit?: () => Promise<void> | undefined;
+  expectsMore: (db: Db) => Promise<boolean>;
   onCertificate?: (host: string, notAfter: Date, ofCustomers: boolean) => void;
 }) {
   const { db, directUrl, log, stopping, delivery, dispatch, instruments, tracing } = options;
@@ -213,7 +214,7 @@ export function createDeliveryEngine(options: {
       async expectsMore(signal) {
         // If a filter does not match a breaker's probe, the breaker chooses another probe after the claim of the first has ended.
         await sender.ended();
-        return untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal });
+        return untilAnswered(() => options.expectsMore(db), { signal });
       },
     },
     log,

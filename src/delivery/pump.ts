@@ -35,7 +35,7 @@ export interface PumpsParts {
   queue: {
     claim: ReturnType<typeof createPendingClaims>;
     fanOut(): ReturnType<typeof fanOutStep>;
-    /** Whether a replay or a breaker, which queue deliveries step by step, is likely to queue some soon. */
+    /** Whether something that queues deliveries step by step is likely to queue some soon. */
     expectsMore(stop: AbortSignal): Promise<boolean>;
   };
   log: Logger;

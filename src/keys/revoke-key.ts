@@ -6,8 +6,8 @@ import type { Db } from "../lib/pg/index.ts";
 export type WebhooksFate = { transferTo: string } | "delete";
 
 /**
- * Revokes a key, transfers or deletes its webhooks and cancels its replays, in the given transaction. Returns the numbers of
- * webhooks, and the entries for the audit log. Throws DomainError as `revokeApiKey` does.
+ * Revokes a key, transfers or deletes its webhooks, and ends what it has started, in the given transaction. Returns the numbers of
+ * webhooks, and the entries for the audit log. Throws DomainError as `keyRevocation` says.
  */
 export type RevokeKey = (
   trx: Db,

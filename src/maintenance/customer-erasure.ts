@@ -1,9 +1,9 @@
 import { eraseStep, listErasing, type Removal } from "../customers/index.ts";
 import { erasePayloads } from "../events/index.ts";
+import type { RevokeKey } from "../keys/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { cancelFirst, cancelOfWebhooks } from "../queue/index.ts";
-import { revokeKey } from "../revocation/index.ts";
 import { deleteWebhooks, idsOf, webhookEntries } from "../webhooks/index.ts";
 
 /** The maximum number of webhooks that one step deletes. */
@@ -30,17 +30,19 @@ const removeWebhooks: Removal = async (trx, customer) => {
   return { webhooks: deleted.length, deliveries, entries: webhookEntries("webhook_deleted", deleted) };
 };
 
-const revokeKeys: Removal = async (trx, customer) => {
-  const keys = await rows<{ id: string }>(
-    trx,
-    "select id from api_keys where customer = :customer and revoked is null order by id limit :most::int",
-    { customer, most: MAX_KEYS },
-  );
-  const done = [];
-  for (const { id } of keys) done.push(await revokeKey(trx, "everything", id, "delete"));
-  const webhooks = done.reduce((sum, { deleted }) => sum + deleted, 0);
-  return { keys: done.length, webhooks, entries: done.flatMap(({ entries }) => entries) };
-};
+const revokeKeys =
+  (revokeKey: RevokeKey): Removal =>
+  async (trx, customer) => {
+    const keys = await rows<{ id: string }>(
+      trx,
+      "select id from api_keys where customer = :customer and revoked is null order by id limit :most::int",
+      { customer, most: MAX_KEYS },
+    );
+    const done = [];
+    for (const { id } of keys) done.push(await revokeKey(trx, "everything", id, "delete"));
+    const webhooks = done.reduce((sum, { deleted }) => sum + deleted, 0);
+    return { keys: done.length, webhooks, entries: done.flatMap(({ entries }) => entries) };
+  };
 
 const removePayloads: Removal = async (trx, customer) => {
   const { erased, cancelled } = await erasePayloads(trx, customer, MAX_ROWS);
@@ -48,15 +50,19 @@ const removePayloads: Removal = async (trx, customer) => {
 };
 
 /** What an erasure of a customer removes, in this order: its keys publish and register until they are revoked. */
-export const REMOVALS: readonly Removal[] = [removeWebhooks, revokeKeys, removePayloads];
+export const removals = (revokeKey: RevokeKey): Removal[] => [
+  removeWebhooks,
+  revokeKeys(revokeKey),
+  removePayloads,
+];
 
 /** Goes on with the erasures of customers, each in one process at a time. */
-export const CUSTOMER_ERASURE_JOB: Job<{ db: Db }> = {
+export const customerErasureJob = (revokeKey: RevokeKey): Job<{ db: Db }> => ({
   name: "erase customers",
   async run({ db }, stop) {
     for (const customer of await listErasing(db)) {
       for (let step = 0; step < MAX_STEPS && !stop.aborted; step += 1)
-        if ((await eraseStep(db, customer, REMOVALS)) !== "more") break;
+        if ((await eraseStep(db, customer, removals(revokeKey))) !== "more") break;
     }
   },
-};
+});

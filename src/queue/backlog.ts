@@ -57,7 +57,7 @@ async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending"
 /**
  * The oldest delivery that only the service itself delays: no worker has claimed it, its webhook is not paused, has no rate limit and is not
  * failing (none of its deliveries waits for a retry), and its receiver asks for no hold or pace. Events that are not fanned out yet count
- * too. The age is the time since publishing or, if the delivery was sent again or replayed, since then.
+ * too. The age is the time since publishing or, if the delivery was queued again, since then.
  */
 async function readOldestSendable(
   db: Db,

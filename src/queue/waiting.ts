@@ -9,7 +9,7 @@ const MAX_SEARCHED = 10_000;
 export interface Waiting {
   /** Their number, at most `limit`. */
   pending: number;
-  /** The number of the `oldest` ones that were sent again or replayed. */
+  /** The number of the `oldest` ones that were queued again. */
   again: number;
   /** The age of the event of the oldest delivery after those of `after`, in seconds; null if there is none. */
   oldestS: number | null;

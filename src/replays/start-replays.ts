@@ -14,7 +14,7 @@ export async function startReplays(
 ): Promise<void> {
   // Longer than a worker takes to notice that another one was lost.
   for (const { id: replayId, outline } of await claimIdleReplays(db, 3 * heartbeatTimeoutMs)) {
-    const workflowId = `${names.replayPrefix}${replayId}`;
+    const workflowId = `${names.prefix}replay-${replayId}`;
     try {
       const { firstExecutionRunId: runId } = await client.workflow.start("replayDeliveries", {
         workflowId,

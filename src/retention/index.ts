@@ -1,2 +1,2 @@
 /** Deletes what is older than its retention. */
-export { createDeleteExpired } from "./delete-expired.ts";
+export { createDeleteExpired, type Deletions } from "./delete-expired.ts";

@@ -1,2 +1,2 @@
-/** Revokes a key, with its webhooks and replays. */
-export { revokeKey } from "./revocation-entries.ts";
+/** Revokes a key, with its webhooks and what else ends with it. */
+export { keyRevocation } from "./key-revocation.ts";

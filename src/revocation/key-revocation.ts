@@ -1,64 +1,73 @@
+import type { AuditRecord } from "../audit/index.ts";
 import { stateNotFit } from "../calls/errors/index.ts";
 import { type ApiKeyRow, type Scope, scopeOf } from "../calls/index.ts";
 import { processNames } from "../contract/catalogue.ts";
 import {
   assertNoMoreRights,
   assertWebhookQuota,
+  keyTarget,
   lockApiKeys,
   markRevoked,
   noSuchKey,
-  type WebhooksFate,
+  type RevokeKey,
 } from "../keys/index.ts";
 import { type Db, transactionWithRetry } from "../lib/pg/index.ts";
 import { cancelFirst } from "../queue/index.ts";
-import { cancelReplaysOfKey } from "../replays/index.ts";
 import {
   deleteWebhooks,
   ownsOutside,
   processesOfKey,
   transferWebhooks,
-  type WebhookRow,
+  webhookTarget,
 } from "../webhooks/index.ts";
-/** The result of a revocation. */
-export interface Revocation {
-  key: ApiKeyRow;
-  transferred: WebhookRow[];
-  deleted: WebhookRow[];
-  /** The number of its open replays, which are cancelled. */
-  replaysCancelled: number;
-}
+
+/** Ends what a key has started, in the transaction of its revocation. Returns the number of what has ended. */
+type EndOfKey = (trx: Db, apiKeyId: string) => Promise<number>;
 
 /**
- * Revokes a key, transfers or deletes its webhooks and cancels its replays, in one transaction.
+ * Makes the function that revokes a key, transfers or deletes its webhooks, and ends what it has started, in one transaction. It throws
+ * DomainError NOT_FOUND or FAILED_PRECONDITION if the scope lacks either key, either is revoked, or the receiving key belongs to
+ * another customer or app, may not subscribe to the event types or has no room in its quota; PERMISSION_DENIED if the key has
+ * more rights than the scope.
  *
- * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope lacks either key, either is revoked, or the
- *   receiving key belongs to another customer or app, may not subscribe to the event types or has no room in its quota;
- *   PERMISSION_DENIED if the key has
- *   more rights than the scope
+ * @param ends end what keys have started, by the names of their numbers in the audit log
  */
-export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFate): Promise<Revocation> {
-  return transactionWithRetry(db, async (trx) => {
-    const locked = await lockApiKeys(trx, scope, fate === "delete" ? [id] : [id, fate.transferTo]);
-    assertNoMoreRights(scope, usable(locked, id, "api_key_id"), `the API key ${id}`);
-    await assertOwnWebhooks(trx, scope, id);
-    const replaysCancelled = await cancelReplaysOfKey(trx, id);
-    if (fate === "delete") {
+export function keyRevocation(ends: Readonly<Record<string, EndOfKey>>): RevokeKey {
+  return (db, scope, id, fate) =>
+    transactionWithRetry(db, async (trx) => {
+      const locked = await lockApiKeys(trx, scope, fate === "delete" ? [id] : [id, fate.transferTo]);
+      const from = usable(locked, id, "api_key_id");
+      assertNoMoreRights(scope, from, `the API key ${id}`);
+      await assertOwnWebhooks(trx, scope, id);
+      const others: [fact: string, ended: number][] = [];
+      for (const [fact, end] of Object.entries(ends)) others.push([fact, await end(trx, id)]);
+      const to = fate === "delete" ? undefined : usable(locked, fate.transferTo, "transfer_to_key_id");
+      if (to) assertSameCustomer(from, to);
+      if (to) await assertMayReceive(trx, id, to);
       const key = await markRevoked(trx, id);
-      return {
-        key,
-        transferred: [],
-        deleted: await deleteWebhooks(trx, { apiKeyId: id }, cancelFirst),
-        replaysCancelled,
+      const deleted = to ? [] : await deleteWebhooks(trx, { apiKeyId: id }, cancelFirst);
+      const transferred = to ? await transferWebhooks(trx, id, to.id) : [];
+      if (to && transferred.length > 0) await assertWebhookQuota(trx, to.id, 0);
+      const before = { api_key_id: id };
+      const after = {
+        revoked: true,
+        ...(to
+          ? { webhooks_transferred: transferred.length, transfer_to_key_id: to.id }
+          : { webhooks_deleted: deleted.length }),
+        ...Object.fromEntries(others.filter(([, ended]) => ended > 0)),
       };
-    }
-    const to = usable(locked, fate.transferTo, "transfer_to_key_id");
-    assertSameCustomer(usable(locked, id, "api_key_id"), to);
-    await assertMayReceive(trx, id, to);
-    const key = await markRevoked(trx, id);
-    const transferred = await transferWebhooks(trx, id, fate.transferTo);
-    if (transferred.length > 0) await assertWebhookQuota(trx, fate.transferTo, 0);
-    return { key, transferred, deleted: [], replaysCancelled };
-  });
+      const entries: AuditRecord[] = [
+        { action: "api_key_revoked", target: keyTarget(key), before: { revoked: false }, after },
+        ...deleted.map((webhook): AuditRecord => {
+          return { action: "webhook_deleted", target: webhookTarget(webhook), before };
+        }),
+        ...transferred.map((webhook): AuditRecord => {
+          const moved = { api_key_id: webhook.apiKeyId };
+          return { action: "webhook_transferred", target: webhookTarget(webhook), before, after: moved };
+        }),
+      ];
+      return { key, transferred: transferred.length, deleted: deleted.length, entries };
+    });
 }
 
 function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKeyRow {

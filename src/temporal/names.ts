@@ -7,8 +7,8 @@ export const temporalNames = (prefix = "") => ({
   scheduleId: `${prefix}dispatch-pending-deliveries`,
   /** The id of the schedule that applies the retention. */
   retentionScheduleId: `${prefix}delete-expired`,
-  /** The prefix of the workflow ids of replays. */
-  replayPrefix: `${prefix}replay-`,
+  /** The prefix of all names. */
+  prefix,
   /** The task queue of workflows and first attempts. */
   dispatchTaskQueue: `${prefix}webhook-dispatch`,
   /** The task queue of retries, separate so that failing webhooks do not delay first attempts. */

@@ -1,8 +1,9 @@
+import { revokeKey } from "../../src/app/revoke-key.ts";
 import { eraseStep } from "../../src/customers/erasure.ts";
 import { publishEvents } from "../../src/events/publish.ts";
 import type { NewApiKey } from "../../src/keys/api-keys.ts";
 import type { Db } from "../../src/lib/pg/database.ts";
-import { REMOVALS } from "../../src/maintenance/customer-erasure.ts";
+import { removals } from "../../src/maintenance/customer-erasure.ts";
 import { anEvent } from "../support/new-event.ts";
 import type { TestApi } from "../support/test-api.ts";
 
@@ -23,7 +24,7 @@ export async function publishFor(db: Db, ...users: string[]): Promise<void> {
 /** Runs steps of an erasure until it has finished, or waits. */
 export async function eraseAll(db: Db, customer: string) {
   for (;;) {
-    const state = await eraseStep(db, customer, REMOVALS);
+    const state = await eraseStep(db, customer, removals(revokeKey));
     if (state !== "more") return state;
   }
 }

@@ -1,8 +1,9 @@
 import { Code } from "@connectrpc/connect";
 import { beforeEach, expect, onTestFinished, test } from "vitest";
 import { AuditAction, AuditActionSchema } from "../../gen/webhook/v1/audit_pb.ts";
+import { revokeKey } from "../../src/app/revoke-key.ts";
 import { publishEvents } from "../../src/events/publish.ts";
-import { CUSTOMER_ERASURE_JOB } from "../../src/maintenance/customer-erasure.ts";
+import { customerErasureJob } from "../../src/maintenance/customer-erasure.ts";
 import { claim } from "../queue/queue.ts";
 import { anEvent } from "../support/new-event.ts";
 import { expectRefused } from "../support/refusals.ts";
@@ -20,7 +21,7 @@ const erasureOf = async (customer = "acme") => (await customers.getCustomer({ cu
 /** Runs the job of maintenance until the erasure has finished. */
 const finish = (customer = "acme") =>
   eventually(async () => {
-    await CUSTOMER_ERASURE_JOB.run({ db }, new AbortController().signal);
+    await customerErasureJob(revokeKey).run({ db }, new AbortController().signal);
     expect((await erasureOf(customer))?.finished).toBeDefined();
   });
 const payloads = (userId: string) => db("events").where({ user_id: userId }).pluck("payload");
@@ -163,7 +164,7 @@ test("what a customer does after its erasure has finished stays", async () => {
   await publishFor(db, "acme");
   const { secret } = await customerKey(api, "acme");
   await api.register({ key: secret });
-  await CUSTOMER_ERASURE_JOB.run({ db }, new AbortController().signal);
+  await customerErasureJob(revokeKey).run({ db }, new AbortController().signal);
   expect((await payloads("acme")).filter((payload) => payload !== null)).toHaveLength(1);
   await api.register({ key: secret });
 });

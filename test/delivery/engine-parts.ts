@@ -3,12 +3,13 @@ import { createNoopMeter } from "@opentelemetry/api";
 import type { Knex } from "knex";
 import pino from "pino";
 import { onTestFinished } from "vitest";
+import { startMaintenance } from "../../src/app/maintenance.ts";
+import { areDeliveriesExpected } from "../../src/breakers/expected.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { PassResult } from "../../src/delivery/retry-pass.ts";
 import type { Resolver } from "../../src/lib/egress/name-resolver.ts";
 import { type Db, rows } from "../../src/lib/pg/database.ts";
-import { startMaintenance } from "../../src/maintenance/maintenance.ts";
 import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import { assignGroups } from "../../src/queue/retry-groups.ts";
 import { type OpenRun, openRuns } from "../../src/queue/runs.ts";
@@ -58,6 +59,7 @@ export async function startEngine(
       log: pino({ level: "silent" }),
       instruments: createDeliveryInstruments(createNoopMeter()),
       ...config,
+      expectsMore: areDeliveriesExpected,
       stopping: engines.length === 0 ? stopping : NEVER,
       ...(resolver ? { resolver } : {}),
       ...more,

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { MockActivityEnvironment } from "@temporalio/testing";
 import { afterAll, afterEach, expect, test, vi } from "vitest";
+import { deletions } from "../../src/app/delivery.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { createActivities } from "../../src/dispatch/worker/activities.ts";
 import { createKeepAlive } from "../../src/dispatch/worker/keep-alive.ts";
@@ -34,7 +35,7 @@ const ACTIVITIES: Record<string, () => Promise<unknown>> = {
   closeRun: () => work.closeRun(run),
   replay: () => replays.replay({ replayId: randomUUID() }),
   pauseReplay: () => replays.pauseReplay({ replayId: randomUUID() }),
-  deleteExpired: createDeleteExpired(engine, dispatch, alive.heartbeats),
+  deleteExpired: createDeleteExpired(engine, dispatch, deletions(dispatch), alive.heartbeats),
 };
 
 test.each(Object.entries(ACTIVITIES))(

@@ -23,9 +23,10 @@ const LEVELS: readonly string[] = [
   "events health stats",
   "incidents",
   "log notices",
-  "breakers replays",
-  "delivery retention revocation",
-  "api dispatch maintenance",
+  "breakers",
+  "delivery",
+  // Only `app`, which puts all together, knows these.
+  "api dispatch maintenance replays retention revocation",
   "app",
   "commands",
 ];

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { revokeKey } from "../../src/app/revoke-key.ts";
 import { listCustomers } from "../../src/customers/customer-list.ts";
 import { requiredCustomer } from "../../src/customers/customers.ts";
 import { eraseStep } from "../../src/customers/erasure.ts";
@@ -23,7 +24,7 @@ import { listDeliveries } from "../../src/log/list.ts";
 import { searchDeliveries } from "../../src/log/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/log/send-again.ts";
 import { readWaitingFor } from "../../src/log/waiting-for.ts";
-import { REMOVALS } from "../../src/maintenance/customer-erasure.ts";
+import { removals } from "../../src/maintenance/customer-erasure.ts";
 import { foldDeltas } from "../../src/maintenance/fold.ts";
 import { readBacklog } from "../../src/queue/backlog.ts";
 import { loadStopped } from "../../src/queue/changes.ts";
@@ -368,7 +369,7 @@ describe("no table that grows is read from end to end", () => {
         (on) => countOfCustomers(on, { ...app, customer: "c7" }, ["c7"]),
         (on) => endBeyondQuotas(on, 50),
         (on) => pauseWebhooksOf(on, "c7", true),
-        (on) => eraseStep(on, "c7", REMOVALS),
+        (on) => eraseStep(on, "c7", removals(revokeKey)),
       ];
       await trx("customers")
         .where({ id: "c7" })

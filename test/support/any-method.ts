@@ -1,6 +1,6 @@
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
-import { SERVICES } from "../../src/api/routes.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import type { TestApi } from "./test-api.ts";
 
 /** The methods of the contract's services, each by its name as in `WebhookService.ListWebhooks`. */

@@ -9,6 +9,7 @@ import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "../../src/api/context/context.ts";
 import { type ApiOptions, startApi } from "../../src/api/server.ts";
+import { createServices, type ServiceParts } from "../../src/app/services.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { createGuards } from "../../src/delivery/request/guards.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
@@ -61,13 +62,16 @@ const CACHED_MS = 86_400_000;
 
 /** Starts the API on free ports, on a fresh database unless one is given. */
 export async function startTestApi(
-  options: Partial<ApiOptions> &
+  options: Omit<Partial<ApiOptions>, "services"> &
+    Partial<Pick<ApiContext, "readiness" | "log">> &
     Partial<
       Pick<
-        ApiContext,
-        "readiness" | "dispatchNow" | "tryRequest" | "warningsOf" | "log" | "searchIndex" | "isolatesApps"
+        ServiceParts,
+        "dispatchNow" | "tryRequest" | "warningsOf" | "searchIndex" | "isolatesApps" | "overviewSilenceMs"
       >
     > & {
+      /** False starts the API of a process that only delivers. */
+      services?: false;
       databaseUrl?: string;
       limits?: Partial<ApiContext["limits"]>;
       /** Which addresses webhooks may have. Defaults to public ones. */
@@ -84,7 +88,7 @@ export async function startTestApi(
   const secrets = createSecretBox(randomBytes(32));
   const filters = new FilterThreads(readConfig({}).delivery.filterTimeoutMs, log);
   let nowMs = 0;
-  const context: ApiContext = {
+  const context: ApiContext & ServiceParts = {
     db,
     ...(options.reads ? { reads: options.reads(log) } : {}),
     secrets,
@@ -108,8 +112,10 @@ export async function startTestApi(
     ...(options.tryRequest ? { tryRequest: options.tryRequest } : {}),
     ...(options.isolatesApps ? { isolatesApps: true } : {}),
     ...(options.warningsOf ? { warningsOf: options.warningsOf } : {}),
+    ...(options.overviewSilenceMs ? { overviewSilenceMs: options.overviewSilenceMs } : {}),
   };
-  const started = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
+  const services = options.services === false ? undefined : createServices(context);
+  const started = await startApi(context, { httpPort: 0, grpcPort: 0, ...options, services });
   /** Makes a key; every permission unless told. */
   const key = async (more?: Partial<NewApiKey>): Promise<{ id: string; secret: string }> => {
     const made = await createApiKey(db, { name: "test", permissions: ALL_PERMISSIONS, ...more });

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { revokeKey } from "../../src/app/revoke-key.ts";
 import { decideBreakers } from "../../src/breakers/decide.ts";
 import { transactionWithRetry } from "../../src/lib/pg/deadlock.ts";
 import { foldDeltas } from "../../src/maintenance/fold.ts";
 import { cancelFirst } from "../../src/queue/deleted-webhooks.ts";
-import { revokeApiKey } from "../../src/revocation/key-revocation.ts";
 import { deleteEndpoint, updateEndpoint } from "../../src/webhooks/endpoints.ts";
 import { rotateKeyPair } from "../../src/webhooks/key-pairs.ts";
 import { writeRequestSettings } from "../../src/webhooks/request-settings.ts";
@@ -55,7 +55,7 @@ const move: Change = (id, first) => {
 };
 const transfer: Change = async (id) => {
   const [owner] = await live(id, "api_key_id");
-  if (owner) await revokeApiKey(db, "everything", owner, { transferTo: (await aKey().in(db)).id });
+  if (owner) await revokeKey(db, "everything", owner, { transferTo: (await aKey().in(db)).id });
 };
 const deleteOne =
   (n: number): Change =>

@@ -1,22 +1,19 @@
+import type { Tracer } from "@opentelemetry/api";
+import type { Logger } from "pino";
 import type { LimitsConfig } from "../../config/index.ts";
-import type { EventServiceParts } from "../../events/rpc/index.ts";
-import type { DeliveryServiceParts } from "../../log/rpc/index.ts";
+import type { Db } from "../../lib/pg/index.ts";
 import type { ApiInstruments } from "../../metrics/index.ts";
-import type { StatsParts } from "../../stats/rpc/index.ts";
-import type { WebhookServiceParts } from "../../webhooks/rpc/index.ts";
 
-/** What the API itself gives the service of webhooks, from modules above it. */
-type Wired = "latestEvents" | "onDeleted" | "queueTestEvent" | "readOverdueRetries";
-
-/** Dependencies of the API: what its services use, and what calls need before they reach one. */
-export interface ApiContext
-  extends EventServiceParts,
-    DeliveryServiceParts,
-    StatsParts,
-    Omit<WebhookServiceParts, Wired> {
+/** Dependencies of the API: what calls need before they reach a service. */
+export interface ApiContext {
+  db: Db;
+  log: Logger;
+  tracer?: Tracer | undefined;
   /** Limits for callers. */
   limits: LimitsConfig;
   instruments: ApiInstruments;
+  /** The timeout of a delivery, in milliseconds, as documented for callers. */
+  deliveryTimeoutMs: number;
   /** Whether the schema is that of this version. Until then, calls are refused with UNAVAILABLE. Defaults to true. */
   isPrepared?: () => boolean;
   /** Told what the thread works on, such as a method. Defaults to nothing. */

@@ -2,7 +2,6 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { FairQueue, longTurn, shortTurn } from "../../calls/index.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Turns } from "../../lib/pg/index.ts";
-import { readsMuch } from "./heavy-methods.ts";
 
 /** The part of the pool's connections for calls that read much, as a divisor, and the number of a key's such calls that may wait. */
 const READS = { poolShare: 3, maxWaiting: 50 };
@@ -28,13 +27,16 @@ export class CallTurns {
   readonly #reads: FairQueue;
   readonly #others: FairQueue;
   readonly #contract: FairQueue;
+  readonly #readsMuch: (method: DescMethod) => boolean;
   readonly #maxMs: number;
 
   /**
    * @param poolSize the maximum number of connections of the pool
+   * @param readsMuch whether the calls of a method read much
    * @param maxMs the maximum duration of a statement that reads much, in milliseconds. Defaults to 30,000 (MAX_READ_MS)
    */
-  constructor(poolSize: number, maxMs = MAX_READ_MS) {
+  constructor(poolSize: number, readsMuch: (method: DescMethod) => boolean, maxMs = MAX_READ_MS) {
+    this.#readsMuch = readsMuch;
     this.#maxMs = maxMs;
     this.#reads = queueOf("reads", poolSize, READS);
     this.#others = queueOf("statements", poolSize, OTHERS);
@@ -43,7 +45,7 @@ export class CallTurns {
 
   /** The turns of one call. */
   readonly of: TurnsOf = (method, keyId) => {
-    const isHeavy = readsMuch(method);
+    const isHeavy = this.#readsMuch(method);
     return {
       ...(isHeavy ? { limit: { ms: this.#maxMs, error: () => tooLong(this.#maxMs) } } : {}),
       run: takeTurns(isHeavy ? this.#reads : this.#others, isHeavy, keyId),
@@ -52,7 +54,7 @@ export class CallTurns {
 
   /** The turns of one of the contract's calls over REST. They wait only for each other. */
   readonly ofContract: TurnsOf = (method, keyId) => ({
-    run: takeTurns(this.#contract, readsMuch(method), keyId),
+    run: takeTurns(this.#contract, this.#readsMuch(method), keyId),
   });
 }
 

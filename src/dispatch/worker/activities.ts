@@ -42,12 +42,12 @@ const MIN_AHEAD_MS = 60_000;
 /** The time of the last adoption with which the next request adopts. */
 const ADOPT_NEXT = Number.NEGATIVE_INFINITY;
 
-/** Creates the activities of a process on its delivery engine. */
+/** Creates the activities of dispatch runs on the delivery engine of a process. */
 export function createActivities(
   engine: DeliveryEngine,
   config: DispatchConfig,
   alive: KeepAlive,
-): Omit<Activities, "deleteExpired" | "readSearchable" | "replay" | "pauseReplay"> {
+): Pick<Activities, "deliverPending" | "listUndelivered" | "retryDeliveries" | "closeRun"> {
   const { db } = engine;
   const { retryInitialDelayMs } = config;
   const pumpMs = pumpMsOf(config);

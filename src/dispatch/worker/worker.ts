@@ -7,8 +7,6 @@ import { STATUS_CODES } from "../../contract/errors.ts";
 import type { DeliveryEngine } from "../../delivery/index.ts";
 import { LivenessProbe, takesWrites, untilAnswered } from "../../lib/pg/index.ts";
 import { systemClock } from "../../lib/process/index.ts";
-import { createReplayActivities, startReplays } from "../../replays/index.ts";
-import { createDeleteExpired } from "../../retention/index.ts";
 import {
   currentApiKey,
   ensureSearchAttributes,
@@ -20,7 +18,7 @@ import { connectTemporal, NO_TEMPORAL, whyUnavailable } from "../../temporal/nat
 import { ensureSchedules, triggerDispatch } from "../schedule.ts";
 import { createActivities } from "./activities.ts";
 import { unknownDeployment, whyNotCurrent } from "./deployment.ts";
-import { createKeepAlive } from "./keep-alive.ts";
+import { createKeepAlive, type KeepAlive } from "./keep-alive.ts";
 
 /** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
 const MAX_RETRY_ACTIVITIES = 2_000;
@@ -48,6 +46,12 @@ export interface WorkerOptions {
   log: Logger;
   /** The built workflows. */
   workflowBundle: WorkflowBundleOption;
+  /** Creates the activities of other modules. @param heartbeats performs work with the heartbeats of its activity */
+  activities: (
+    heartbeats: KeepAlive["heartbeats"],
+  ) => Omit<Activities, keyof ReturnType<typeof createActivities> | "readSearchable">;
+  /** What other modules do at intervals with a client of Temporal, by its name in the log. */
+  repeated: Readonly<Record<string, (client: Client) => Promise<void>>>;
 }
 
 /**
@@ -135,10 +139,8 @@ export function startDeliveryWorker(options: WorkerOptions) {
       notCurrent = reason;
       return reason === null;
     });
-    keepDoing("looking for replays", async () => {
-      await startReplays({ client, db: engine.db, log, names }, dispatch.heartbeatTimeoutMs);
-      return false;
-    });
+    for (const [what, work] of Object.entries(options.repeated))
+      keepDoing(what, () => work(client).then(() => false));
     await Promise.all(running).catch((error) => {
       // Activities that wait for a lost database do not end in time.
       if (waiting !== NO_DATABASE) throw error;
@@ -240,8 +242,7 @@ function workerOptions(client: Client, options: WorkerOptions, stopping: AbortSi
       workflowBundle,
       activities: {
         ...ofRuns,
-        ...createReplayActivities(engine, dispatch, alive.heartbeats),
-        deleteExpired: createDeleteExpired(engine, dispatch, alive.heartbeats),
+        ...options.activities(alive.heartbeats),
         readSearchable: () => readSearchable(client),
       } satisfies Omit<Activities, "deliverPending" | "retryDeliveries">,
       // Open runs continue on the current version: a worker is replaced sooner than its runs end. Activities need no version:

@@ -79,19 +79,19 @@ export interface StatsParts {
    */
   dispatchNow?: () => Promise<void>;
   workflowUrl?: WorkflowUrl | undefined;
+  /** The maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000. */
+  overviewSilenceMs?: number;
 }
 
 /**
  * The statistics service, which also starts dispatches.
  *
  * @param stopping ends WatchOverview
- * @param maxSilenceMs the maximum time between messages of WatchOverview, in milliseconds
  */
 export function statsService(
-  { db, dispatchNow, workflowUrl, now }: StatsParts,
+  { db, dispatchNow, workflowUrl, now, overviewSilenceMs = MAX_SILENCE_MS }: StatsParts,
   gate: Gate,
   stopping: AbortSignal,
-  maxSilenceMs = MAX_SILENCE_MS,
 ): ServiceImpl<typeof StatsService> {
   // Shared only by callers with the same scope.
   const overview = sharedReadings(
@@ -135,7 +135,7 @@ export function statsService(
         if (stopping.aborted) throw stoppingError();
         const now = await overview(scope);
         // The next read would be too late.
-        const isDue = performance.now() + WATCH_INTERVAL_MS > toldAt + maxSilenceMs;
+        const isDue = performance.now() + WATCH_INTERVAL_MS > toldAt + overviewSilenceMs;
         if (!told || isDue || differ(told, now)) {
           told = now;
           toldAt = performance.now();

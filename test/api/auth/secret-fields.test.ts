@@ -3,7 +3,7 @@ import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { restBindings } from "../../../src/api/rest/bindings.ts";
-import { SERVICES } from "../../../src/api/routes.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { callableByGet, returnsSecrets } from "../../../src/contract/secret-fields.ts";
 import { useApi } from "../../support/test-api.ts";
 

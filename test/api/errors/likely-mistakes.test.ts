@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { SERVICES } from "../../../src/api/routes.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { useApi } from "../../support/test-api.ts";
 import { callHttp } from "../../support/wire.ts";
 

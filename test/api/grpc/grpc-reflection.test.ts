@@ -8,7 +8,7 @@ import { loadFileDescriptorSetFromBuffer, loadSync } from "@grpc/proto-loader";
 import { expect, onTestFinished, test } from "vitest";
 import { ServerReflection } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
-import { SERVICES } from "../../../src/api/routes.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { expectRefused } from "../../support/refusals.ts";
 import { startTestApi, useApi } from "../../support/test-api.ts";
 

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { SERVED } from "../../../src/api/routes.ts";
+import { OWN_SERVICES } from "../../../src/api/routes.ts";
+import { ALL_SERVICES } from "../../../src/app/services.ts";
 import { type FuzzResult, fuzz } from "../../support/fuzz/fuzz-run.ts";
 import { type FuzzedService, startFuzzedService } from "../../support/fuzz/fuzzed-service.ts";
 
@@ -21,6 +22,8 @@ const MIB = 1024 * 1024;
 const MAX_GROWTH = 100 * MIB;
 /** How long the event loop may work without a turn, in milliseconds. Waiting for a busy machine does not count. */
 const MAX_STALL_MS = 250;
+
+const SERVED = [...ALL_SERVICES.map(({ service }) => service), ...OWN_SERVICES];
 
 const say = FULL_SIZE ? console.log : () => {};
 

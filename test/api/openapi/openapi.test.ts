@@ -1,7 +1,7 @@
 import SwaggerParser from "@apidevtools/swagger-parser";
 import { expect, test } from "vitest";
 import { type RestBinding, restBindings } from "../../../src/api/rest/bindings.ts";
-import { SERVICES } from "../../../src/api/routes.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
 import { described, exampleOf, expectDescribed, validatorAt } from "../../support/described-answers.ts";

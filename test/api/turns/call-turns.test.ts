@@ -8,6 +8,7 @@ import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { CallTurns } from "../../../src/api/turns/call-turns.ts";
 import { readsMuch } from "../../../src/api/turns/heavy-methods.ts";
+import { ALL_SERVICES } from "../../../src/app/services.ts";
 import { ALL_PERMISSIONS } from "../../../src/keys/api-keys.ts";
 import { openDatabase } from "../../../src/lib/pg/database.ts";
 import { METHODS } from "../../support/any-method.ts";
@@ -144,7 +145,7 @@ test("a key's calls over REST leave connections to those of other keys, and wait
 });
 
 test("a key's calls over REST beyond those that may wait are refused with the time to retry, other keys' are not", async () => {
-  const turns = new CallTurns(10);
+  const turns = new CallTurns(10, readsMuch(ALL_SERVICES));
   const { signal } = new AbortController();
   const held = Promise.withResolvers<void>();
   const call = (key: string) =>
@@ -219,7 +220,7 @@ test("exports that their client does not read keep no turn and no connection, an
 });
 
 test("after a result that takes the thread long, other work has many turns before the next one", async () => {
-  const turns = new CallTurns(10);
+  const turns = new CallTurns(10, readsMuch(ALL_SERVICES));
   let others = 0;
   let hasEnded = false;
   const count = () => {
@@ -259,7 +260,7 @@ test("every method that only reads and returns a list takes turns, except those 
   const reads = METHODS.filter(
     ([, { idempotency }]) => idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
   );
-  const little = reads.filter(([, method]) => !readsMuch(method)).map(([name]) => name);
+  const little = reads.filter(([, method]) => !readsMuch(ALL_SERVICES)(method)).map(([name]) => name);
   expect(little).toEqual([
     "WebhookService.GetWebhook",
     "WebhookService.ListProcesses",

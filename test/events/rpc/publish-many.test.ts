@@ -7,10 +7,10 @@ import {
   PublishEventRequestSchema,
   type PublishResult,
 } from "../../../gen/webhook/v1/event_pb.ts";
+import { revokeKey } from "../../../src/app/revoke-key.ts";
 import type { Published } from "../../../src/events/publish.ts";
 import { PublishedSeries } from "../../../src/events/rpc/published-series.ts";
 import { Room } from "../../../src/events/rpc/room.ts";
-import { revokeApiKey } from "../../../src/revocation/key-revocation.ts";
 import { connect } from "../../support/clients.ts";
 import { failure } from "../../support/failure.ts";
 import { anOrder, lock, orderEvent } from "../../support/grpc-calls.ts";
@@ -141,7 +141,7 @@ test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
   async function* revoking() {
     yield { events: requests.slice(0, 1) };
     await expect.poll(async () => (await storedUnder(requests)).length).toBe(1);
-    await revokeApiKey(db, "everything", key.id, "delete");
+    await revokeKey(db, "everything", key.id, "delete");
     yield { events: requests.slice(1) };
   }
   await expectRefused(api.as(key.secret).events.publishEvents(revoking()), Code.Unauthenticated);

@@ -4,10 +4,10 @@ import { HEALTH_JOB } from "../health/index.ts";
 import { CERTIFICATES_JOB, COUNT_RECOVERED_JOB, type SeenCertificates } from "../incidents/index.ts";
 import { isTransient } from "../lib/pg/index.ts";
 import { type Job, startJobs } from "../lib/process/index.ts";
+import { customerErasureJob, FOLD_JOB, FORGOTTEN_JOB } from "../maintenance/index.ts";
 import { type JobParts, QUEUE_JOBS } from "../queue/index.ts";
 import { OUTCOMES_JOB } from "../replays/index.ts";
-import { CUSTOMER_ERASURE_JOB } from "./customer-erasure.ts";
-import { FOLD_JOB, FORGOTTEN_JOB } from "./fold.ts";
+import { revokeKey } from "./revoke-key.ts";
 
 type Parts = JobParts & Parameters<typeof BREAKER_JOB.run>[0] & { certificates?: SeenCertificates };
 
@@ -17,7 +17,7 @@ const JOBS: readonly Job<Parts>[] = [
   FOLD_JOB,
   BREAKER_JOB,
   HEALTH_JOB,
-  CUSTOMER_ERASURE_JOB,
+  customerErasureJob(revokeKey),
   FORGOTTEN_JOB,
   COUNT_RECOVERED_JOB,
   CERTIFICATES_JOB,
