@@ -327,18 +327,12 @@ function toReplay(row: StoredReplay): ReplayRow {
 
 /** A filter as it was before it was stored as JSON. */
 export function toFilter({ webhookId, from, to, search, ...filter }: StoredFilter): ReplayFilter {
+  const number = (stored: string | undefined) => (stored === undefined ? undefined : BigInt(stored));
   return {
     ...filter,
-    ...(webhookId === undefined ? {} : { webhookId: BigInt(webhookId) }),
-    ...(from === undefined ? {} : { from: new Date(from) }),
-    ...(to === undefined ? {} : { to: new Date(to) }),
-    ...(search === undefined
-      ? {}
-      : {
-          search: {
-            ...search,
-            webhookId: search.webhookId === undefined ? undefined : BigInt(search.webhookId),
-          },
-        }),
+    webhookId: number(webhookId),
+    from: from === undefined ? undefined : new Date(from),
+    to: to === undefined ? undefined : new Date(to),
+    search: search && { ...search, webhookId: number(search.webhookId) },
   };
 }

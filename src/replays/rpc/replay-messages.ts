@@ -21,7 +21,7 @@ export function replayMessage(
   scope: Scope,
   workflowUrl: WorkflowUrl | undefined,
 ): Message {
-  const { workflowId, runId } = replay;
+  const { workflowId, runId, filter } = replay;
   const url =
     scope === "everything" && workflowId !== null && runId !== null
       ? workflowUrl?.(workflowId, runId)
@@ -29,9 +29,7 @@ export function replayMessage(
   return present({
     id: replay.id,
     what: whatOf(replay),
-    ...(replay.filter.process === undefined
-      ? {}
-      : { webhookProcessName: processName(replay.filter.process) }),
+    webhookProcessName: filter.process === undefined ? undefined : processName(filter.process),
     state: STATES[replay.state],
     created: timestampFromDate(replay.created),
     ended: timestampOf(replay.ended),
