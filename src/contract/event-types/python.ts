@@ -40,7 +40,8 @@ export function pythonOf(entries: readonly CatalogueEntry[]): string {
     desc.kind === "enum" ? enumType(desc, name) : model(desc, name, nameOf),
   );
   const events = entries.map(
-    ({ name }) => `class ${name}Event(Delivery):\n    type: Literal["${name}"]\n    payload: ${name}\n`,
+    ({ name, payload }) =>
+      `class ${name}Event(Delivery):\n    type: Literal["${name}"]\n    payload: ${nameOf(payload)}\n`,
   );
   const union = entries.map(({ name }) => `${name}Event`).join(", ");
   return `${HEAD}\n\n${[...declared, DELIVERY, ...events].join("\n\n")}\n

@@ -12,6 +12,8 @@ const RESERVED = [
   "WebhookPayloads",
   "Webhook",
   "Record",
+  "Readonly",
+  "ReadonlySet",
   "Error",
   "JSON",
   "Map",
@@ -31,7 +33,7 @@ export function typescriptOf(entries: readonly CatalogueEntry[]): string {
   const declared = types.map(({ desc, name }) =>
     desc.kind === "enum" ? enumType(desc, name) : messageType(desc, name, nameOf),
   );
-  const payloads = entries.map(({ name }) => `  ${name}: ${name};`).join("\n");
+  const payloads = entries.map(({ name, payload }) => `  ${name}: ${nameOf(payload)};`).join("\n");
   return `${HEAD}\n${declared.join("\n")}
 /** The payload of each event type, by the header X-Service-Webhook-Process. */
 export interface WebhookPayloads {

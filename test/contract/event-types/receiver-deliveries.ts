@@ -34,12 +34,30 @@ message Record {
 message Empty { option (webhook.v1.event_type) = {alias: "nothing"}; }
 `;
 
+/** Names that the files use themselves, or that are words of a language. */
+const WORDS = `syntax = "proto3";
+package words.v1;
+import "webhook/v1/options.proto";
+message Webhook { option (webhook.v1.event_type) = {}; repeated list list = 1; class class = 2; map<string, ReadonlySet> sets = 3; }
+message Delivery { option (webhook.v1.event_type) = {}; optional int64 payload = 1; }
+message Payload { option (webhook.v1.event_type) = {}; None none = 1; }
+message None { option (webhook.v1.event_type) = {}; Delivery delivery = 1; }
+message Any { option (webhook.v1.event_type) = {}; Payload payload = 1; }
+message Invoice { option (webhook.v1.event_type) = {}; InvoiceEvent event = 1; }
+message InvoiceEvent { option (webhook.v1.event_type) = {}; int64 int = 1; string str = 2; }
+message list { dict dict = 1; }
+message dict { bool bool = 1; }
+message ReadonlySet { double float = 1; }
+enum class { def = 0; pass = 1; }
+`;
+
 export const types = [
   ...eventTypes(),
   ...registeredTypes({
     "billing/v1/types.proto": example("billing/v1/types.proto"),
     "billing/v1/events.proto": example("billing/v1/events.proto"),
     "odd/v1/odd.proto": ODD,
+    "words/v1/words.proto": WORDS,
   }),
 ];
 export const folder = mkdtempSync(path.join(os.tmpdir(), "receiver-types-"));
