@@ -3,6 +3,7 @@ import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { ofWebhook } from "../queue/index.ts";
 import { firstIdOf } from "../schema/index.ts";
 import { causeOfLatest, subjectOf } from "./causes.ts";
+import { zonesOf } from "./dns-zones.ts";
 
 /**
  * The time after which a webhook whose errors have another cause moves to the incident of that cause, in seconds. An overloaded host
@@ -39,16 +40,18 @@ interface Failing {
  * @returns which webhooks were added to incidents, or have left them
  */
 export async function trackIncidents(trx: Db, judged: readonly HealthChange[]): Promise<IncidentChange[]> {
-  const failing: Failing[] = [];
+  const found: Failing[] = [];
   const recovered: bigint[] = [];
   for (const { webhookId, targetUrl, was, health, since, lastError } of judged) {
     if (health === "failing") {
       const cause = causeOfLatest(lastError ?? "");
       const subject = subjectOf(cause, targetUrl);
-      failing.push({ webhookId, since, cause: cause.code, subject, error: lastError ?? cause.summary });
+      found.push({ webhookId, since, cause: cause.code, subject, error: lastError ?? cause.summary });
     } else if (was === "failing") recovered.push(webhookId);
   }
-  if (failing.length + recovered.length === 0) return [];
+  if (found.length + recovered.length === 0) return [];
+  const zones = await zonesOf(trx, found);
+  const failing = found.map((each) => ({ ...each, subject: zones.get(each.webhookId) ?? each.subject }));
   const current = await currentIncidents(
     trx,
     failing.map(({ webhookId }) => webhookId),

@@ -3,7 +3,7 @@ import { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { IncidentClosedSchema, IncidentOpenedSchema } from "../../gen/webhook/v1/notice_pb.ts";
 import { FIRST_NOTICE, OWN_USERS, processName } from "../contract/catalogue.ts";
 import { present } from "../contract/present.ts";
-import { causeOfLatest, type IncidentChange } from "../incidents/index.ts";
+import { causeIn, causeOfLatest, type IncidentChange } from "../incidents/index.ts";
 import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { announceQueued } from "../queue/index.ts";
 import { publishStatement, write } from "./notices.ts";
@@ -65,7 +65,7 @@ const keyOf = (incident: NoticedIncident) =>
   ].join("/");
 
 function payloadOf({ id, process, cause, subject, error, since, ended, webhooks }: NoticedIncident): string {
-  const { summary, remedy } = causeOfLatest(error);
+  const { summary, remedy } = causeIn(subject, { ...causeOfLatest(error), code: cause });
   const fields = {
     incidentId: id,
     cause,

@@ -4,6 +4,7 @@ import { notBuilt } from "../../src/delivery/request/not-built.ts";
 import { describeStatus, type Outcome } from "../../src/delivery/request/outcome.ts";
 import { post } from "../../src/delivery/request/post.ts";
 import { causeOfLatest, failureCause, subjectOf } from "../../src/incidents/causes.ts";
+import { causeIn } from "../../src/incidents/dns-zones.ts";
 import { createAddressGuard } from "../../src/lib/egress/address-guard.ts";
 import { describeFault, FAULTS } from "../../src/lib/egress/faults.ts";
 import { lookupError, REASONS } from "../../src/lib/egress/name-resolver.ts";
@@ -122,6 +123,13 @@ test.each([
   expect(cause.remedy).toEqual(typeof remedy === "string" ? remedy : expect.stringMatching(remedy));
   const latest = [`HTTP status ${status}`, error].filter((each) => each !== null).join(": ");
   expect(causeOfLatest(latest)).toEqual(cause);
+});
+
+test("the cause of an incident of a domain names no single host", () => {
+  const cause = failureCause(null, lookupError("a.shop.example", "ENOTFOUND").message);
+  expect(causeIn("a.shop.example", cause)).toEqual(cause);
+  const summary = "host names do not resolve";
+  expect(causeIn("hosts of shop.example", cause)).toEqual({ ...cause, summary });
 });
 
 test("the definition of the API lists every cause of connection errors", () => {

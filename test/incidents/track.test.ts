@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { customerScope } from "../../src/calls/scope.ts";
 import { getIncident, listIncidents, listIncidentWebhooks } from "../../src/incidents/incidents.ts";
 import { countRecovered, deleteOldIncidents } from "../../src/incidents/recovered.ts";
 import { leaveForgotten } from "../../src/incidents/track.ts";
@@ -17,7 +18,8 @@ import {
   queueMany,
   result,
 } from "../queue/queue.ts";
-import { REFUSED } from "./failing.ts";
+import { aWebhook } from "../support/builders.ts";
+import { judgedWebhooks, REFUSED } from "./failing.ts";
 
 const db = await openQueueDatabase();
 const FOUND = { all: {}, first: { after: null, limit: 100 } };
@@ -210,4 +212,69 @@ test("an incident ends for webhooks that were deleted or forgotten, and is delet
   expect(await deleteOldIncidents(db, 30)).toBe(1);
   expect(await db("incident_webhooks")).toEqual([]);
   expect(await getIncident(db, "everything", id)).toBeUndefined();
+});
+
+const unresolved = (host: string) =>
+  `host name does not resolve: ${host} does not exist (NXDOMAIN); check the host in the URL`;
+const failedLookup = (host: string) => `DNS lookup of ${host} timed out after 5 s; check the name servers`;
+/** Webhooks of hosts whose names fail, of the operator or of a customer. */
+async function unresolvedHosts(hosts: readonly string[], customer: string | null, error = unresolved) {
+  for (const host of hosts) {
+    const webhook = await aWebhook().at(`https://${host}/${crypto.randomUUID()}`).with({ customer }).in(db);
+    await judgedWebhooks(db, [webhook], error(host.replace(/:.*/, "")));
+  }
+}
+const subjects = async () => (await list()).filter(({ ended }) => !ended).map(({ subject }) => subject);
+
+test.each([
+  ["two hosts of a domain, whatever their ports", ["a.shop.test", "b.shop.test:8443"], "hosts of shop.test"],
+  ["the domain itself and a host in it", ["shop.test", "b.c.shop.test"], "hosts of shop.test"],
+  ["one host with two ports", ["a.shop.test", "a.shop.test:8443"], undefined],
+  ["hosts of two domains", ["a.shop.test", "b.stock.test"], undefined],
+  ["domains below a suffix of a country", ["shop.co.uk", "stock.co.uk"], undefined],
+  ["domains below a suffix of a company", ["shop.github.io", "stock.github.io"], undefined],
+  ["hosts below a suffix of a country", ["a.shop.co.uk", "b.shop.co.uk"], "hosts of shop.co.uk"],
+  ["names without a domain", ["shop", "stock"], undefined],
+])("names that do not resolve: %s", async (_of, hosts, zone) => {
+  await unresolvedHosts(hosts, null);
+  expect((await subjects()).sort()).toEqual([...new Set([hosts[0], zone ?? hosts[1]])].sort());
+  await unresolvedHosts(hosts, "of-a-customer", failedLookup);
+  expect((await subjects()).filter((subject) => subject === zone)).toHaveLength(zone ? 2 : 0);
+});
+
+test("the webhooks of a domain are one incident after a minute, and stay so until its last host recovers", async () => {
+  const hosts = ["a.shop.test", "b.shop.test", "c.shop.test"];
+  const ids = await Promise.all(hosts.map((host) => aWebhook().at(`https://${host}/`).in(db)));
+  const fail = async () => {
+    for (const [n, id] of ids.entries()) await judgedWebhooks(db, [id], unresolved(hosts[n] as string));
+  };
+  await fail();
+  expect((await subjects()).sort()).toEqual(["a.shop.test", "hosts of shop.test"]);
+  await fail();
+  await letPass(61);
+  await fail();
+  expect(await subjects()).toEqual(["hosts of shop.test"]);
+  expect((await list())[0]).toMatchObject({ failing: 3, cause: "dns_not_found" });
+  await judgedWebhooks(db, ids.slice(1), null);
+  await letPass(61);
+  await judgedWebhooks(db, ids.slice(0, 1), unresolved("a.shop.test"));
+  expect(await list()).toMatchObject([{ subject: "hosts of shop.test", failing: 1 }, { failing: 0 }]);
+  // Other causes lie in each host.
+  await unresolvedHosts(["d.shop.test", "e.shop.test"], null, () => REFUSED);
+  expect((await subjects()).sort()).toEqual(["d.shop.test", "e.shop.test", "hosts of shop.test"]);
+});
+
+test("hosts of other customers do not make an incident of a domain", async () => {
+  await unresolvedHosts(["a.shop.test"], "acme");
+  await unresolvedHosts(["b.shop.test"], "globex");
+  await unresolvedHosts(["c.shop.test"], null);
+  expect((await subjects()).sort()).toEqual(["a.shop.test", "b.shop.test", "c.shop.test"]);
+  await unresolvedHosts(["d.shop.test"], "acme");
+  const seen = await Promise.all(
+    ["acme", "globex"].map((customer) => listIncidents(db, customerScope(customer), FOUND.all, FOUND.first)),
+  );
+  expect(seen.map((each) => each.map(({ subject }) => subject).sort())).toEqual([
+    ["a.shop.test", "hosts of shop.test"],
+    ["b.shop.test"],
+  ]);
 });

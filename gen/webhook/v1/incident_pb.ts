@@ -63,7 +63,8 @@ export const FailureCauseSchema: GenMessage<FailureCause> = /*@__PURE__*/
   messageDesc(file_webhook_v1_incident, 0);
 
 /**
- * Failing webhooks with one cause at one host: one row for a host with thousands of webhooks.
+ * Failing webhooks with one cause at one host: one row for a host with thousands of webhooks. If the names of two or more hosts of a domain
+ * fail (`dns_not_found`, `dns_failed`), one incident for all of them.
  *
  * A key of a customer or of an installed app sees incidents of its webhooks only, and only these webhooks count.
  *
@@ -83,7 +84,8 @@ export type Incident = Message<"webhook.v1.Incident"> & {
   cause?: FailureCause | undefined;
 
   /**
-   * What the cause lies in: a host, with its port if it is not 443, `the outbound proxy` or `this service`.
+   * What the cause lies in: a host, with its port if it is not 443, `hosts of shop.example` for a domain, `the outbound proxy` or
+   * `this service`.
    *
    * @generated from field: string subject = 3;
    */

@@ -12,6 +12,7 @@ import { DomainError } from "../../contract/errors.ts";
 import { present, timestampOf } from "../../contract/present.ts";
 import type { Db } from "../../lib/pg/index.ts";
 import { causeOfLatest } from "../causes.ts";
+import { causeIn } from "../dns-zones.ts";
 import {
   getIncident,
   type IncidentPosition,
@@ -79,7 +80,7 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
 function incidentMessage(row: IncidentRow): MessageInitShape<typeof IncidentSchema> {
   return present({
     id: row.id,
-    cause: { ...causeOfLatest(row.error), code: row.cause },
+    cause: causeIn(row.subject, { ...causeOfLatest(row.error), code: row.cause }),
     subject: row.subject,
     warning: row.warning,
     since: timestampFromDate(row.since),

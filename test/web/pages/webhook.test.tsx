@@ -205,6 +205,16 @@ test("a failing webhook gets another URL, is tested there, and what failed is re
   sees("2,004 of 2,007 delivered, 3 failed again", find("listitem", "Failed deliveries"));
 });
 
+test("an incident of a domain is told of a webhook at one of its hosts, not of another one", async () => {
+  for (const [subject, said] of [
+    ["hosts of example", "The receiver answers 404 Not Found"],
+    ["hosts of ample", "The failures so far are of the earlier one"],
+  ] as const) {
+    await openWebhook(FAILING, { listIncidents: anIncident(subject) });
+    sees(said, region("Fix it"));
+  }
+});
+
 test("an incident of an earlier host is not told of the new one, and a circuit breaker is switched on at a click", async () => {
   const { calls } = await openWebhook(FAILING, { listIncidents: anIncident("old.example") });
   const fix = region("Fix it");

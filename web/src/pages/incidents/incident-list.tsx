@@ -17,9 +17,9 @@ const COUNTED = 10_000n;
 /** The page of an incident. */
 export const incidentPage = (id: string) => generatePath(PAGE_PATHS.incident, { id });
 
-/** `Connection refused: shop.example`. */
-export const incidentTitle = ({ cause, subject }: Incident) =>
-  `${capitalized(cause?.summary ?? "")}: ${subject}`;
+/** `Connection refused: shop.example`; without the subject if the cause names it. */
+export const incidentTitle = ({ cause: { summary = "" } = {}, subject }: Incident) =>
+  capitalized(summary.includes(subject) ? summary : `${summary}: ${subject}`);
 
 /** `2,007`, or `10,000+` where not all were counted. */
 export function countedOf(incident: Incident, of: "waiting" | "failed" | "recovered" | "customers"): string {

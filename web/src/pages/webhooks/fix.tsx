@@ -93,8 +93,12 @@ const OF_OTHERS = new Set(["token_endpoint", "proxy", "service"]);
 function useIncident({ id, url }: Webhook): Incident | null | undefined {
   const { data } = useLive(IncidentService.method.listIncidents, { webhookId: id, open: true }, REFRESH_MS);
   const [host] = addressParts(url);
+  const inDomain = `.${host}`.replace(/:\d+$/, "");
   const found = data?.incidents.find(
-    ({ cause, subject }) => OF_OTHERS.has(cause?.code ?? "") || subject === host,
+    ({ cause, subject }) =>
+      OF_OTHERS.has(cause?.code ?? "") ||
+      subject === host ||
+      (subject.startsWith("hosts of ") && inDomain.endsWith(subject.replace("hosts of ", "."))),
   );
   return found ?? (data?.incidents.length ? null : undefined);
 }
