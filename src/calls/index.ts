@@ -18,6 +18,7 @@ export { FairQueue } from "./fair-queue.ts";
 export { inclusivePageToken, newerPageToken, pageToken, readPageToken } from "./page-tokens.ts";
 export { BY_CREATED, BY_ID, BY_UUID, pageSize, readPage } from "./paging.ts";
 export * from "./scope.ts";
+export { searchWords } from "./search-words.ts";
 export { LONG_WORK_BYTES, longTurn, shortTurn, slices } from "./thread-turns.ts";
 export { assertCustomer, assertUserId, MAX_USER_ID_CHARACTERS } from "./user-id.ts";
 export * from "./values.ts";

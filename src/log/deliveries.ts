@@ -19,6 +19,9 @@ export type DeliveryStateName =
 /** Final states: no further attempt is scheduled. Deliveries in these states are in the log. */
 export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled", "filtered"];
 
+/** States of deliveries that have failed, or have a failed attempt and wait for another. */
+export const FAILURE_STATES: readonly DeliveryStateName[] = ["failed", "retrying"];
+
 /** A delivery with the displayed attributes of its webhook. */
 export interface DeliveryRow {
   id: string;

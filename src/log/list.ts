@@ -31,6 +31,8 @@ export interface DeliveryFilter {
   before?: string | undefined;
   /** Only deliveries newer than this id, closest first: the previous page. */
   after?: string | undefined;
+  /** The start of the error of the latest attempt, of `HTTP` and its status if it has none, or of the reason, in lower case. */
+  error?: string | undefined;
 }
 
 /** Restricts deliveries to those of matching webhooks or events. */
@@ -62,6 +64,8 @@ export interface DeliveryPage {
  * end its page early.
  */
 const MAX_SCANNED = 20_000;
+/** The same where each row is compared in other tables. */
+export const MAX_COMPARED = 5_000;
 /**
  * The maximum number of webhooks whose rows are read separately. A search over more webhooks reads all rows, except that of a customer:
  * the rows of others must not end its pages early.
@@ -80,7 +84,7 @@ export async function listDeliveries(
   scope: Scope,
   filter: DeliveryFilter & Matching,
   limit: number,
-  scanned = MAX_SCANNED,
+  scanned = filter.error === undefined ? MAX_SCANNED : MAX_COMPARED,
 ): Promise<DeliveryPage> {
   const webhooks = await webhooksOf(db, scope, filter);
   if (webhooks?.length === 0) return { deliveries: [], searchedTo: null };
@@ -93,7 +97,8 @@ export async function listDeliveries(
     conditions,
     from: events ? "events" : sourceOf(webhooks),
     order,
-    fits: !filter.words && limit <= scanned / (webhooks?.length ?? 1),
+    fits: !filter.words && filter.error === undefined && limit <= scanned / (webhooks?.length ?? 1),
+    error: filter.error === undefined ? undefined : errorConditions(bounds),
   };
   const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part) => read(part, reading));
   if (parts.length === 0) return { deliveries: [], searchedTo: null };
@@ -111,6 +116,7 @@ export async function listDeliveries(
       ) page`,
     {
       ...bindings,
+      error: filter.error ?? null,
       webhooks,
       webhookCount: webhooks?.length ?? 1,
       events: events?.map(({ id }) => id) ?? [],
@@ -255,6 +261,23 @@ function restrictions(
   return { bounds, conditions, bindings };
 }
 
+/** Whether the latest error of a row begins with `:error`, by table. */
+function errorConditions(bounds: readonly ((column: string) => string)[]): Record<Part["table"], string> {
+  const begins = (row: string, reason: string) =>
+    `starts_with(lower(coalesce(${reason}, ${row}.error, 'HTTP ' || ${row}.status)), :error::text)`;
+  const own = [
+    "a.delivery_id = d.id",
+    "a.number = d.attempts",
+    ...bounds.map((bound) => bound("a.delivery_id")),
+  ];
+  const ofAttempt = `exists (select from attempts a where ${own.join(" and ")} and ${begins("a", "null")})`;
+  return {
+    queue: ofAttempt,
+    retries: ofAttempt,
+    deliveries: `coalesce(${begins("d", "d.reason")}, false)`,
+  };
+}
+
 /** A part of a list: the rows of a table, or of one state, which may have its own index. */
 interface Part {
   table: (typeof TABLES)[number];
@@ -297,6 +320,8 @@ interface Reading {
   order: "asc" | "desc";
   /** Whether at least as many rows of each webhook may be read as a page has. */
   fits: boolean;
+  /** The condition on the latest error; undefined for none. */
+  error: Record<Part["table"], string> | undefined;
 }
 
 /** The rows that are read: all, those of one or several webhooks, or those of events. */
@@ -313,7 +338,8 @@ function sourceOf(webhooks: readonly bigint[] | null): Source {
  * rows are read; all others where they are examined.
  */
 function read({ table, indexed, state }: Part, reading: Reading): string {
-  const { bounds, conditions, from, order, fits } = reading;
+  const { bounds, from, order, fits, error } = reading;
+  const conditions = error ? [...reading.conditions, error[table]] : reading.conditions;
   // Each row of these webhooks matches, so a page needs no more rows of any of them.
   const complete = from === "several" && state === null && fits;
   const most = from === "several" ? "greatest(1, :scanned::int / :webhookCount::int)" : ":scanned::int";

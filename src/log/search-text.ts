@@ -1,4 +1,4 @@
-import { isUuid } from "../calls/index.ts";
+import { isUuid, searchWords } from "../calls/index.ts";
 
 /** The values that a search compares, besides user ids, idempotency keys, searchable values and names of webhooks. */
 export interface SearchText {
@@ -41,10 +41,21 @@ export function meaningsOf(text: string): SearchText {
   };
 }
 
-/** The words of a text with several, at most MAX_WORDS; otherwise none. */
+/** The words of a text with several, at most MAX_WORDS without those that join them; otherwise none. */
 export function wordsOf(text: string): SearchText[] {
-  const words = [...new Set(text.split(/\s+/))];
-  return words.length > 1 && words.length <= MAX_WORDS ? words.map(meaningsOf) : [];
+  const words = /\s/.test(text) ? searchWords(text) : [];
+  return words.length <= MAX_WORDS ? words.map(meaningsOf) : [];
+}
+
+/**
+ * Splits a text such as `tenant-42 error:connection refused` into what precedes `error:`, trimmed, and what follows, in lower case. The error
+ * is undefined for other texts.
+ */
+export function splitError(text: string): { rest: string; error?: string } {
+  const [, rest, error] = /^(.*?)(?<!\S)error:\s*(\S.*)$/is.exec(text) ?? [];
+  return rest === undefined || error === undefined
+    ? { rest: text }
+    : { rest: rest.trim(), error: error.toLowerCase() };
 }
 
 /** The part of a webhook's name that a text may be, in lower case; undefined if it is too short. */

@@ -1,15 +1,14 @@
 import type { Scope } from "../calls/index.ts";
 import { findMatchingEvents } from "../events/index.ts";
 import type { Db } from "../lib/pg/index.ts";
-import { type DeliveryFilter, type DeliveryPage, knowsKeys, listDeliveries } from "./list.ts";
-import { namePartOf, type SearchText, wordsOf } from "./search-text.ts";
-
-/** The maximum number of rows that each reading of a search for several words examines: some are compared in several tables. */
-const MAX_SCANNED = 5_000;
+import { FAILURE_STATES } from "./deliveries.ts";
+import { type DeliveryFilter, type DeliveryPage, knowsKeys, listDeliveries, MAX_COMPARED } from "./list.ts";
+import { meaningsOf, namePartOf, type SearchText, splitError, wordsOf } from "./search-text.ts";
 
 /**
  * `listDeliveries` with only those that a text identifies: by their id, event, webhook, user id, idempotency key, or a
- * searchable value of the payload. A text of several words also finds those that each word identifies. All, without a text.
+ * searchable value of the payload. A text of several words also finds those that each word identifies. `error:` with the start of an error
+ * or a reason selects failed deliveries and those with a failed attempt, unless the filter has states. All, without a text.
  */
 export async function searchDeliveries(
   db: Db,
@@ -19,6 +18,17 @@ export async function searchDeliveries(
   search: SearchText | undefined,
 ): Promise<DeliveryPage> {
   if (!search) return listDeliveries(db, scope, filter, limit);
+  const { rest, error } = splitError(search.text);
+  if (error !== undefined) {
+    const states = filter.states?.length ? filter.states : FAILURE_STATES;
+    return searchDeliveries(
+      db,
+      scope,
+      { ...filter, states, error },
+      limit,
+      rest ? meaningsOf(rest) : undefined,
+    );
+  }
   const whole = await identified(db, scope, filter, limit, search);
   const words = wordsOf(search.text);
   if (words.length === 0) return whole;
@@ -27,7 +37,7 @@ export async function searchDeliveries(
   // The deliveries that one word identifies, of which the others select. The reading that comes furthest has all.
   for (const word of words) {
     const others = words.filter((each) => each !== word);
-    const page = await identified(db, scope, { ...filter, words: others }, limit, word, MAX_SCANNED);
+    const page = await identified(db, scope, { ...filter, words: others }, limit, word, MAX_COMPARED);
     const [to, furthestTo] = [page.searchedTo, furthest?.searchedTo ?? null];
     if (!furthest || to === null || (furthestTo !== null && isBeyond(isAscending, to, furthestTo)))
       furthest = page;

@@ -418,7 +418,9 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
    * if SEARCH_INDEX was on when the event was published, until the payload is erased. A URL with a path or query is
    * compared with the start of the webhook's URL: `https://shop.example/hooks` also finds `/hooks/orders` and
    * `/hooks-old`. The name of the webhook is found by any part of two characters or more, ignoring case. A text of two to five words
-   * also finds deliveries that each of its words identifies: `SO-10056 tenant-42`.
+   * also finds deliveries that each of its words identifies: `SO-10056 of tenant-42`. Words that join others, such as `of`, `for` and `the`, do
+   * not count. `error:` with the start of an error as in FailureReason.reason, ignoring case, finds failed and retrying deliveries, or those
+   * in `states`: `error:HTTP 503`, `tenant-42 error:connection refused`.
    *
    * @generated from field: string search = 10;
    */

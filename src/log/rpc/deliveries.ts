@@ -32,6 +32,7 @@ import { getWebhook, type Sign } from "../../webhooks/index.ts";
 import {
   type DeliveryRow,
   type DeliveryStateName,
+  FAILURE_STATES,
   getDelivery,
   getSentRequest,
   type SentRequest,
@@ -65,7 +66,7 @@ const DEFAULT_AGAIN = 1_000;
 const MAX_AGAIN = 10_000;
 /** The number of deliveries that one ListFailureReasons call examines. */
 const MAX_FAILURES_EXAMINED = 5_000;
-const FAILURE_STATES: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
+const FAILURES: readonly DeliveryState[] = FAILURE_STATES.map((state) => STATE_NUMBERS[state]);
 
 /** What the service of deliveries uses. */
 export interface DeliveryServiceParts {
@@ -225,14 +226,10 @@ export function deliveryService(
     },
 
     async listFailureReasons(request, handler) {
-      const states = request.states.length > 0 ? request.states : FAILURE_STATES;
+      const states = request.states.length > 0 ? request.states : FAILURES;
       const filter = deliveryFilter({ ...request, states, pageToken: "" });
-      if (!states.every((state) => FAILURE_STATES.includes(state))) {
-        throw invalidField(
-          "states",
-          `must be one or more of: ${(["failed", "retrying"] as const).map(stateText).join(", ")}`,
-        );
-      }
+      if (!states.every((state) => FAILURES.includes(state)))
+        throw invalidField("states", `must be one or more of: ${FAILURE_STATES.map(stateText).join(", ")}`);
       const search = searchText(request.search);
       const scope = callerScope(handler, request.customer);
       const limit = MAX_FAILURES_EXAMINED + 1;

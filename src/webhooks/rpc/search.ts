@@ -6,7 +6,7 @@ import {
   WebhookStateSchema,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { invalidField } from "../../calls/errors/index.ts";
-import { assertText, callerScope, optionalUuid, readPage } from "../../calls/index.ts";
+import { assertText, callerScope, optionalUuid, readPage, searchWords } from "../../calls/index.ts";
 import { processName } from "../../contract/catalogue.ts";
 import { nameOf } from "../../contract/enum-numbers.ts";
 import { enumChoices } from "../../contract/json/names.ts";
@@ -92,7 +92,7 @@ export function searchMethods({
 
 function wordsOf(search: string): string[] {
   assertText("search", search, MAX_SEARCH_CHARACTERS);
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = searchWords(search.toLowerCase());
   if (words.length > MAX_WORDS) throw invalidField("search", `must have at most ${MAX_WORDS} words`);
   return words;
 }

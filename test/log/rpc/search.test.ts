@@ -4,7 +4,7 @@ import { DeliveryState } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../../src/lib/pg/database.ts";
 import { anOrder } from "../../support/grpc-calls.ts";
 import { pagesOf } from "../../support/pages.ts";
-import { changeDelivery, storeDeliveries } from "../../support/stored-deliveries.ts";
+import { changeDelivery, type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { ONLY, startTestApi, useApi } from "../../support/test-api.ts";
 
 /** More than one search reads. */
@@ -116,6 +116,11 @@ test("each word of a text selects, whatever it means, and names of webhooks are 
   const spaced = await publish({ orderNumber: "SO-20003", trackingNumber: "JD 20001" });
   for (const [text, expected] of [
     ["SO-20001 tenant-7", wanted.ids],
+    ["SO-20001 of tenant-7", wanted.ids],
+    ["the order of SO-20001", []],
+    ["SO-20001 FOR the tenant-7", wanted.ids],
+    ["of SO-20001", wanted.ids],
+    ["to", []],
     ["tenant-7   so-20001", wanted.ids],
     ["tenant-7 word-2", sameUser.ids],
     [`tenant-7 ${wanted.eventId}`, wanted.ids],
@@ -130,12 +135,52 @@ test("each word of a text selects, whatever it means, and names of webhooks are 
     ["SO-20001 tenant-8", []],
     ["b", []],
     // Longer texts are compared as a whole.
-    ["SO-20001 tenant-7 word-1 tenant-7. a b", []],
+    ["SO-20001 tenant-7 word-1 tenant-7. x y", []],
   ] as const)
     expect(await search(text), text).toEqual(expected);
   expect(await search("tenant-7 SO-20001", {}, api.as(appKey).deliveries)).toEqual([wanted.of(ofApp)]);
   expect(await search("tenant-7 word-1", {}, api.as(appKey).deliveries)).toEqual([]);
   expect(await search("berlin", {}, api.as(appKey).deliveries)).toEqual([]);
+});
+
+test("deliveries are found by the start of their latest error, alone and among those that a text finds", async () => {
+  const webhookId = await api.register({ url: "https://errors.example/in", process: 2 });
+  const [refused, busy] = [{ error: "Connection refused; start it (ECONNREFUSED)" }, { status: 503 }];
+  const retryAfter = { status: 503, error: "Retry-After: 120 s" };
+  const stored: Omit<Stored, "webhookId">[] = [
+    { state: "retrying", tried: [busy, refused] },
+    { state: "retrying", tried: [refused, busy] },
+    { state: "failed", tried: [refused, busy] },
+    { state: "delivered", tried: [busy, { status: 200 }] },
+    { state: "failed", tried: [busy], endedUntried: true, reason: "expired" },
+    { state: "retrying", tried: [retryAfter] },
+  ];
+  const [again, retried, failedOnce, mended, expired, other] = await storeDeliveries(
+    db,
+    stored.map((each, n) => ({ ...each, webhookId, created: new Date(Date.now() - n * 1_000) })),
+  );
+  const { CANCELLED, DELIVERED, FAILED } = DeliveryState;
+  for (const [text, expected, more] of [
+    ["error:connection refused", [again]],
+    ["error: Connection refused; start it (ECONNREFUSED)", [again]],
+    ["error:http 503", [retried, failedOnce]],
+    ["error:HTTP 503", [failedOnce], { states: [FAILED] }],
+    ["error:HTTP 50", [retried, failedOnce]],
+    ["error:expired", [expired]],
+    ["error:retry-after", [other]],
+    ["errors.example error:HTTP 503", [retried, failedOnce]],
+    [`${again} error:HTTP 503`, []],
+    [`#${webhookId} errors.example error:HTTP 503`, [retried, failedOnce]],
+    ["shop.example error:HTTP 503", []],
+    ["error:HTTP 200", []],
+    ["error:HTTP 200", [mended], { states: [DELIVERED] }],
+    ["error:HTTP 503", [], { states: [CANCELLED] }],
+    ["terror:HTTP 503", []],
+    ["error:", []],
+  ] as const)
+    expect(await search(text, { webhookId, ...more }), text).toEqual(expected);
+  const { reasons } = await deliveries.listFailureReasons({ webhookId, search: "error:connection" });
+  expect(reasons).toMatchObject([{ reason: refused.error, count: 1 }]);
 });
 
 test("a key of an app finds the deliveries of its webhooks, and not by idempotency keys, which publishers choose", async () => {

@@ -20,10 +20,10 @@ test("by keyboard alone, words lead to deliveries, a name to its webhook, and a 
     // The first time, the bar is loaded.
     await open("");
     await field.and(page.locator(":focus")).waitFor();
-    await page.keyboard.type("SO-10056 tenant-42");
+    await page.keyboard.type("SO-10056 of tenant-42");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Deliveries", level: 1 }).waitFor();
-    expect(new URL(page.url()).searchParams.get("search")).toBe("SO-10056 tenant-42");
+    expect(new URL(page.url()).searchParams.get("search")).toBe("SO-10056 of tenant-42");
     await open("acme");
     await page.getByRole("option", { name: /^Acme orders/ }).waitFor();
     await expectAccessible(page, { within: "[role=dialog]" });

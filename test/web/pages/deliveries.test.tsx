@@ -275,6 +275,20 @@ test("reasons of failures say what they cover, and lead to the incident of the w
   expect(find("link", "certificate has expired").getAttribute("href")).toBe("/incidents/i1");
 });
 
+test("a reason without an open incident leads to its deliveries, among those that the filter finds", async () => {
+  const refused = "connection refused; check that the server runs (ECONNREFUSED)";
+  const reasons = [{ reason: refused, count: 2 }];
+  const link = () => find("link", "connection refused (ECONNREFUSED)");
+  await openList([failed(1)], { listFailureReasons: { reasons } }, "/deliveries?search=acme&last=24h&page=x");
+  await click(link());
+  const at = () =>
+    Object.fromEntries([...new URLSearchParams(path().split("?")[1])].filter(([, value]) => value));
+  const found = { search: `acme error:${refused}`, state: "failed,retrying", last: "24h" };
+  expect(at()).toEqual(found);
+  await click(link());
+  expect(at()).toEqual(found);
+});
+
 test("a search in payloads without a beginning goes back from the end of the filter", async () => {
   const to = new Date(Date.UTC(2026, 10, 18, 12));
   const { calls } = await openList([], {}, `/deliveries?to=${to.toISOString()}`);

@@ -1,11 +1,13 @@
 import { Text } from "@mantine/core";
+import { useSearchParams } from "react-router";
 import {
   DeliveryService,
   DeliveryState,
   type FailureReason,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useLive } from "../../api/queries.ts";
-import { PageLink } from "../../parts/inline.tsx";
+import { listPage, PageLink } from "../../parts/inline.tsx";
 import { Time } from "../../parts/time.tsx";
 import { incidentPage } from "../incidents/incident-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
@@ -16,11 +18,15 @@ const REFRESH_MS = 15_000;
 const MAX_NAMED = 4;
 const FAILING: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
 
+interface FailureReasonsProps {
+  filter: Partial<DeliveryFilter> & { eventId?: string };
+}
+
 /**
  * The reasons of the failed deliveries that a filter finds: `382 HTTP 500, 76 certificate has expired`. Nothing if
  * none did.
  */
-export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & { eventId?: string } }) {
+export function FailureReasons({ filter }: FailureReasonsProps) {
   const { states = [], ...rest } = filter;
   const asked = states.length === 0 ? [...FAILING] : states.filter((state) => FAILING.includes(state));
   const { data } = useLive(
@@ -43,7 +49,7 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
           <Text span inherit fw={600}>
             {each.count.toLocaleString()}
           </Text>{" "}
-          <Reason of={each} />
+          <Reason of={each} filter={filter} />
         </span>
       ))}
       {others.length > 0 &&
@@ -60,12 +66,25 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
   );
 }
 
-/** A reason, leading to the incident of the webhooks that still fail for it. */
-function Reason({ of: { reason, incidentId, failingSince } }: { of: FailureReason }) {
-  if (incidentId === undefined) return withoutRemedy(reason);
+/** The longest part of a reason that is searched for, in characters. */
+const MAX_SEARCHED = 200;
+
+/** A reason, leading to the incident of the webhooks that still fail for it, else to its deliveries. */
+function Reason({
+  of: { reason, incidentId, failingSince },
+  filter: { search = "", eventId = search },
+}: FailureReasonsProps & { of: FailureReason }) {
+  const [parameters] = useSearchParams();
+  const state = parameters.get("state") || "failed,retrying";
+  const found = `${eventId.replace(/(^|\s)error:.*/i, "")} error:${reason.slice(0, MAX_SEARCHED)}`.trim();
+  const deliveries = { ...Object.fromEntries(parameters), state, search: found, page: "", open: "" };
   return (
     <>
-      <PageLink to={incidentPage(incidentId)} inherit underline="always">
+      <PageLink
+        to={incidentId === undefined ? listPage(PAGE_PATHS.deliveries, deliveries) : incidentPage(incidentId)}
+        inherit
+        underline="always"
+      >
         {withoutRemedy(reason)}
       </PageLink>
       {failingSince && (
