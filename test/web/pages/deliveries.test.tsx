@@ -270,7 +270,7 @@ test("reasons of failures say what they cover, and lead to the incident of the w
     },
   });
   const reasons = find("group", "Failures by reason");
-  sees("4,900 certificate has expired (failing since 1 hr ago), 100 HTTP 503", reasons);
+  sees("4,900 certificate has expired, 100 HTTP 503", reasons);
   sees("of the newest 5,000 of 10,842, created since 21 Nov 2026", reasons);
   expect(find("link", "certificate has expired").getAttribute("href")).toBe("/incidents/i1");
 });
@@ -333,7 +333,7 @@ test("a delivery is listed with its webhook's name, and what it waits for in pla
     aDelivery({ ...open, id: deliveryId(2), state: PENDING, waitingFor: WaitingFor.RATE_LIMIT }),
     aDelivery({ ...open, id: deliveryId(3), state: DELIVERING }),
   ]);
-  sees("Acme ordersWaitingWaits: the host, to which requests time out", row("0001"));
+  sees("Acme ordersWaitingWaits: the host does not answer", row("0001"));
   seesNot("Delivering", row("0001"));
   sees("WaitingWaits: the webhook’s rate limit", row("0002"));
   sees("Delivering", row("0003"));

@@ -214,7 +214,8 @@ export function SaveForm(props: SaveFormProps) {
           mb="calc(-1 * var(--mantine-spacing-md))"
           mt="calc(-1 * var(--mantine-spacing-xs))"
           bg="var(--mantine-color-body)"
-          style={{ zIndex: 1 }}
+          // What is below is seen to go on.
+          style={{ zIndex: 1, borderBlockStart: "1px solid var(--line)" }}
         >
           <Button variant="default" onClick={onCancel} disabled={busy}>
             Cancel

@@ -75,7 +75,7 @@ const WAITS: Partial<Record<WaitingFor, string>> = {
   [WaitingFor.RESUME]: "the webhook is paused",
   [WaitingFor.RECEIVER]: "the receiver asked for a pause or for fewer requests",
   [WaitingFor.RATE_LIMIT]: "the webhook’s rate limit",
-  [WaitingFor.HOST]: "the host, to which requests time out",
+  [WaitingFor.HOST]: "the host does not answer",
 };
 
 /** `Waits: the webhook is paused`; undefined for nothing. */

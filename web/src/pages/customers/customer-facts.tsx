@@ -32,7 +32,10 @@ export function CustomerFacts({ customer }: { customer: Customer }) {
     <Section title="Summary" actions={managesKeys && link(PAGE_PATHS.audit, "Audit log")}>
       <Facts
         facts={[
-          ["State", <CustomerBadges key="state" customer={customer} />],
+          (webhooks > 0 || customer.paused || customer.erasure) && [
+            "State",
+            <CustomerBadges key="state" customer={customer} />,
+          ],
           [
             "User id",
             <Group key="id" gap={4} wrap="nowrap">

@@ -17,7 +17,7 @@ import { NextRetry } from "../../parts/overdue.tsx";
 import { DeliveryStateBadge, waitsInWords } from "../../parts/states.tsx";
 import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { ShortId } from "../../parts/text/copy.tsx";
-import { addressParts, durationInWords } from "../../parts/text/words.ts";
+import { addressParts, durationInWords, withoutRemedy } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { CustomerLink } from "../customers/filter.tsx";
 import { arrived, latestInWords, resultInWords } from "./delivery/results.tsx";
@@ -280,7 +280,7 @@ function Result({ delivery }: { delivery: Delivery }) {
   return (
     <Group gap={4} wrap="nowrap" className="figures">
       <Text size="sm" truncate c={state === DeliveryState.DELIVERED ? "dimmed" : undefined} title={words}>
-        {words}
+        {words && withoutRemedy(words)}
       </Text>
       {state === DeliveryState.RETRYING && nextAttempt && (
         <Dimmed style={{ whiteSpace: "nowrap", flexShrink: 0 }}>

@@ -11,11 +11,12 @@ import {
 } from "@tabler/icons-react";
 import { type ReactNode, useEffect, useState } from "react";
 import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { DialogButton } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
-import { Dimmed } from "../../parts/inline.tsx";
+import { Dimmed, PageLink } from "../../parts/inline.tsx";
 import { useBelow } from "../../parts/listing.tsx";
 import { Empty, NothingFound } from "../../parts/lists.tsx";
 import { countOf } from "../../parts/text/words.ts";
@@ -66,7 +67,7 @@ export function DeliveryPages({ filter, token, onGo, opening, onClear }: Deliver
         wrap={narrow ? "wrap" : "nowrap"}
         my={narrow ? "xs" : 0}
       >
-        <Group gap="md">
+        <Group gap="md" wrap={narrow ? "wrap" : "nowrap"}>
           <Arrived page={page} />
           <FailureReasons filter={filter} />
         </Group>
@@ -95,7 +96,11 @@ export function DeliveryPages({ filter, token, onGo, opening, onClear }: Deliver
             : "None passes all of the filters. One that finished long ago may be deleted by now."}
         </NothingFound>
       ) : (
-        <Empty title="No deliveries yet" icon={<IconSend />}>
+        <Empty
+          title="No deliveries yet"
+          icon={<IconSend />}
+          action={mayWrite && <PageLink to={PAGE_PATHS.newWebhook}>New webhook</PageLink>}
+        >
           Register a webhook and publish an event of its type, or send the webhook a test event from its page.
         </Empty>
       )}
@@ -160,7 +165,7 @@ function Arrived({
   return (
     <div role="status">
       {count === 0 ? (
-        isCurrent && <Dimmed>Kept up to date</Dimmed>
+        isCurrent && <Dimmed style={{ whiteSpace: "nowrap" }}>Kept up to date</Dimmed>
       ) : (
         <Button variant="light" leftSection={<IconRefresh size={14} />} onClick={showArrived}>
           Show{" "}

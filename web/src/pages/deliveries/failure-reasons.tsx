@@ -8,6 +8,7 @@ import {
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useLive } from "../../api/queries.ts";
 import { listPage, PageLink } from "../../parts/inline.tsx";
+import { withoutRemedy } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
 import { incidentPage } from "../incidents/incident-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
@@ -71,7 +72,7 @@ const MAX_SEARCHED = 200;
 
 /** A reason, leading to the incident of the webhooks that still fail for it, else to its deliveries. */
 function Reason({
-  of: { reason, incidentId, failingSince },
+  of: { reason, incidentId },
   filter: { search = "", eventId = search },
 }: FailureReasonsProps & { of: FailureReason }) {
   const [parameters] = useSearchParams();
@@ -79,25 +80,14 @@ function Reason({
   const found = `${eventId.replace(/(^|\s)error:.*/i, "")} error:${reason.slice(0, MAX_SEARCHED)}`.trim();
   const deliveries = { ...Object.fromEntries(parameters), state, search: found, page: "", open: "" };
   return (
-    <>
-      <PageLink
-        to={incidentId === undefined ? listPage(PAGE_PATHS.deliveries, deliveries) : incidentPage(incidentId)}
-        inherit
-        underline="always"
-      >
-        {withoutRemedy(reason)}
-      </PageLink>
-      {failingSince && (
-        <Text span inherit c="dimmed">
-          {" "}
-          (failing since <Time value={failingSince} relative="short" />)
-        </Text>
-      )}
-    </>
+    <PageLink
+      to={incidentId === undefined ? listPage(PAGE_PATHS.deliveries, deliveries) : incidentPage(incidentId)}
+      inherit
+      underline="always"
+    >
+      {withoutRemedy(reason)}
+    </PageLink>
   );
 }
 
 const inWords = ({ count, reason }: FailureReason) => `${count.toLocaleString()} ${reason}`;
-
-/** An error without its remedy, which the title has: `connection refused (ECONNREFUSED)`. */
-const withoutRemedy = (reason: string) => reason.replace(/; .*(?= \([^()]+\)$)/, "");

@@ -18,8 +18,8 @@ const COUNTED = 10_000n;
 export const incidentPage = (id: string) => generatePath(PAGE_PATHS.incident, { id });
 
 /** `Connection refused: shop.example`; without the subject if the cause names it. */
-export const incidentTitle = ({ cause: { summary = "" } = {}, subject }: Incident) =>
-  capitalized(summary.includes(subject) ? summary : `${summary}: ${subject}`);
+export const incidentTitle = ({ cause, subject }: Incident) =>
+  capitalized(cause?.summary.includes(subject) ? cause.summary : `${cause?.summary ?? ""}: ${subject}`);
 
 /** `2,007`, or `10,000+` where not all were counted. */
 export function countedOf(incident: Incident, of: "waiting" | "failed" | "recovered" | "customers"): string {

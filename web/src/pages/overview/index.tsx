@@ -121,7 +121,7 @@ function DispatchNow() {
   });
   if (!may || isLimited) return null;
   return (
-    <Button leftSection={<IconPlayerPlay size={16} />} {...act}>
+    <Button variant="default" leftSection={<IconPlayerPlay size={16} />} {...act}>
       Dispatch now
     </Button>
   );

@@ -3,6 +3,7 @@ import { IconRefresh } from "@tabler/icons-react";
 import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Loading } from "../../parts/failure.tsx";
+import { listPage, PageLink } from "../../parts/inline.tsx";
 import { Empty, Pages } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
 import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
@@ -44,8 +45,14 @@ function Replays() {
       failed="Could not load the replays"
       loading={<Loading lines={6} height={72} />}
       empty={
-        <Empty title="No replays yet" icon={<IconRefresh />}>
-          Start one from the list of deliveries (“Send failed ones again…”) or from the page of a webhook.
+        <Empty
+          title="No replays yet"
+          icon={<IconRefresh />}
+          action={
+            <PageLink to={listPage(PAGE_PATHS.deliveries, { state: "failed" })}>Failed deliveries</PageLink>
+          }
+        >
+          Start one from the list of deliveries (“Send all of these again…”) or from the page of a webhook.
         </Empty>
       }
     >

@@ -68,7 +68,7 @@ function Tested({ webhook }: { webhook: Webhook }) {
   const test = useLiveTest(webhook);
   const accepted = test.outcome?.accepted === true;
   return (
-    <Stack gap={0} className="joined">
+    <Stack gap="lg">
       <Section
         title="2 of 2: Test it"
         description={`Events of ${typesInWords(webhooks)} are sent to ${addressInFull(webhook.url)} from now on. The test sends a sample, signed as every delivery.`}

@@ -6,6 +6,9 @@ export const capitalized = (text: string): string => text.charAt(0).toUpperCase(
 /** What to do about a cause, as a sentence, with the apostrophes of the page. */
 export const remedyInWords = (remedy: string): string => `What to do: ${remedy.replaceAll("'", "’")}.`;
 
+/** An error without what to do about it: `connection refused (ECONNREFUSED)`. */
+export const withoutRemedy = (error: string): string => error.replace(/; .*?(?= \([^()]+\)$|$)/, "");
+
 /** A number of things in words: `1 delivery`, `1,200 deliveries`. */
 export function countOf(count: number, one: string, many: string): string {
   return `${count.toLocaleString()} ${count === 1 ? one : many}`;

@@ -54,7 +54,7 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           { name: "Webhook", cell: (webhook) => <WebhookLink webhook={webhook} inOneLine /> },
           {
             name: "Event type",
-            w: "15%",
+            w: "14%",
             cell: (webhook) => (
               <Text size="sm" truncate title={typeName(webhook)}>
                 {typeName(webhook)}
@@ -64,7 +64,7 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
           },
           {
             name: "State",
-            w: "18%",
+            w: "22%",
             cell: (webhook) => (
               <Group gap={8} wrap="nowrap">
                 <WebhookHealthBadges webhook={webhook} />
