@@ -5,8 +5,7 @@ import { BASE_PATH } from "./base-path.ts";
 import { createPageRouter } from "./router.tsx";
 
 import "@fontsource-variable/geist/wght.css";
-import "@mantine/core/styles.css";
-import "@mantine/notifications/styles.css";
+import "@mantine/core/styles.layer.css";
 import "./page.css";
 
 const { pathname, search, hash } = window.location;

@@ -1,18 +1,17 @@
 import {
-  Alert,
-  Badge,
-  Button,
-  Code,
+  type AlertFactory,
+  type BadgeFactory,
+  type ButtonFactory,
+  type CodeFactory,
   type CSSVariablesResolver,
   createTheme,
-  Input,
+  type ExtendComponent,
+  type FactoryPayload,
+  type InputFactory,
   localStorageColorSchemeManager,
   type MantineColorsTuple,
-  Modal,
-  NavLink,
-  Notification,
-  Table,
-  TableScrollContainer,
+  type ModalFactory,
+  type NotificationFactory,
 } from "@mantine/core";
 
 /** Ten shades, light ones first. */
@@ -29,6 +28,9 @@ const SLATE = shades("#f7f8fa #eff1f5 #e3e6ec #d0d5de #b3bac7 #8d96a6 #6a7485 #4
 
 /** The same in the dark, light text first. */
 const NIGHT = shades("#d3d8e0 #a7afbd #8790a0 #5a6372 #3b4351 #2b323e #222934 #161b23 #11151c #0c0f14");
+
+/** The settings of a component, without the component itself: the first page does not need all of them. */
+const of = <Factory extends FactoryPayload>(settings: ExtendComponent<Factory>) => settings;
 
 /** The look of the page: a scale of 12, 13, 14, 16, 20 and 26 pixels, dense rows, lines in place of frames. Colour has
  * meaning: red failed, orange degraded or late, green arrived; all else is ink or slate. */
@@ -58,40 +60,18 @@ export const theme = createTheme({
     },
   },
   components: {
-    Button: Button.extend({ defaultProps: { size: "xs" } }),
-    Input: Input.extend({ defaultProps: { size: "sm" } }),
-    Badge: Badge.extend({
+    Button: of<ButtonFactory>({ defaultProps: { size: "xs" } }),
+    Input: of<InputFactory>({ defaultProps: { size: "sm" } }),
+    Badge: of<BadgeFactory>({
       defaultProps: { radius: "sm", size: "sm" },
       styles: { root: { fontWeight: 500, letterSpacing: 0 } },
     }),
-    Table: Table.extend({
-      defaultProps: {
-        verticalSpacing: 4,
-        horizontalSpacing: "xs",
-        borderColor: "var(--line)",
-        highlightOnHover: true,
-        highlightOnHoverColor: "var(--hover)",
-      },
-      styles: {
-        th: {
-          fontSize: "var(--mantine-font-size-xs)",
-          fontWeight: 500,
-          color: "var(--mantine-color-dimmed)",
-        },
-      },
-    }),
-    NavLink: NavLink.extend({
-      styles: {
-        root: { borderRadius: "var(--mantine-radius-sm)", paddingBlock: 5, paddingInline: 8 },
-        label: { fontSize: "var(--mantine-font-size-sm)", fontWeight: "inherit" },
-      },
-    }),
-    Alert: Alert.extend({
+    Alert: of<AlertFactory>({
       defaultProps: { p: "sm" },
       styles: { message: { color: "var(--mantine-color-text)", fontSize: "var(--mantine-font-size-sm)" } },
     }),
     // At the top, so that a dialog stays where it is when there comes to be more in it.
-    Modal: Modal.extend({
+    Modal: of<ModalFactory>({
       // Open at once: what is typed meanwhile is not lost.
       defaultProps: {
         closeButtonProps: { "aria-label": "Close" },
@@ -102,10 +82,8 @@ export const theme = createTheme({
       },
       styles: { title: { fontWeight: 620, fontSize: "1rem", lineHeight: 1.4 } },
     }),
-    // The library's own scrollbars leave room for themselves below tables that do not scroll.
-    TableScrollContainer: TableScrollContainer.extend({ defaultProps: { type: "native" } }),
-    Code: Code.extend({ defaultProps: { fz: "0.92em" } }),
-    Notification: Notification.extend({
+    Code: of<CodeFactory>({ defaultProps: { fz: "0.92em" } }),
+    Notification: of<NotificationFactory>({
       defaultProps: { closeButtonProps: { "aria-label": "Close this message" } },
       styles: { description: { color: "var(--mantine-color-dimmed)", overflowWrap: "anywhere" } },
     }),

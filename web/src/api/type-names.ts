@@ -1,18 +1,21 @@
 import type { Transport } from "@connectrpc/connect";
 import { callUnaryMethod, createQueryOptions } from "@connectrpc/connect-query";
 import type { QueryClient } from "@tanstack/react-query";
+import { WebhookProcessSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import {
   type EventType,
   type ListProcessesResponse,
   WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { builtInTypes } from "../../../src/contract/catalogue.ts";
+import { enumMemberName } from "../../../src/contract/json/names.ts";
 
 /** What names an event type. */
 type Named = Pick<EventType, "number" | "name"> & { alias?: string | undefined };
 
 /** The event types that the page knows without the service. */
-export const BUILT_IN: readonly Named[] = builtInTypes.map(({ number, name }) => ({ number, name }));
+export const BUILT_IN: readonly Named[] = WebhookProcessSchema.values
+  .filter(({ number }) => number !== 0)
+  .map(({ number }) => ({ number, name: enumMemberName(WebhookProcessSchema, number) ?? "" }));
 
 /** The request for all event types with names and descriptions. */
 export const ALL_BRIEFLY = { brief: true };

@@ -13,6 +13,8 @@ export const eventPage = (id: string) => generatePath(PAGE_PATHS.event, { id });
 /** The page of a list with filters. */
 export const listPage = (path: string, filters: Record<string, string>) =>
   `${path}?${new URLSearchParams(filters)}`;
+/** The page of a customer. */
+export const customerPage = (id: string) => listPage(PAGE_PATHS.customer, { id });
 /** The list of a webhook's deliveries. */
 export const deliveriesOf = (id: bigint) => listPage(PAGE_PATHS.deliveries, { webhook: String(id) });
 

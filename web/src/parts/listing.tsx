@@ -1,16 +1,14 @@
 import {
+  Box,
+  type BoxProps,
   Card,
   type CardProps,
   Stack,
   type StackProps,
-  Table,
-  type TableProps,
-  type TableThProps,
-  type TableTrProps,
   VisuallyHidden,
 } from "@mantine/core";
 import { useMediaQuery } from "@mantine/hooks";
-import { Fragment, type ReactNode } from "react";
+import { type ComponentProps, Fragment, type ReactNode } from "react";
 
 /** Just below the theme's breakpoints of these names. */
 const WIDTHS = { sm: "47.99em", md: "61.99em", lg: "74.99em", desk: "79.99em" } as const;
@@ -25,16 +23,35 @@ export function useBelow(breakpoint: keyof typeof WIDTHS): boolean {
 }
 
 /** A column of a table. `ta` and `visibleFrom` apply to all its cells, other attributes to the head only. */
-export interface Column<T> extends Pick<TableThProps, "w" | "miw" | "ta" | "visibleFrom" | "title"> {
+export interface Column<T> extends Pick<BoxProps, "w" | "miw" | "ta" | "visibleFrom"> {
   /** The name, different from those of the other columns. */
   name: string;
   /** The head. Defaults to the name; null has the name read out only. */
   head?: ReactNode;
+  /** Shown while the pointer rests on the head. */
+  title?: string;
   cell: (item: T) => ReactNode;
 }
 
 /** The columns, in order. False ones are omitted. */
 export type Columns<T> = readonly (Column<T> | false | undefined)[];
+
+/** The rows of a table. */
+export interface TableProps {
+  "aria-label"?: string;
+  className?: string;
+  /** Whether the columns are as wide as their heads say, whatever is in them. */
+  isFixed?: boolean;
+  /** The space above and below what is in a cell, in pixels. Defaults to 4. */
+  space?: number;
+  children: ReactNode;
+}
+
+/** A table, dense, with lines between its rows. */
+export function Table({ className = "", isFixed = false, space = 4, ...table }: TableProps) {
+  const style = { tableLayout: isFixed ? "fixed" : "auto", "--cell-space": `${space / 16}rem` } as const;
+  return <table className={`table ${className}`} style={style} {...table} />;
+}
 
 /** A table of items. */
 export interface DataTableProps<T> extends Omit<TableProps, "children"> {
@@ -45,7 +62,7 @@ export interface DataTableProps<T> extends Omit<TableProps, "children"> {
   /** The width in pixels below which the table scrolls. */
   minWidth?: number;
   headProps?: { style: React.CSSProperties };
-  rowProps?: (item: T) => TableTrProps;
+  rowProps?: (item: T) => ComponentProps<"tr">;
   /** What is shown in a row below an item, if anything. */
   below?: (item: T) => ReactNode;
 }
@@ -58,41 +75,43 @@ export function DataTable<T>(props: DataTableProps<T>) {
   const shown = columns.filter((column) => column !== false && column !== undefined);
   const table = (
     <Table {...rest}>
-      <Table.Thead {...headProps}>
-        <Table.Tr>
+      <thead {...headProps}>
+        <tr>
           {shown.map(({ name, head = name, cell: _, ...th }) => (
-            <Table.Th key={name} {...th}>
+            <Box component="th" key={name} {...th}>
               {head ?? <VisuallyHidden>{name}</VisuallyHidden>}
-            </Table.Th>
+            </Box>
           ))}
-        </Table.Tr>
-      </Table.Thead>
-      <Table.Tbody>
+        </tr>
+      </thead>
+      <tbody>
         {items.map((item) => (
           <Fragment key={keyOf(item)}>
-            <Table.Tr {...rowProps?.(item)}>
+            <tr {...rowProps?.(item)}>
               {shown.map(({ name, ta, visibleFrom, cell }) => (
-                <Table.Td key={name} ta={ta} visibleFrom={visibleFrom}>
+                <Box component="td" key={name} ta={ta} visibleFrom={visibleFrom}>
                   {cell(item)}
-                </Table.Td>
+                </Box>
               ))}
-            </Table.Tr>
+            </tr>
             {below?.(item) && (
-              <Table.Tr>
-                <Table.Td colSpan={shown.length} pl="xl" pb="xs">
+              <tr>
+                <Box component="td" colSpan={shown.length} pl="xl" pb="xs">
                   {below(item)}
-                </Table.Td>
-              </Table.Tr>
+                </Box>
+              </tr>
             )}
           </Fragment>
         ))}
-      </Table.Tbody>
+      </tbody>
     </Table>
   );
   return minWidth === undefined ? (
     table
   ) : (
-    <Table.ScrollContainer minWidth={minWidth}>{table}</Table.ScrollContainer>
+    <div className="table-scroll">
+      <div style={{ minWidth }}>{table}</div>
+    </div>
   );
 }
 

@@ -3,6 +3,7 @@ import { Radio, Stack } from "@mantine/core";
 import { DateTimePicker, type DateTimePickerProps } from "@mantine/dates";
 import { useId, useRef } from "react";
 import { useZone } from "./time.tsx";
+import { useZoned } from "./zoned.ts";
 
 import "@mantine/dates/styles.css";
 
@@ -75,7 +76,8 @@ export interface SinceFieldProps {
 /** Chooses a start time with one click: a span up to now, or a moment of the user's choice. */
 export function SinceField({ label, value, onChange, orAny = false }: SinceFieldProps) {
   const picker = usePickerProps();
-  const { at, inWords } = useZone();
+  const { inWords } = useZone();
+  const at = useZoned();
 
   function choose(option: string) {
     const span = SPANS.find((each) => each.value === option);
@@ -114,7 +116,8 @@ export function SinceField({ label, value, onChange, orAny = false }: SinceField
 /** Chooses one end of a period. `value` is ISO 8601, "" for none. */
 export function Moment(props: { label: string; value: string; onChange: (iso: string) => void }) {
   const { label, value, onChange } = props;
-  const { at, inWords } = useZone();
+  const { inWords } = useZone();
+  const at = useZoned();
   const moment = at(value);
   const field = useRef<HTMLButtonElement>(null);
   const picker = usePickerProps();

@@ -2,12 +2,8 @@ import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Button, type ButtonProps, Text, type TextProps } from "@mantine/core";
 import { useInterval, useLocalStorage } from "@mantine/hooks";
 import { IconWorld } from "@tabler/icons-react";
-import dayjs, { type ConfigType, type Dayjs } from "dayjs";
-import utc from "dayjs/plugin/utc";
 import { useMemo, useState } from "react";
 import { inUtc } from "../../../src/contract/time-in-words.ts";
-
-dayjs.extend(utc);
 
 /** Says `now`. Of other units it would say `yesterday` for up to 48 hours. */
 const NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
@@ -93,8 +89,7 @@ export interface ZoneFormats {
   name: string;
   /** The zone in words, to read after `in`. */
   inWords: string;
-  /** A moment for date pickers, now by default. A text without a zone is a time in the chosen one. */
-  at: (moment?: ConfigType) => Dayjs;
+  isUtc: boolean;
 }
 
 function formatsIn(timeZone: string | undefined): ZoneFormats {
@@ -116,7 +111,7 @@ function formatsIn(timeZone: string | undefined): ZoneFormats {
     weekdayTime: new Intl.DateTimeFormat(undefined, { ...clock, weekday: "short" }),
     name: full.formatToParts().find(({ type }) => type === "timeZoneName")?.value ?? "UTC",
     inWords: timeZone ?? "your time zone",
-    at: timeZone === undefined ? dayjs : dayjs.utc,
+    isUtc: timeZone !== undefined,
   };
 }
 

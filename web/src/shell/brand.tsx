@@ -1,6 +1,7 @@
-import { ActionIcon, Group, Image, Menu, Text, useMantineColorScheme } from "@mantine/core";
-import { IconCheck, IconDeviceDesktop, IconMoon, IconSun } from "@tabler/icons-react";
+import { ActionIcon, Group, Image, Text, useMantineColorScheme } from "@mantine/core";
+import { IconDeviceDesktop, IconMoon, IconSun } from "@tabler/icons-react";
 import mark from "../favicon.svg";
+import { MenuOnDemand } from "../parts/on-demand.tsx";
 
 /** The service's mark and name. */
 export function Brand() {
@@ -14,35 +15,28 @@ export function Brand() {
   );
 }
 
-const SCHEMES = [
+/** The colour schemes. */
+export const SCHEMES = [
   { value: "light", label: "Light", icon: <IconSun size={16} /> },
   { value: "dark", label: "Dark", icon: <IconMoon size={16} /> },
   { value: "auto", label: "As the system", icon: <IconDeviceDesktop size={16} /> },
 ] as const;
 
+const loadMenu = async () => (await import("./menus.tsx")).SchemeMenu;
+
 /** Light, dark, or as the system has it; the browser remembers. */
 export function ColourSchemeSwitch() {
-  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const { colorScheme } = useMantineColorScheme();
   const now = SCHEMES.find(({ value }) => value === colorScheme) ?? SCHEMES[2];
   return (
-    <Menu position="bottom-end" withArrow>
-      <Menu.Target>
+    <MenuOnDemand
+      load={loadMenu}
+      kind="menu"
+      button={
         <ActionIcon variant="default" size="lg" aria-label={`Colours: ${now.label.toLowerCase()}`}>
           {now.icon}
         </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {SCHEMES.map(({ value, label, icon }) => (
-          <Menu.Item
-            key={value}
-            leftSection={icon}
-            rightSection={value === colorScheme ? <IconCheck size={14} /> : undefined}
-            onClick={() => setColorScheme(value)}
-          >
-            {label}
-          </Menu.Item>
-        ))}
-      </Menu.Dropdown>
-    </Menu>
+      }
+    />
   );
 }

@@ -1,28 +1,14 @@
-import { useQuery } from "@connectrpc/connect-query";
-import {
-  AppShell,
-  Burger,
-  Button,
-  Group,
-  NavLink,
-  Popover,
-  ScrollArea,
-  Skeleton,
-  Stack,
-  Text,
-} from "@mantine/core";
+import { Burger, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconBook, IconChevronDown, IconListDetails, IconLogout, IconUser } from "@tabler/icons-react";
+import { IconBook, IconChevronDown, IconListDetails, IconUser } from "@tabler/icons-react";
 import { useEffect, useRef } from "react";
-import { Outlet, NavLink as RouterLink, ScrollRestoration, useLocation } from "react-router";
-import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
-import { permissionName } from "../../../src/contract/permissions.ts";
-import { useMay, useSession, useSessionAccess } from "../api/session.tsx";
+import { NavLink, Outlet, ScrollRestoration, useLocation } from "react-router";
+import { useMay, useSession } from "../api/session.tsx";
 import { BASE_PATH } from "../base-path.ts";
-import { AwayNotice, notifyFailure } from "../parts/failure.tsx";
-import { Dimmed } from "../parts/inline.tsx";
+import { AwayNotice } from "../parts/failure.tsx";
 import { useBelow } from "../parts/listing.tsx";
-import { Time, ZoneSwitch } from "../parts/time.tsx";
+import { MenuOnDemand } from "../parts/on-demand.tsx";
+import { ZoneSwitch } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 import { CommandButton } from "./command-button.tsx";
 import { useNavigation } from "./navigation.ts";
@@ -35,15 +21,12 @@ export function Layout() {
   const main = useFocusOnChange(pathname, close);
   const mayRead = useMay("Read_Administrative_Data");
   return (
-    <AppShell
-      header={{ height: 48 }}
-      navbar={{ width: 200, breakpoint: "sm", collapsed: { mobile: !opened } }}
-      padding={{ base: "md", sm: "xl" }}
-    >
+    <>
       <a className="skip-link" href="#content">
         Skip to the content
       </a>
-      <AppShell.Header>
+      {/* Of the class, a dialog that locks scrolling knows what must not move when the scrollbar goes. */}
+      <header className="header right-scroll-bar-position">
         <Group h="100%" px="md" justify="space-between" wrap="nowrap">
           <Group gap="sm" wrap="nowrap">
             <Burger
@@ -60,53 +43,43 @@ export function Layout() {
             <CommandButton />
             <ZoneSwitch visibleFrom="sm" />
             <ColourSchemeSwitch />
-            <AccountMenu />
+            <AccountButton />
           </Group>
         </Group>
-      </AppShell.Header>
+      </header>
       {/* Closed, it is moved off the screen; the Tab key must not reach it there. */}
-      <AppShell.Navbar p="sm" aria-label="Pages" inert={narrow && !opened}>
-        <AppShell.Section grow component={ScrollArea}>
-          {useNavigation().map((entry) => (
-            <NavigationEntry key={entry.label} {...entry} />
+      <nav className="navigation" data-opened={opened} aria-label="Pages" inert={narrow && !opened}>
+        <div className="navigation-pages">
+          {useNavigation().map(({ to, label, Icon }) => (
+            <NavLink key={label} to={to} className="nav-link">
+              <Icon size={16} />
+              {label}
+            </NavLink>
           ))}
-        </AppShell.Section>
-        <AppShell.Section>
+        </div>
+        <div>
           <ZoneSwitch hiddenFrom="sm" />
           {mayRead && (
-            <NavLink
-              href={`${BASE_PATH}/events`}
-              target="_blank"
-              label="Event types"
-              leftSection={<IconListDetails size={16} />}
-            />
+            <a className="nav-link" href={`${BASE_PATH}/events`} target="_blank" rel="noopener">
+              <IconListDetails size={16} />
+              Event types
+            </a>
           )}
-          <NavLink
-            href={`${BASE_PATH}/docs`}
-            target="_blank"
-            label="API documentation"
-            leftSection={<IconBook size={16} />}
-          />
-        </AppShell.Section>
-      </AppShell.Navbar>
-      <AppShell.Main id="content" ref={main} tabIndex={-1}>
+          <a className="nav-link" href={`${BASE_PATH}/docs`} target="_blank" rel="noopener">
+            <IconBook size={16} />
+            API documentation
+          </a>
+        </div>
+      </nav>
+      <main id="content" ref={main} tabIndex={-1}>
         <div className="page">
           <AwayNotice />
           <Outlet />
         </div>
         {/* Back returns to where a list was left. */}
         <ScrollRestoration />
-      </AppShell.Main>
-    </AppShell>
-  );
-}
-
-function NavigationEntry({ to, label, Icon }: ReturnType<typeof useNavigation>[number]) {
-  const { pathname } = useLocation();
-  const [path = ""] = to.split("?");
-  const active = path === "/" ? pathname === "/" : pathname === path || pathname.startsWith(`${path}/`);
-  return (
-    <NavLink component={RouterLink} to={to} label={label} leftSection={<Icon size={16} />} active={active} />
+      </main>
+    </>
   );
 }
 
@@ -123,12 +96,16 @@ function useFocusOnChange(pathname: string, onChange: () => void) {
   return main;
 }
 
-/** The menu with the session's key, its permissions and the sign-out. */
-function AccountMenu() {
+const loadMenu = async () => (await import("./menus.tsx")).AccountMenu;
+
+/** The button of the menu with the session's key, its permissions and the sign-out. */
+function AccountButton() {
   const { apiKey } = useSession();
   return (
-    <Popover position="bottom-end" width={300} withArrow trapFocus returnFocus>
-      <Popover.Target>
+    <MenuOnDemand
+      load={loadMenu}
+      kind="dialog"
+      button={
         <Button
           variant="default"
           aria-label={`Signed in: ${apiKey?.name}`}
@@ -141,42 +118,7 @@ function AccountMenu() {
             {apiKey?.name}
           </Text>
         </Button>
-      </Popover.Target>
-      <Popover.Dropdown>
-        <Account />
-      </Popover.Dropdown>
-    </Popover>
-  );
-}
-
-function Account() {
-  const { apiKey } = useSession();
-  const { signOut } = useSessionAccess();
-  // Read each time the menu opens: every call extends the session. An older answer would be wrong.
-  const { data, isPending } = useQuery(SessionService.method.getSession, {}, { gcTime: 0 });
-
-  function leave() {
-    signOut().catch((error: unknown) => notifyFailure("You are still signed in", error));
-  }
-
-  return (
-    <Stack gap={6}>
-      <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-        {apiKey?.name}
-      </Text>
-      <Dimmed size="xs">Signed in with the API key {apiKey?.prefix}…</Dimmed>
-      <Dimmed size="xs" style={{ overflowWrap: "anywhere" }}>
-        {apiKey?.permissions.map(permissionName).join(", ")}
-      </Dimmed>
-      {isPending && <Skeleton height={14} width="80%" />}
-      {data && (
-        <Dimmed size="xs">
-          Signed out <Time value={data.session?.expires} /> if inactive until then
-        </Dimmed>
-      )}
-      <Button mt="xs" variant="default" leftSection={<IconLogout size={16} />} onClick={leave} data-autofocus>
-        Sign out
-      </Button>
-    </Stack>
+      }
+    />
   );
 }

@@ -11,7 +11,7 @@ import {
 } from "@tabler/icons-react";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useIsLimited, useMay, useOwnCustomer } from "../api/session.tsx";
-import { customerPage } from "../pages/customers/filter.tsx";
+import { customerPage } from "../parts/inline.tsx";
 
 interface Entry {
   to: string;

@@ -9,7 +9,7 @@ import { useAllPages, useChange } from "../../api/queries.ts";
 import { useIsLimited, useMay } from "../../api/session.tsx";
 import { ConfirmDialog, type DialogProps, FormButton, SaveForm } from "../../parts/dialogs.tsx";
 import { Failure, Loading } from "../../parts/failure.tsx";
-import { SearchField, useUrlFilters } from "../../parts/filters.tsx";
+import { SearchField } from "../../parts/filters.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
@@ -19,6 +19,7 @@ import { notifyDone, useSave } from "../../parts/save.ts";
 import { CopyButton } from "../../parts/text/copy.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
+import { useUrlFilters } from "../../parts/url-filters.ts";
 
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 30_000;
@@ -168,8 +169,7 @@ function FoundApps({ apps, keys, onRemove }: FoundAppsProps) {
           <Listing
             aria-label="Installed apps"
             items={shown}
-            layout="fixed"
-            highlightOnHover
+            isFixed
             minWidth={640}
             columns={[
               { name: "Name", cell: name },

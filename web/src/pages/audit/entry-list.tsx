@@ -12,7 +12,7 @@ import { Listing } from "../../parts/listing.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { capitalized } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { CustomerLink } from "../customers/filter.tsx";
+import { CustomerLink } from "../customers/chosen.tsx";
 
 /** Entries, newest first. */
 export function EntryList({ entries }: { entries: readonly AuditEntry[] }) {

@@ -8,13 +8,15 @@ import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { ExportFormat } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { useAllPages } from "../../api/queries.ts";
 import { Loading, notifyFailure } from "../../parts/failure.tsx";
-import { FilterSelect, SearchField, useUrlFilters, withChosen } from "../../parts/filters.tsx";
+import { FilterSelect, SearchField, withChosen } from "../../parts/filters.tsx";
 import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { Moment } from "../../parts/pick-time.tsx";
 import { notifyDone, saveFile } from "../../parts/save.ts";
 import { countOf } from "../../parts/text/words.ts";
-import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
+import { useUrlFilters } from "../../parts/url-filters.ts";
+import { useCustomerFilter } from "../customers/chosen.tsx";
+import { CustomerFilter } from "../customers/filter.tsx";
 import { ACTIONS, EntryList } from "./entry-list.tsx";
 
 /** The number of items per page. */

@@ -7,16 +7,16 @@ import { type Customer, CustomerService } from "../../../../gen/webhook/v1/custo
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { Loading } from "../../parts/failure.tsx";
-import { SearchField, useUrlFilters } from "../../parts/filters.tsx";
-import { Dimmed, PageLink } from "../../parts/inline.tsx";
+import { SearchField } from "../../parts/filters.tsx";
+import { customerPage, Dimmed, PageLink } from "../../parts/inline.tsx";
 import { Listing } from "../../parts/listing.tsx";
 import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { CustomerBadges } from "../../parts/states.tsx";
 import { countOf } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
+import { useUrlFilters } from "../../parts/url-filters.ts";
 import { countedInWords } from "./customer-facts.tsx";
-import { customerPage } from "./filter.tsx";
 
 /** The number of items per page. */
 const PAGE_SIZE = 50;
@@ -115,7 +115,6 @@ function CustomerList({ customers }: { customers: readonly Customer[] }) {
       aria-label="Customers"
       items={customers}
       keyOf={({ userId }) => userId}
-      highlightOnHover
       minWidth={640}
       columns={[
         { name: "Customer", cell: name },

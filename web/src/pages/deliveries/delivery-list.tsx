@@ -1,7 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { ActionIcon, Box, Checkbox, Group, Stack, type TableTrProps, Text } from "@mantine/core";
+import { ActionIcon, Box, Checkbox, Group, Stack, Text } from "@mantine/core";
 import { IconCheck, IconChevronDown, IconChevronRight, IconX } from "@tabler/icons-react";
-import { type KeyboardEvent, useEffect, useRef, useState } from "react";
+import { type ComponentProps, type KeyboardEvent, useEffect, useRef, useState } from "react";
 import {
   type Attempt,
   type Delivery,
@@ -19,7 +19,7 @@ import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { ShortId } from "../../parts/text/copy.tsx";
 import { addressParts, durationInWords, withoutRemedy } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { CustomerLink } from "../customers/filter.tsx";
+import { CustomerLink } from "../customers/chosen.tsx";
 import { arrived, latestInWords, resultInWords } from "./delivery/results.tsx";
 
 /** The deliveries of a page. */
@@ -91,14 +91,11 @@ export function DeliveryList({ deliveries, selection, ofOne, opening }: Delivery
       aria-label="Deliveries"
       items={deliveries}
       minWidth={isBeside ? 0 : 840}
-      verticalSpacing={3}
-      horizontalSpacing="xs"
-      layout="fixed"
-      fz="sm"
-      highlightOnHover
+      space={3}
+      isFixed
       rowProps={({ id }) => {
         const isLit = isBeside ? id === opening.id : selection?.ids.has(id);
-        return { "data-delivery": id, bg: isLit ? HIGHLIGHT : "" } as TableTrProps;
+        return { "data-delivery": id, style: isLit ? { background: HIGHLIGHT } : {} } as ComponentProps<"tr">;
       }}
       below={attempts}
       columns={[

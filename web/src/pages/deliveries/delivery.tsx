@@ -1,5 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Button, CloseButton, Code, Group, Stack, Table, Text, Timeline, Title } from "@mantine/core";
+import { Box, Button, CloseButton, Code, Group, Stack, Text, Timeline, Title } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconClock, IconTerminal2, IconX } from "@tabler/icons-react";
 import { useMemo } from "react";
@@ -15,6 +15,7 @@ import {
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Dimmed, deliveryPage, PageLink, webhookPage } from "../../parts/inline.tsx";
+import { Table } from "../../parts/listing.tsx";
 import { ItemStatus } from "../../parts/lists.tsx";
 import { BackLink, PageTitle, Section } from "../../parts/page.tsx";
 import { CodeBlock, CopyButton } from "../../parts/text/copy.tsx";
@@ -308,16 +309,16 @@ function Headers({ request }: { request: DeliveryRequest }) {
     ...OF_EACH_ATTEMPT.map(({ name, value }) => ({ name, value, changes: true })),
   ].map((header) => ({ changes: false, ...header }));
   return (
-    <Table aria-label="Headers" layout="fixed">
-      <Table.Tbody>
+    <Table aria-label="Headers" isFixed>
+      <tbody>
         {rows.map(({ name, value, changes }) => (
-          <Table.Tr key={`${changes} ${name}`}>
-            <Table.Th scope="row" w={{ base: 150, sm: 260 }} style={{ verticalAlign: "top" }}>
+          <tr key={`${changes} ${name}`}>
+            <Box component="th" scope="row" w={{ base: 150, sm: 260 }} style={{ verticalAlign: "top" }}>
               <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
                 {name}
               </Text>
-            </Table.Th>
-            <Table.Td>
+            </Box>
+            <td>
               {changes ? (
                 <Dimmed span>Changes with each attempt: {value}</Dimmed>
               ) : (
@@ -325,10 +326,10 @@ function Headers({ request }: { request: DeliveryRequest }) {
                   {value}
                 </Text>
               )}
-            </Table.Td>
-          </Table.Tr>
+            </td>
+          </tr>
         ))}
-      </Table.Tbody>
+      </tbody>
     </Table>
   );
 }

@@ -14,8 +14,8 @@ import { useBelow } from "../../parts/listing.tsx";
 import { Moment, SPANS } from "../../parts/pick-time.tsx";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { webhookTitle } from "../../parts/text/words.ts";
-import { useZone } from "../../parts/time.tsx";
-import { useCustomerFilter } from "../customers/filter.tsx";
+import { useZoned } from "../../parts/zoned.ts";
+import { useCustomerFilter } from "../customers/chosen.tsx";
 import { FILTER_NAMES, type FilterBarProps, readWebhookId, statesOf } from "./filters.ts";
 
 /** What the search finds. */
@@ -139,7 +139,7 @@ function chosenOf({ last, from, to }: FilterBarProps["filters"]): string {
 
 /** The filter by time of creation: a span up to now, or between two moments. */
 function TimeFilter({ filters, onChange }: FilterBarProps) {
-  const { at } = useZone();
+  const at = useZoned();
   function choose(value: string | null) {
     if (value === BETWEEN) onChange({ last: "", from: at().subtract(1, "day").startOf("day").toISOString() });
     else onChange({ last: value === ANY ? "" : (value ?? ""), from: "", to: "" });

@@ -19,7 +19,7 @@ import { BackLink, Facts, PageTitle, Section } from "../../parts/page.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { durationInWords, webhookTitle } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { CustomerLink } from "../customers/filter.tsx";
+import { CustomerLink } from "../customers/chosen.tsx";
 import type { DeliveryFilter } from "../deliveries/filters.ts";
 import { SendFilteredDialog } from "../deliveries/send-filtered.tsx";
 import {

@@ -7,7 +7,8 @@ import { Loading } from "../../parts/failure.tsx";
 import { Dimmed, PageLink } from "../../parts/inline.tsx";
 import { Empty, Pages } from "../../parts/lists.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
-import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
+import { useCustomerFilter } from "../customers/chosen.tsx";
+import { CustomerFilter } from "../customers/filter.tsx";
 import { IncidentRows, REFRESH_MS } from "./incident-list.tsx";
 
 /** What fails and what has failed, by cause and host. */

@@ -12,7 +12,7 @@ import { type DialogProps, FormDialog, SaveForm } from "../../parts/dialogs.tsx"
 import { clearButton, MAX_CHOICES } from "../../parts/filters.tsx";
 import { QuotaFields, QuotasForm, quotaRules, quotasOf, quotaValues } from "../../parts/quotas.tsx";
 import { notifyDone, useSave } from "../../parts/save.ts";
-import { useCustomerFilter } from "../customers/filter.tsx";
+import { useCustomerFilter } from "../customers/chosen.tsx";
 
 /** Every permission, in the order in which people need them. */
 export const PERMISSIONS: readonly { permission: Permission; label: string; meaning: string }[] = [

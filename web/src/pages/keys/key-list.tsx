@@ -22,7 +22,7 @@ import { Listing } from "../../parts/listing.tsx";
 import { Empty, NothingFound, Some } from "../../parts/lists.tsx";
 import { quotasInWords } from "../../parts/quotas.tsx";
 import { Time } from "../../parts/time.tsx";
-import { CustomerLink } from "../customers/filter.tsx";
+import { CustomerLink } from "../customers/chosen.tsx";
 import { PERMISSIONS } from "./key-forms.tsx";
 
 /** The filters of the page, as its address names them. */
@@ -154,7 +154,6 @@ export function KeyList({ keys, apps, filters, onClear, own, onCreate, onAct }: 
       {(shown) => (
         <Listing
           items={shown}
-          highlightOnHover
           minWidth={820}
           headProps={{ style: { whiteSpace: "nowrap" } }}
           columns={[

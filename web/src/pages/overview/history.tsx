@@ -1,7 +1,7 @@
 import { type Timestamp, timestampDate, timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
 import { BarChart } from "@mantine/charts";
 import { Box, Group, RangeSlider, Skeleton, Text } from "@mantine/core";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { type HistoryBucket, type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
@@ -13,12 +13,19 @@ import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { type Period, PeriodSelect, periodOf } from "../../parts/periods.tsx";
 import { Time, useZone, type ZoneFormats } from "../../parts/time.tsx";
-import { useCustomerFilter } from "../customers/filter.tsx";
-import { ExportDialog } from "../deliveries/export-dialog.tsx";
+import { useZoned } from "../../parts/zoned.ts";
+import { useCustomerFilter } from "../customers/chosen.tsx";
 import type { DeliveryFilter } from "../deliveries/filters.ts";
-import { SendFilteredDialog } from "../deliveries/send-filtered.tsx";
 
 import "@mantine/charts/styles.css";
+
+// Loaded when a part is selected.
+const ExportDialog = lazy(async () => ({
+  default: (await import("../deliveries/export-dialog.tsx")).ExportDialog,
+}));
+const SendFilteredDialog = lazy(async () => ({
+  default: (await import("../deliveries/send-filtered.tsx")).SendFilteredDialog,
+}));
 
 /** The height, and the width of the axis on the left, in pixels. */
 const HEIGHT = 200;
@@ -78,6 +85,7 @@ interface ChartProps {
 
 function Chart({ overview, buckets, period, span, onSelect }: ChartProps) {
   const zone = useZone();
+  const zoned = useZoned();
   /** Where the pointer was pressed on the chart. */
   const [pressed, setPressed] = useState<number>();
   const count = buckets.length;
@@ -86,7 +94,7 @@ function Chart({ overview, buckets, period, span, onSelect }: ChartProps) {
   const indexOf = (ms: number) => Math.min(count, Math.max(0, Math.round((ms - first) / stepMs)));
   const [from, to] = span ? [indexOf(span[0]), indexOf(span[1])] : [0, count];
   const isAll = to - from === count || to <= from;
-  const data = buckets.map((bucket) => plotted(bucket, period, zone));
+  const data = buckets.map((bucket) => plotted(bucket, period, zone, zoned));
   const nameOf = (index: number) =>
     (period.hours > 24 ? zone.weekdayTime : zone.time).format(first + index * stepMs);
   function select(start: number, end: number) {
@@ -168,8 +176,13 @@ function Chart({ overview, buckets, period, span, onSelect }: ChartProps) {
 
 const startOf = (bucket: HistoryBucket | undefined) => (bucket?.start ? timestampMs(bucket.start) : 0);
 
-function plotted({ start, attempts, failedAttempts }: HistoryBucket, { hours }: Period, zone: ZoneFormats) {
-  const at = zone.at(start && timestampDate(start));
+function plotted(
+  { start, attempts, failedAttempts }: HistoryBucket,
+  { hours }: Period,
+  zone: ZoneFormats,
+  zoned: ReturnType<typeof useZoned>,
+) {
+  const at = zoned(start && timestampDate(start));
   const format = hours > 24 ? zone.weekdayTime : zone.time;
   return {
     time: start ? format.format(timestampDate(start)) : "",
@@ -218,7 +231,11 @@ function Selected({ overview, period, span, all }: SelectedProps) {
           {now && before ? <Figures now={now} before={before} /> : <Skeleton height={16} width={280} />}
         </Dimmed>
       </div>
-      {span && <Actions from={time(from)} to={time(to)} customer={customer} />}
+      {span && (
+        <Suspense>
+          <Actions from={time(from)} to={time(to)} customer={customer} />
+        </Suspense>
+      )}
     </Group>
   );
 }

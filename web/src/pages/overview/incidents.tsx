@@ -6,7 +6,7 @@ import { Loading, Refreshed } from "../../parts/failure.tsx";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { countOf } from "../../parts/text/words.ts";
-import { useCustomerFilter, useListedCustomer } from "../customers/filter.tsx";
+import { useCustomerFilter, useListedCustomer } from "../customers/chosen.tsx";
 import { IncidentRows, REFRESH_MS } from "../incidents/incident-list.tsx";
 
 /** The number of incidents that are shown. */

@@ -13,14 +13,17 @@ import { useIsLimited, useMay, useOwnCustomer } from "../../api/session.tsx";
 import { Loading } from "../../parts/failure.tsx";
 import { PageTitle, Section } from "../../parts/page.tsx";
 import { notifyDone, useAct } from "../../parts/save.ts";
-import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
-import { FirstSteps } from "./first-steps.tsx";
+import { useCustomerFilter, useHasCustomers } from "../customers/chosen.tsx";
 import { Incidents } from "./incidents.tsx";
 import { Queue } from "./queue.tsx";
 import { Runs } from "./runs.tsx";
 
-// The charts are loaded when they are shown.
+// Loaded when they are shown.
 const History = lazy(async () => ({ default: (await import("./history.tsx")).History }));
+const FirstSteps = lazy(async () => ({ default: (await import("./first-steps.tsx")).FirstSteps }));
+const CustomerFilter = lazy(async () => ({
+  default: (await import("../customers/filter.tsx")).CustomerFilter,
+}));
 
 /** The overview: live figures, and those of the last day. */
 export default function OverviewPage() {
@@ -33,6 +36,7 @@ function Figures({ customer }: { customer: string | undefined }) {
   const { overview, failure } = useLiveOverview(customer);
   const isLimited = useIsLimited();
   const own = useOwnCustomer();
+  const hasCustomers = useHasCustomers();
   // Plumbing: of use when something is wrong with the service itself.
   const [runsShown, runs] = useDisclosure();
   return (
@@ -48,14 +52,22 @@ function Figures({ customer }: { customer: string | undefined }) {
         }
         actions={
           <>
-            <CustomerFilter />
+            {(hasCustomers || customer !== undefined) && (
+              <Suspense>
+                <CustomerFilter />
+              </Suspense>
+            )}
             <DispatchNow />
           </>
         }
       />
       <Stack gap="lg">
         {failure !== undefined && wasAnswered(failure) && <NotLive failure={failure} />}
-        {overview && customer === undefined && isIdle(overview) && <FirstSteps />}
+        {overview && customer === undefined && isIdle(overview) && (
+          <Suspense>
+            <FirstSteps />
+          </Suspense>
+        )}
         {overview && <Bottlenecks overview={overview} />}
         <Incidents overview={overview} />
         <Queue overview={overview} />

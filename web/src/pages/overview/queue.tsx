@@ -5,7 +5,7 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { Dimmed, listPage, PageLink } from "../../parts/inline.tsx";
 import { Section } from "../../parts/page.tsx";
 import { Time } from "../../parts/time.tsx";
-import { useCustomerFilter } from "../customers/filter.tsx";
+import { useCustomerFilter } from "../customers/chosen.tsx";
 
 /** The states of open deliveries, with the colours of the bar. */
 const STATES = [

@@ -36,7 +36,7 @@ function RunTable({ runs }: { runs: readonly DispatchRun[] }) {
       items={runs}
       keyOf={({ runId }) => runId}
       minWidth={300}
-      verticalSpacing="xs"
+      space={8}
       columns={[
         { name: "Started", cell: ({ started }) => <Time value={started} relative /> },
         { name: "Took", visibleFrom: "sm", cell: took },

@@ -6,7 +6,8 @@ import { Loading } from "../../parts/failure.tsx";
 import { listPage, PageLink } from "../../parts/inline.tsx";
 import { Empty, Pages } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
-import { CustomerFilter, useCustomerFilter } from "../customers/filter.tsx";
+import { useCustomerFilter } from "../customers/chosen.tsx";
+import { CustomerFilter } from "../customers/filter.tsx";
 import { ReplayCards, refreshMs } from "./replay-card.tsx";
 
 /** The number of items per page. */

@@ -13,7 +13,7 @@ import { useAct } from "../../parts/save.ts";
 import { DELIVERY_STATES } from "../../parts/states.tsx";
 import { countOf, webhookTitle } from "../../parts/text/words.ts";
 import { Time, useNow } from "../../parts/time.tsx";
-import { useCustomerFilter } from "../customers/filter.tsx";
+import { useCustomerFilter } from "../customers/chosen.tsx";
 
 /** The label and colour of each state. */
 const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {

@@ -193,7 +193,6 @@ function Figures({ history, zone, period, linkTo }: FiguresProps) {
       items={some}
       keyOf={({ start }) => String(start?.seconds)}
       minWidth={420}
-      verticalSpacing={4}
       className="figures"
       columns={[
         { name: `From (${zone.name})`, cell: (interval) => startInWords(interval, period, zone) },

@@ -7,11 +7,12 @@ import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { Loading } from "../../parts/failure.tsx";
-import { useUrlFilters } from "../../parts/filters.tsx";
 import { Empty, NothingFound, Pages } from "../../parts/lists.tsx";
 import { PageTitle } from "../../parts/page.tsx";
 import { PeriodSelect, periodOf } from "../../parts/periods.tsx";
-import { ALL_CUSTOMERS, CustomerFilter, useCustomerFilter, webhooksOf } from "../customers/filter.tsx";
+import { useUrlFilters } from "../../parts/url-filters.ts";
+import { ALL_CUSTOMERS, useCustomerFilter, webhooksOf } from "../customers/chosen.tsx";
+import { CustomerFilter } from "../customers/filter.tsx";
 import { FILTER_NAMES, ListFilters, NO_FILTERS, searchOf } from "./list/filters.tsx";
 import { WebhookTable } from "./list/webhook-list.tsx";
 

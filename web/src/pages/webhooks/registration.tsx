@@ -22,7 +22,7 @@ import { Breakable } from "../../parts/text/breakable.tsx";
 import { CopyButton } from "../../parts/text/copy.tsx";
 import { capitalized, paceInWords } from "../../parts/text/words.ts";
 import { Time } from "../../parts/time.tsx";
-import { CustomerLink } from "../customers/filter.tsx";
+import { CustomerLink } from "../customers/chosen.tsx";
 import { SharedNote, useUndelivered } from "./endpoint.tsx";
 import {
   MovedCredentials,

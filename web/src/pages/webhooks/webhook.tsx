@@ -10,14 +10,14 @@ import { useIsLimited, useMay } from "../../api/session.tsx";
 import { typeName } from "../../api/type-names.ts";
 import { FormDialog } from "../../parts/dialogs.tsx";
 import { Loading, Refreshed } from "../../parts/failure.tsx";
-import { useUrlFilters } from "../../parts/filters.tsx";
 import { useFocusBack } from "../../parts/focus.ts";
 import { deliveriesOf } from "../../parts/inline.tsx";
 import { Empty } from "../../parts/lists.tsx";
 import { BackLink, PageTitle } from "../../parts/page.tsx";
 import { isHeldBack, WebhookHealthBadges } from "../../parts/states.tsx";
 import { capitalized, webhookTitle } from "../../parts/text/words.ts";
-import { CustomerLink } from "../customers/filter.tsx";
+import { useUrlFilters } from "../../parts/url-filters.ts";
+import { CustomerLink } from "../customers/chosen.tsx";
 import { OpenReplays } from "../replays/replay-card.tsx";
 import { BreakerSection } from "./breaker.tsx";
 import { DeleteWebhook } from "./delete-webhook.tsx";
@@ -112,7 +112,7 @@ function WebhookDetails(props: { webhook: Webhook; overdue: OverdueRetries | und
     <Tabs value={shown} onChange={onTab} keepMounted={false}>
       <Box
         pos={{ base: "static", sm: "sticky" }}
-        top="var(--app-shell-header-offset, 0rem)"
+        top="var(--header-height)"
         pt="xs"
         mb="lg"
         bg="var(--page-ground, var(--mantine-color-body))"

@@ -16,7 +16,7 @@ import { DELIVERY_STATES, DeliveryStateBadge, waitsInWords } from "../../../part
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy.tsx";
 import { Time } from "../../../parts/time.tsx";
-import { CustomerLink, useHasCustomers } from "../../customers/filter.tsx";
+import { CustomerLink, useHasCustomers } from "../../customers/chosen.tsx";
 import { NextAttempt, REASONS, useHeldBack } from "./results.tsx";
 
 /** The facts and the state of a delivery. */

@@ -11,7 +11,7 @@ import { LastError, WebhookHealthBadges } from "../../../parts/states.tsx";
 import { AddressInOneLine, Breakable } from "../../../parts/text/breakable.tsx";
 import { addressInFull, addressParts, countOf } from "../../../parts/text/words.ts";
 import { Time } from "../../../parts/time.tsx";
-import { CustomerLink } from "../../customers/filter.tsx";
+import { CustomerLink } from "../../customers/chosen.tsx";
 import { AttemptBars, Success, useFigures } from "./figures.tsx";
 
 /** Some webhooks. */
@@ -47,9 +47,8 @@ export function WebhookTable({ pages, endpoints, period }: WebhookTableProps) {
       <Listing
         items={pages.flat()}
         minWidth={840}
-        layout="fixed"
-        verticalSpacing={3}
-        highlightOnHover
+        isFixed
+        space={3}
         columns={[
           { name: "Webhook", cell: (webhook) => <WebhookLink webhook={webhook} inOneLine /> },
           {
