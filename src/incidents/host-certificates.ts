@@ -71,16 +71,13 @@ const ENDS_SOON = `c.not_after > now() and c.not_after < now() + interval '${WAR
  * `trackIncidents` does.
  */
 export async function trackCertificates(trx: Db): Promise<IncidentChange[]> {
-  const left = await rows<{ webhookId: bigint }>(
-    trx,
-    `select m.webhook_id as "webhookId" from incident_webhooks m join incidents i on i.id = m.incident_id
-      where m.ended is null and m.warning and not exists (
-        select from webhooks w join host_certificates c on c.host = split_part(w.target_url, '/', 3)
-        where w.id = m.webhook_id and w.deleted is null and c.host = i.subject and ${ENDS_SOON} and ${IS_KNOWN})`,
-  );
   const ended = await leaveIncidents(
     trx,
-    left.map(({ webhookId }) => webhookId),
+    `not exists (
+      select from incidents i join host_certificates c on c.host = i.subject
+        join webhooks w on w.id = m.webhook_id and split_part(w.target_url, '/', 3) = c.host and w.deleted is null
+      where i.id = m.incident_id and ${ENDS_SOON} and ${IS_KNOWN})`,
+    {},
     true,
   );
   const ending = await rows<{ webhookId: bigint; host: string; notAfter: Date; now: Date }>(

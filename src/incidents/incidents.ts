@@ -28,15 +28,15 @@ export interface IncidentRow extends Counts {
   warning: boolean;
   /** Microseconds since 1970; null while it is open. */
   endedUs: bigint | null;
-  webhooks: number;
-  failing: number;
-  customers: number;
+  webhooks: bigint;
+  failingWebhooks: bigint;
+  customers: bigint;
   failedAttempts: bigint;
   failedAttemptsBefore: bigint;
   /** The number of webhooks that the counts concern. */
-  measured: number;
+  measuredWebhooks: bigint;
   /** An error of one of the webhooks, as `causeOfLatest` takes it. */
-  error: string;
+  lastError: string;
 }
 
 /** A webhook in an incident. */
@@ -48,7 +48,7 @@ export interface IncidentWebhookRow extends Counts {
   customer: string | null;
   since: Date;
   ended: Date | null;
-  error: string;
+  lastError: string;
 }
 
 /** Restricts a list of incidents. Fields that are not set do not restrict. */
@@ -109,12 +109,12 @@ async function read(db: Db, scope: Scope, condition: string, bindings: Bindings)
   return rows<IncidentRow>(
     db,
     `select i.id, i.cause, i.subject, i.warning, i.opened as since, i.closed as ended,
-        (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks, i.failing, s.*
+        (extract(epoch from i.closed) * 1000000)::bigint as "endedUs", i.webhooks::bigint, i.failing::bigint as "failingWebhooks", s.*
       from (select i.* from ${incidentsIn(scope)} i where ${condition}) i cross join lateral (
-        select count(distinct m.webhook_id)::int as measured, count(distinct m.customer)::int as customers, ${sum("waiting")} as waiting,
+        select count(distinct m.webhook_id) as "measuredWebhooks", count(distinct m.customer) as customers, ${sum("waiting")} as waiting,
           min(c.next_attempt) as "nextAttempt", ${sum("failed")} as failed, ${sum("recovered")} as recovered,
           ${sum("attempts")} as "failedAttempts", ${sum("attempts_before")} as "failedAttemptsBefore",
-          coalesce(min(m.error) filter (where m.ended is null), min(m.error), '') as error
+          coalesce(min(m.error) filter (where m.ended is null), min(m.error), '') as "lastError"
         from (
           select m.* from incident_webhooks m join webhooks w on w.id = m.webhook_id
           where m.${idIn(scope)} = i.id and ${inScope.sql} limit ${MAX_MEASURED}
@@ -169,7 +169,7 @@ export function listIncidentWebhooks(
   const inScope = webhookIn(scope, "w");
   return rows<IncidentWebhookRow>(
     db,
-    `select m.webhook_id as id, m.name, m.process, m.url, m.customer, m.since, m.ended, m.error, c.waiting::bigint,
+    `select m.webhook_id as id, m.name, m.process, m.url, m.customer, m.since, m.ended, m.error as "lastError", c.waiting::bigint,
         c.next_attempt as "nextAttempt", c.failed::bigint, c.recovered::bigint
       from (
         select m.*, w.name, w.process, w.url from incident_webhooks m join webhooks w on w.id = m.webhook_id

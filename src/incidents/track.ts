@@ -1,5 +1,5 @@
 import type { HealthChange } from "../health/index.ts";
-import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
+import { type Bindings, type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import { ofWebhook } from "../queue/index.ts";
 import { firstIdOf } from "../schema/index.ts";
 import { causeOfLatest, subjectOf } from "./causes.ts";
@@ -41,15 +41,15 @@ interface Failing {
  */
 export async function trackIncidents(trx: Db, judged: readonly HealthChange[]): Promise<IncidentChange[]> {
   const found: Failing[] = [];
-  const recovered: bigint[] = [];
+  const leaving: bigint[] = [];
   for (const { webhookId, targetUrl, was, health, since, lastError } of judged) {
     if (health === "failing") {
       const cause = causeOfLatest(lastError ?? "");
       const subject = subjectOf(cause, targetUrl);
       found.push({ webhookId, since, cause: cause.code, subject, error: lastError ?? cause.summary });
-    } else if (was === "failing") recovered.push(webhookId);
+    } else if (was === "failing") leaving.push(webhookId);
   }
-  if (found.length + recovered.length === 0) return [];
+  if (found.length + leaving.length === 0) return [];
   const zones = await zonesOf(trx, found);
   const failing = found.map((each) => ({ ...each, subject: zones.get(each.webhookId) ?? each.subject }));
   const current = await currentIncidents(
@@ -57,21 +57,22 @@ export async function trackIncidents(trx: Db, judged: readonly HealthChange[]): 
     failing.map(({ webhookId }) => webhookId),
   );
   const joining: Failing[] = [];
-  const leaving = [...recovered];
-  const differs: bigint[] = [];
-  const agrees: bigint[] = [];
+  /** Webhooks whose errors begin to differ from the cause of their incident, or agree with it again. */
+  const changed: bigint[] = [];
   for (const each of failing) {
     const { webhookId } = each;
     const now = current.get(webhookId);
-    const isSame = now?.cause === each.cause && now.subject === each.subject;
-    if (isSame && now.differs) agrees.push(webhookId);
-    if (isSame) continue;
-    if (!now || now.moves) joining.push(each);
-    else if (!now.differs) differs.push(webhookId);
-    if (now?.moves) leaving.push(webhookId);
+    const differs = now?.cause !== each.cause || now.subject !== each.subject;
+    if (now && !(differs && now.moves)) {
+      if (differs !== now.differs) changed.push(webhookId);
+      continue;
+    }
+    joining.push(each);
+    if (now) leaving.push(webhookId);
   }
-  await noteDiffering(trx, differs, agrees);
-  const left = await leaveIncidents(trx, leaving);
+  await noteChanged(trx, changed);
+  const isLeaving = "m.webhook_id = any(:ids::bigint[])";
+  const left = leaving.length > 0 ? await leaveIncidents(trx, isLeaving, { ids: plainArray(leaving) }) : [];
   return [...left, ...(await joinIncidents(trx, joining))];
 }
 
@@ -93,29 +94,35 @@ async function currentIncidents(trx: Db, webhookIds: readonly bigint[]) {
   return new Map(found.map((each) => [each.webhookId, each]));
 }
 
-async function noteDiffering(trx: Db, differs: readonly bigint[], agrees: readonly bigint[]): Promise<void> {
-  if (differs.length + agrees.length === 0) return;
+/** Stores since when the errors of webhooks differ from the cause of their incident, or that they agree with it again. */
+async function noteChanged(trx: Db, webhookIds: readonly bigint[]): Promise<void> {
+  if (webhookIds.length === 0) return;
   await rows(
     trx,
-    `update incident_webhooks set differs = case when webhook_id = any(:differs::bigint[]) then now() end
-      where webhook_id = any(:differs::bigint[] || :agrees::bigint[]) and ended is null and not warning`,
-    { differs: plainArray(differs), agrees: plainArray(agrees) },
+    `update incident_webhooks set differs = case when differs is null then now() end
+      where webhook_id = any(:ids::bigint[]) and ended is null and not warning`,
+    { ids: plainArray(webhookIds) },
   );
 }
 
-/** Ends the incidents of webhooks, or the warnings about them, for these webhooks. @returns those that were in one */
-export async function leaveIncidents(
+/**
+ * Ends incidents, or warnings, for webhooks.
+ *
+ * @param condition SQL for which webhooks `m` of open incidents, or of warnings
+ * @returns the webhooks
+ */
+export function leaveIncidents(
   trx: Db,
-  webhookIds: readonly bigint[],
+  condition: string,
+  bindings: Bindings = {},
   warning = false,
 ): Promise<IncidentChange[]> {
-  if (webhookIds.length === 0) return [];
   return rows<IncidentChange>(
     trx,
     `with ended as (
-        update incident_webhooks set ended = now(), differs = null, last_delivery = new_event_id(),
+        update incident_webhooks m set ended = now(), differs = null, last_delivery = new_event_id(),
           check_at = case when not warning then now() + interval '${FIRST_CHECK_S} seconds' end
-        where webhook_id = any(:ids::bigint[]) and ended is null and warning = :warning::bool
+        where m.ended is null and m.warning = :warning::bool and ${condition}
         returning incident_id, shown_id, webhook_id
       ),
       changed as (
@@ -124,7 +131,7 @@ export async function leaveIncidents(
         where i.id = e.incident_id
       )
       select incident_id as id, shown_id as "shownId", webhook_id as "webhookId", 'left' as change from ended`,
-    { ids: plainArray(webhookIds), warning },
+    { ...bindings, warning },
   );
 }
 
@@ -138,13 +145,7 @@ export async function joinIncidents(
   warning = false,
 ): Promise<IncidentChange[]> {
   if (joining.length === 0) return [];
-  const first = new Map<string, Failing>();
-  for (const each of joining) {
-    const key = `${each.cause} ${each.subject}`;
-    const other = first.get(key);
-    if (!other || each.since < other.since) first.set(key, each);
-  }
-  const incidents = await openIncidents(trx, [...first.values()], warning);
+  const incidents = await openIncidents(trx, joining, warning);
   const idOf = new Map(incidents.map(({ cause, subject, id }) => [`${cause} ${subject}`, id]));
   return rows<IncidentChange>(
     trx,
@@ -204,7 +205,8 @@ function openIncidents(trx: Db, wanted: readonly Failing[], warning: boolean) {
   return rows<{ id: string; cause: string; subject: string }>(
     trx,
     `with wanted as (
-        select * from unnest(:causes::text[], :subjects::text[], :since::timestamptz[]) as w(cause, subject, since)
+        select cause, subject, min(since) as since
+        from unnest(:causes::text[], :subjects::text[], :since::timestamptz[]) as w(cause, subject, since) group by cause, subject
       ),
       known as (
         select distinct on (w.cause, w.subject) w.cause, w.subject, i.id, i.closed
@@ -235,16 +237,11 @@ function openIncidents(trx: Db, wanted: readonly Failing[], warning: boolean) {
  * Ends the incidents of webhooks that do not fail any more without having been judged: they were deleted, or nothing is known about them any
  * more. Requires what `trackIncidents` does.
  */
-export async function leaveForgotten(trx: Db): Promise<IncidentChange[]> {
-  const left = await rows<{ webhookId: bigint }>(
-    trx,
-    `select m.webhook_id as "webhookId" from incident_webhooks m
-      where m.ended is null and not m.warning and not exists (
-        select from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
-        where h.webhook_id = m.webhook_id and h.health = 'failing')`,
-  );
+export function leaveForgotten(trx: Db): Promise<IncidentChange[]> {
   return leaveIncidents(
     trx,
-    left.map(({ webhookId }) => webhookId),
+    `not exists (
+      select from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
+      where h.webhook_id = m.webhook_id and h.health = 'failing')`,
   );
 }

@@ -36,8 +36,8 @@ test("a certificate that ends within 14 days is one warning for the webhooks of 
       cause: "certificate_ends",
       subject: "shop.example",
       warning: true,
-      webhooks: 3,
-      failing: 3,
+      webhooks: 3n,
+      failingWebhooks: 3n,
       waiting: 0n,
     },
   ]);

@@ -35,9 +35,9 @@ async function seenOf(customer: string) {
   const webhooks = await Promise.all(found.map(({ id }) => listIncidentWebhooks(db, scope, id, PAGE)));
   const open = await openIncidentsOf(db, scope, [own]);
   expect(open.get(own)?.id).toBe(found[0]?.id);
-  return found.map(({ ended, webhooks: n, failing, measured }, i) => ({
+  return found.map(({ ended, webhooks: n, failingWebhooks, measuredWebhooks }, i) => ({
     isOpen: ended === null,
-    counts: [n, failing, measured, webhooks[i]?.length],
+    counts: [n, failingWebhooks, measuredWebhooks, webhooks[i]?.length],
     isOwnTime: webhooks[i]?.[0]?.since.getTime() === found[i]?.since.getTime(),
   }));
 }
@@ -50,13 +50,19 @@ test("what a customer sees of incidents does not depend on webhooks of others th
   const amongOthers = await seenOf("acme");
   expect(amongOthers).toEqual(alone);
   expect(alone.map(({ isOpen, counts }) => [isOpen, counts])).toEqual([
-    [true, [1, 1, 1, 1]],
-    [false, [1, 0, 1, 1]],
+    [true, [1n, 1n, 1n, 1]],
+    [false, [1n, 0n, 1n, 1]],
   ]);
   // For the operator, all of this is one incident, in which each webhook counts once.
   const [incident, ...more] = await list("everything");
   expect(more).toEqual([]);
-  expect(incident).toMatchObject({ webhooks: 3, failing: 3, measured: 3, customers: 2, ended: null });
+  expect(incident).toMatchObject({
+    webhooks: 3n,
+    failingWebhooks: 3n,
+    measuredWebhooks: 3n,
+    customers: 2n,
+    ended: null,
+  });
   const id = incident?.id as string;
   expect(await listIncidentWebhooks(db, "everything", id, PAGE)).toHaveLength(3);
   // A customer's ids tell nothing of when others began to fail; the operator finds the incident by them.
@@ -79,5 +85,7 @@ test("an incident of a customer goes on under the same id while one of its webho
   await recover(first, second);
   await letPass(2);
   await fail(second);
-  expect(await list(scope)).toMatchObject([{ id: incident?.id, webhooks: 2, failing: 1, ended: null }]);
+  expect(await list(scope)).toMatchObject([
+    { id: incident?.id, webhooks: 2n, failingWebhooks: 1n, ended: null },
+  ]);
 });

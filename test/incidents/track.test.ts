@@ -77,16 +77,16 @@ test("webhooks of a host that fail with one cause are one incident with what wai
     cause: "connection_refused",
     subject: "shop.example",
     ended: null,
-    webhooks: 300,
-    failing: 300,
-    measured: 300,
-    customers: 0,
+    webhooks: 300n,
+    failingWebhooks: 300n,
+    measuredWebhooks: 300n,
+    customers: 0n,
     waiting: 600n,
     failed: 0n,
     recovered: 0n,
     failedAttempts: 600n,
     failedAttemptsBefore: 0n,
-    error: REFUSED,
+    lastError: REFUSED,
   });
   expect(incident.since).toEqual(health.since);
   expect([incident.nextAttempt]).toEqual(await db("retries").orderBy("due").limit(1).pluck("due"));
@@ -109,10 +109,10 @@ test("an incident per cause and host, and one for all hosts whose token endpoint
   await webhooksOf("d.example");
   await failAll("token endpoint login.example answered 401; see the log of the token endpoint");
   const found = await list();
-  expect(found.map(({ cause, subject, failing }) => [cause, subject, failing])).toEqual([
-    ["token_endpoint", "login.example", 2],
-    ["http_5xx", "b.example:8443", 1],
-    ["connection_refused", "a.example", 1],
+  expect(found.map(({ cause, subject, failingWebhooks }) => [cause, subject, failingWebhooks])).toEqual([
+    ["token_endpoint", "login.example", 2n],
+    ["http_5xx", "b.example:8443", 1n],
+    ["connection_refused", "a.example", 1n],
   ]);
 });
 
@@ -123,7 +123,7 @@ test("an incident ends when its last webhook recovers, and then tells what faile
   await failAll();
   // The fourth attempt is the last one of a round: they fail for good.
   await failAll();
-  expect(await only()).toMatchObject({ failing: 2, waiting: 0n, failed: 6n, nextAttempt: null });
+  expect(await only()).toMatchObject({ failingWebhooks: 2n, waiting: 0n, failed: 6n, nextAttempt: null });
   await queueEvents(db, [first, second] as bigint[], 2);
   await failAll();
   expect(await only()).toMatchObject({ waiting: 4n, failed: 6n });
@@ -131,13 +131,19 @@ test("an incident ends when its last webhook recovers, and then tells what faile
   const [delivery] = await claim(db);
   await recordAttempts(db, [result(delivery as never, 200)], NO_WAIT);
   await foldDeltas(db);
-  expect(await only()).toMatchObject({ ended: null, webhooks: 2, failing: 1, waiting: 2n });
+  expect(await only()).toMatchObject({ ended: null, webhooks: 2n, failingWebhooks: 1n, waiting: 2n });
   await answerAll(200);
   const { ended } = await only();
   expect(ended).toBeInstanceOf(Date);
   await letPass(60);
   expect(await countRecovered(db)).toBe(2);
-  expect(await only()).toMatchObject({ webhooks: 2, failing: 0, waiting: 0n, failed: 6n, recovered: 5n });
+  expect(await only()).toMatchObject({
+    webhooks: 2n,
+    failingWebhooks: 0n,
+    waiting: 0n,
+    failed: 6n,
+    recovered: 5n,
+  });
 });
 
 test("deliveries that are sent again after an incident count as recovered, and are counted less and less often", async () => {
@@ -168,7 +174,7 @@ test("a webhook stays in its incident while its causes alternate, and moves afte
   await letPass(20);
   await queueEvents(db, ids);
   await answerAll(500);
-  expect(await only()).toMatchObject({ cause: "connection_refused", failing: 1 });
+  expect(await only()).toMatchObject({ cause: "connection_refused", failingWebhooks: 1n });
   await letPass(61);
   await queueEvents(db, ids);
   await answerAll(500);
@@ -188,7 +194,7 @@ test("an incident that begins again within five minutes is the same one; later i
     await queueEvents(db, ids);
     await failAll();
     if (minutes === 4) {
-      expect(await only()).toMatchObject({ id, ended: null, webhooks: 1, failing: 1 });
+      expect(await only()).toMatchObject({ id, ended: null, webhooks: 1n, failingWebhooks: 1n });
       expect((await only()).since.getTime()).toBeLessThan(since.getTime());
     }
     await answerAll(200);
@@ -202,7 +208,7 @@ test("an incident ends for webhooks that were deleted or forgotten, and is delet
   expect(await db.transaction(leaveForgotten)).toEqual([]);
   await deleteWebhook(db, webhookId as bigint, cancelFirst);
   expect(await db.transaction(leaveForgotten)).toMatchObject([{ webhookId, change: "left" }]);
-  expect(await only()).toMatchObject({ failing: 1 });
+  expect(await only()).toMatchObject({ failingWebhooks: 1n });
   await db("webhook_health").delete();
   const { id } = await only();
   expect(await db.transaction(leaveForgotten)).toMatchObject([{ id, change: "left" }]);

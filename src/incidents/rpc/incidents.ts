@@ -77,41 +77,24 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
   };
 }
 
-function incidentMessage(row: IncidentRow): MessageInitShape<typeof IncidentSchema> {
+function incidentMessage({ endedUs: _, ...row }: IncidentRow): MessageInitShape<typeof IncidentSchema> {
   return present({
-    id: row.id,
-    cause: causeIn(row.subject, { ...causeOfLatest(row.error), code: row.cause }),
-    subject: row.subject,
-    warning: row.warning,
-    since: timestampFromDate(row.since),
-    ended: timestampOf(row.ended),
-    webhooks: BigInt(row.webhooks),
-    failingWebhooks: BigInt(row.failing),
-    customers: BigInt(row.customers),
-    waiting: row.waiting,
-    nextAttempt: timestampOf(row.nextAttempt),
-    failed: row.failed,
-    recovered: row.recovered,
-    failedAttempts: row.failedAttempts,
-    failedAttemptsBefore: row.failedAttemptsBefore,
-    measuredWebhooks: BigInt(row.measured),
-    lastError: row.error,
+    ...row,
+    ...timesOf(row),
+    cause: causeIn(row.subject, { ...causeOfLatest(row.lastError), code: row.cause }),
   });
 }
 
-function webhookMessage(row: IncidentWebhookRow): MessageInitShape<typeof IncidentWebhookSchema> {
-  return present({
-    webhookId: row.id,
-    name: row.name,
-    webhookProcess: processName(row.process),
-    url: row.url,
-    customer: row.customer,
-    since: timestampFromDate(row.since),
-    ended: timestampOf(row.ended),
-    waiting: row.waiting,
-    nextAttempt: timestampOf(row.nextAttempt),
-    failed: row.failed,
-    recovered: row.recovered,
-    lastError: row.error,
-  });
+function webhookMessage({
+  id,
+  process,
+  ...row
+}: IncidentWebhookRow): MessageInitShape<typeof IncidentWebhookSchema> {
+  return present({ ...row, ...timesOf(row), webhookId: id, webhookProcess: processName(process) });
 }
+
+const timesOf = ({ since, ended, nextAttempt }: Pick<IncidentRow, "since" | "ended" | "nextAttempt">) => ({
+  since: timestampFromDate(since),
+  ended: timestampOf(ended),
+  nextAttempt: timestampOf(nextAttempt),
+});
