@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from "node:util";
 import type { Knex } from "knex";
 import type { Tables } from "knex/types/tables.js";
 import { DomainError } from "../contract/errors.ts";
-import { type Db, rows, run } from "../lib/pg/index.ts";
-import { aliased, requireFeature } from "../schema/index.ts";
+import { count, type Db, rows, run } from "../lib/pg/index.ts";
+import { requireFeature } from "../schema/index.ts";
 
 /** Limits of a customer over all its keys; null for none. */
 export interface CustomerLimits {
@@ -31,42 +31,6 @@ export interface CustomerRow extends CustomerLimits {
   erasedDeliveries: bigint;
 }
 
-/** The columns of a CustomerRow. */
-const CUSTOMER_SELECTION = aliased<CustomerRow>({
-  id: "id",
-  displayName: "display_name",
-  metadata: "metadata",
-  webhookQuota: "webhook_quota",
-  eventsPerSecond: "events_per_second",
-  pendingQuota: "pending_quota",
-  created: "created",
-  paused: "paused",
-  erasureStarted: "erasure_started",
-  erasureFinished: "erasure_finished",
-  erasedWebhooks: "erased_webhooks",
-  erasedKeys: "erased_keys",
-  erasedPayloads: "erased_payloads",
-  erasedDeliveries: "erased_deliveries",
-});
-
-/** A customer without a row. */
-const unknownCustomer = (id: string): CustomerRow => ({
-  id,
-  displayName: null,
-  metadata: {},
-  webhookQuota: null,
-  eventsPerSecond: null,
-  pendingQuota: null,
-  created: null,
-  paused: null,
-  erasureStarted: null,
-  erasureFinished: null,
-  erasedWebhooks: 0n,
-  erasedKeys: 0n,
-  erasedPayloads: 0n,
-  erasedDeliveries: 0n,
-});
-
 /**
  * Makes the customer of a new API key, if it does not exist. Requires the transaction that stores the key.
  *
@@ -81,16 +45,22 @@ async function insertCustomer(trx: Db, customer: string): Promise<void> {
   await run(trx, trx("customers").insert({ id: customer }).onConflict("id").ignore());
 }
 
-/** Customers by their ids, in that order. */
-export async function readCustomers(db: Db, ids: readonly string[]): Promise<CustomerRow[]> {
-  const found = await run(
+/** Customers by their ids, in that order, with or without a row. */
+export function readCustomers(db: Db, ids: readonly string[]): Promise<CustomerRow[]> {
+  return rows<CustomerRow>(
     db,
-    db("customers")
-      .whereIn("id", [...ids])
-      .select<CustomerRow[]>(CUSTOMER_SELECTION),
+    `select n.id, c.display_name as "displayName", coalesce(c.metadata, '{}') as metadata, c.webhook_quota as "webhookQuota",
+        c.events_per_second as "eventsPerSecond", c.pending_quota as "pendingQuota", c.created, c.paused,
+        c.erasure_started as "erasureStarted", c.erasure_finished as "erasureFinished",
+        coalesce(c.erased_webhooks, 0) as "erasedWebhooks", coalesce(c.erased_keys, 0) as "erasedKeys",
+        coalesce(c.erased_payloads, 0) as "erasedPayloads", coalesce(c.erased_deliveries, 0) as "erasedDeliveries"
+      from unnest(:ids::text[]) with ordinality n(id, place) left join customers c on c.id = n.id order by n.place`,
+    { ids },
   );
-  const byId = new Map(found.map((row) => [row.id, row]));
-  return ids.map((id) => byId.get(id) ?? unknownCustomer(id));
+}
+
+async function readCustomer(db: Db, id: string): Promise<CustomerRow> {
+  return (await readCustomers(db, [id]))[0] as CustomerRow;
 }
 
 /**
@@ -99,7 +69,7 @@ export async function readCustomers(db: Db, ids: readonly string[]): Promise<Cus
  * @throws DomainError NOT_FOUND if there is neither
  */
 export async function requiredCustomer(db: Db, id: string): Promise<CustomerRow> {
-  const [customer] = (await readCustomers(db, [id])) as [CustomerRow];
+  const customer = await readCustomer(db, id);
   if (customer.created) return customer;
   if ((await rows(db, "select 1 from events where user_id = :id limit 1", { id })).length > 0)
     return customer;
@@ -119,12 +89,13 @@ export async function requiredCustomer(db: Db, id: string): Promise<CustomerRow>
  * @throws DomainError NOT_FOUND if nothing names it
  */
 export async function lockCustomer(trx: Db, id: string, isNew = false): Promise<CustomerRow> {
-  const locked = trx("customers").where({ id }).forNoKeyUpdate().select<CustomerRow[]>(CUSTOMER_SELECTION);
-  const [customer] = await run(trx, locked);
-  if (customer) return customer;
-  if (!isNew) await requiredCustomer(trx, id);
-  await insertCustomer(trx, id);
-  return (await run(trx, locked))[0] as CustomerRow;
+  const lock = () => count(trx, "select from customers where id = :id for no key update", { id });
+  if ((await lock()) === 0) {
+    if (!isNew) await requiredCustomer(trx, id);
+    await insertCustomer(trx, id);
+    await lock();
+  }
+  return readCustomer(trx, id);
 }
 
 /** Changes a locked customer. Columns that are left out stay. Returns it. */
@@ -133,9 +104,8 @@ export async function changeCustomer(
   id: string,
   changes: Knex.ResolveTableType<Tables["customers"], "update">,
 ): Promise<CustomerRow> {
-  const changed = trx("customers").where({ id }).update(changes).returning<CustomerRow[]>(CUSTOMER_SELECTION);
-  const [customer] = await run(trx, changed);
-  return customer as CustomerRow;
+  await run(trx, trx("customers").where({ id }).update(changes));
+  return readCustomer(trx, id);
 }
 
 /** What UpdateCustomer replaces. */
