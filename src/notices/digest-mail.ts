@@ -1,4 +1,4 @@
-import { type DigestWebhook, MAX_LISTED, type NoticeDigest } from "./notice-digest.ts";
+import { type DigestWebhook, type LastingState, MAX_LISTED, type NoticeDigest } from "./notice-digest.ts";
 
 /** An e-mail as plain text. */
 export interface Mail {
@@ -9,63 +9,64 @@ export interface Mail {
 /** The maximum length of a text that others have chosen, such as a name or an error, in characters. */
 const MAX_TEXT = 200;
 
+/** The lists of webhooks with a state that lasts: how the subject counts new ones, and the titles of new and earlier ones. */
+const LASTING = [
+  {
+    list: "failing",
+    counts: ["webhook failing", "webhooks failing"],
+    begun: "Failing now",
+    lasts: "Still failing",
+  },
+  {
+    list: "disabled",
+    counts: ["webhook disabled", "webhooks disabled"],
+    begun: "Disabled by their circuit breaker; nothing is sent until a user resumes them",
+    lasts: "Still disabled",
+  },
+  {
+    list: "filterStopped",
+    counts: ["filter switched off", "filters switched off"],
+    begun:
+      "Filters switched off because they take too long; all events are sent until a user sets the filter again",
+    lasts: "Filters that are still switched off",
+  },
+] as const;
+
 /**
  * The e-mail of a digest; undefined if nothing has changed since the latest one. Names hosts instead of URLs, which may
  * contain secrets.
  */
 export function digestMail(digest: NoticeDigest): Mail | undefined {
-  const { failing, disabled, filterStopped, recovered, failed, from, until } = digest;
-  const newlyFailing = failing.filter(({ isNew }) => isNew);
-  const newlyDisabled = disabled.filter(({ isNew }) => isNew);
-  const newlyStopped = filterStopped.filter(({ isNew }) => isNew);
+  const { recovered, failed, from, until } = digest;
   const deliveries = failed.reduce((sum, each) => sum + each.deliveries, 0);
+  const begun = (list: (typeof LASTING)[number]["list"]) => digest[list].filter(({ isNew }) => isNew);
   const news = [
-    counted(newlyFailing.length, "webhook failing", "webhooks failing"),
-    counted(newlyDisabled.length, "webhook disabled", "webhooks disabled"),
-    counted(newlyStopped.length, "filter switched off", "filters switched off"),
+    ...LASTING.map(({ list, counts: [one, many] }) => counted(begun(list).length, one, many)),
     counted(recovered.length, "webhook recovered", "webhooks recovered"),
     counted(deliveries, "delivery failed", "deliveries failed"),
   ].filter((text) => text !== undefined);
   if (news.length === 0) return undefined;
-  const failingLine = (each: (typeof failing)[number]) =>
-    `${nameOf(each)}: since ${inUtc(each.since)}${each.lastError === null ? "" : `; last error: ${plain(each.lastError)}`}`;
-  const stoppedLine = (each: DigestWebhook & { since: Date }) =>
-    `${nameOf(each)}: since ${inUtc(each.since)}`;
+  const period = `from ${inUtc(from)} to ${inUtc(until)}`;
   const sections = [
-    section("Failing now", newlyFailing, failingLine),
-    section(
-      "Disabled by their circuit breaker; nothing is sent until a user resumes them",
-      newlyDisabled,
-      (each) => `${nameOf(each)}: since ${inUtc(each.since)}; ${plain(each.reason)}`,
-    ),
-    section(
-      "Filters switched off because they take too long; all events are sent until a user sets the filter again",
-      newlyStopped,
-      stoppedLine,
-    ),
+    ...LASTING.map((each) => section(each.begun, begun(each.list), lastingLine)),
     section("Recovered", recovered, nameOf),
-    section(
-      `Failed deliveries from ${inUtc(from)} to ${inUtc(until)}`,
-      failed,
-      (each) => `${nameOf(each)}: ${each.deliveries}`,
-    ),
-    section(
-      "Still failing",
-      failing.filter(({ isNew }) => !isNew),
-      failingLine,
-    ),
-    section(
-      "Still disabled",
-      disabled.filter(({ isNew }) => !isNew),
-      stoppedLine,
-    ),
-    section(
-      "Filters that are still switched off",
-      filterStopped.filter(({ isNew }) => !isNew),
-      stoppedLine,
+    section(`Failed deliveries ${period}`, failed, (each) => `${nameOf(each)}: ${each.deliveries}`),
+    ...LASTING.map(({ list, lasts }) =>
+      section(
+        lasts,
+        digest[list].filter(({ isNew }) => !isNew),
+        lastingLine,
+      ),
     ),
   ].filter((text) => text !== undefined);
   return { subject: `Webhook service: ${news.join(", ")}`, text: `${sections.join("\n\n")}\n` };
+}
+
+/** The reason is part of the first digest only. */
+function lastingLine({ since, isNew, lastError, reason, ...webhook }: LastingState): string {
+  const error = lastError ? `; last error: ${plain(lastError)}` : "";
+  const why = reason && isNew ? `; ${plain(reason)}` : "";
+  return `${nameOf(webhook)}: since ${inUtc(since)}${error}${why}`;
 }
 
 function counted(n: number, one: string, many: string): string | undefined {

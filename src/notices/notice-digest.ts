@@ -18,14 +18,25 @@ export interface DigestWebhook {
   appName: string | null;
 }
 
+/** A webhook with a state that lasts. */
+export interface LastingState extends DigestWebhook {
+  since: Date;
+  /** Whether the latest digest did not report it. */
+  isNew: boolean;
+  /** The last error of a failing webhook. */
+  lastError?: string | null;
+  /** Why a webhook was disabled. */
+  reason?: string;
+}
+
 /** The changes since the latest digest, and the failures that still last. */
 export interface NoticeDigest {
-  /** Longest failing first; `isNew` unless the latest digest reported it. */
-  failing: (DigestWebhook & { since: Date; lastError: string | null; isNew: boolean })[];
+  /** Longest failing first. */
+  failing: LastingState[];
   /** Disabled by their circuit breakers, longest first. */
-  disabled: (DigestWebhook & { since: Date; reason: string; isNew: boolean })[];
+  disabled: LastingState[];
   /** Webhooks whose filter was switched off because it takes too long, longest first. */
-  filterStopped: (DigestWebhook & { since: Date; isNew: boolean })[];
+  filterStopped: LastingState[];
   /** Reported as failing by the latest digest, and not failing any more: an attempt has succeeded since. */
   recovered: DigestWebhook[];
   /** Webhooks with failed deliveries since the latest digest, most first. */
@@ -66,7 +77,7 @@ const COUNTS = ["hour", "minute"]
   .join(" union all ");
 
 /**
- * Reads a digest of all webhooks: of their health, their circuit breakers their filters and their failed deliveries. Deliveries are
+ * Reads a digest of all webhooks: of their health, their circuit breakers, their filters and their failed deliveries. Deliveries are
  * counted up to the minute before the present one, because those are folded into the statistics.
  * If the latest digest is more than a day old, they are counted from the beginning of its hour.
  */
@@ -86,20 +97,28 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   const { value, from, until, minutesFrom } = stored as StoredPeriod;
   const last: Partial<State> = value === null ? {} : JSON.parse(value);
 
-  const failing = await rows<DigestWebhook & { since: Date; lastError: string | null }>(
-    db,
-    `select ${WEBHOOK}, h.since, h.last_error as "lastError" from webhook_health h join webhooks w on w.id = h.webhook_id
-      where h.health = 'failing' and w.deleted is null order by h.since, w.id`,
+  /** The webhooks in a state. @param before the ids that the latest digest reported */
+  async function lasting(query: string, before: readonly string[] = []): Promise<LastingState[]> {
+    const known = new Set(before);
+    const found = await rows<Omit<LastingState, "isNew">>(
+      db,
+      `select ${WEBHOOK}, ${query} and w.deleted is null order by since, w.id`,
+    );
+    return found.map((each) => ({ ...each, isNew: !known.has(String(each.id)) }));
+  }
+  const failing = await lasting(
+    `h.since, h.last_error as "lastError" from webhook_health h join webhooks w on w.id = h.webhook_id
+      where h.health = 'failing'`,
+    last.failing,
   );
-  const disabled = await rows<DigestWebhook & { since: Date; reason: string }>(
-    db,
-    `select ${WEBHOOK}, b.since, b.reason from webhook_breakers b join webhooks w on w.id = b.webhook_id
-      where b.state = 'disabled' and w.paused is not null and w.deleted is null order by b.since, w.id`,
+  const disabled = await lasting(
+    `b.since, b.reason from webhook_breakers b join webhooks w on w.id = b.webhook_id
+      where b.state = 'disabled' and w.paused is not null`,
+    last.disabled,
   );
-  const filterStopped = await rows<DigestWebhook & { since: Date }>(
-    db,
-    `select ${WEBHOOK}, w.filter_stopped as since from webhooks w
-      where w.filter_stopped is not null and w.deleted is null order by w.filter_stopped, w.id`,
+  const filterStopped = await lasting(
+    "w.filter_stopped as since from webhooks w where w.filter_stopped is not null",
+    last.filterStopped,
   );
   const failingNow = new Set(textIds(failing));
   const recovered = await rows<DigestWebhook>(
@@ -126,25 +145,10 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
     filterStopped: textIds(filterStopped),
     until: until.toISOString(),
   };
-  return {
-    failing: marked(failing, last.failing),
-    disabled: marked(disabled, last.disabled),
-    filterStopped: marked(filterStopped, last.filterStopped),
-    recovered,
-    failed,
-    from,
-    until,
-    state: JSON.stringify(state),
-  };
+  return { failing, disabled, filterStopped, recovered, failed, from, until, state: JSON.stringify(state) };
 }
 
 const textIds = (webhooks: readonly DigestWebhook[]) => webhooks.map(({ id }) => String(id));
-
-/** The webhooks, each with whether it is new. @param before the ids that the latest digest reported */
-function marked<Listed extends DigestWebhook>(webhooks: readonly Listed[], before: readonly string[] = []) {
-  const known = new Set(before);
-  return webhooks.map((each) => ({ ...each, isNew: !known.has(String(each.id)) }));
-}
 
 /** Stores that a digest was sent, or that there was nothing to send. */
 export async function keepNoticeDigest(db: Db, { state }: NoticeDigest): Promise<void> {
