@@ -71,21 +71,18 @@ const URL_AT_END = `coalesce(
 export const LAST = (table: string) =>
   `json_build_object('status', ${table}.status, 'error', ${table}.error, 'durationMs', ${table}.duration_ms)`;
 
+const OF_ALL = `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.name, w.customer, d.attempts`;
+const OF_OPEN = `${OF_ALL}, w.url, null::timestamptz as finished, null::text as reason, null::json as last`;
 /**
- * The columns of a ListedRow by table, from the table `d` and its webhook `w`. The latest attempt of an open delivery is not
- * among them, because it is in another table.
+ * The columns of a ListedRow by table, in the same order, from the table `d` and its webhook `w`. The latest attempt of an open delivery
+ * is not among them, because it is in another table.
  */
 export const COLUMNS = {
-  queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.name, w.customer,
-    case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
-    d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
-    null::text as reason, null::json as last`,
-  retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, w.name, w.customer,
-    'retrying' as state, d.attempts, d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason,
-    null::json as last`,
-  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, w.name, w.customer,
-    d.outcome::text as state, d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason,
-    case when d.started is not null then ${LAST("d")} end as last`,
+  queue: `${OF_OPEN}, case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
+    d.attempts as "roundStart", null::timestamptz as "retryAt"`,
+  retries: `${OF_OPEN}, 'retrying' as state, d.round_start as "roundStart", d.due as "retryAt"`,
+  deliveries: `${OF_ALL}, ${URL_AT_END}, d.finished, d.reason, case when d.started is not null then ${LAST("d")} end as last,
+    d.outcome::text as state, d.round_start as "roundStart", null::timestamptz as "retryAt"`,
 } as const;
 
 /** The tables that hold deliveries. */
@@ -124,8 +121,8 @@ export async function getDelivery(
     db,
     `select d.*, (
         select json_agg(a order by a.number) from (
-          select number, extract(epoch from started) * 1000 as started, duration_ms, status, error, response_start,
-            signature, response_headers
+          select number, extract(epoch from started) * 1000 as started, duration_ms as "durationMs", status, error,
+            response_start as "responseStart", signature, response_headers as "responseHeaders"
           from attempts where delivery_id = :id::uuid
           union all
           select attempts, extract(epoch from started) * 1000, duration_ms, status, error, response_start, signature,
@@ -148,37 +145,13 @@ export async function getDelivery(
 }
 
 /** An attempt as JSON. */
-interface StoredAttempt {
-  number: number;
+interface StoredAttempt extends Omit<AttemptRow, "started" | "responseHeaders"> {
   started: number;
-  duration_ms: number;
-  status: number | null;
-  error: string | null;
-  response_start: string | null;
-  signature: string | null;
-  response_headers: string | null;
+  responseHeaders: string | null;
 }
 
-function toAttempt({
-  number,
-  started,
-  duration_ms,
-  status,
-  error,
-  response_start,
-  signature,
-  response_headers,
-}: StoredAttempt): AttemptRow {
-  return {
-    number,
-    started: new Date(started),
-    durationMs: duration_ms,
-    status,
-    error,
-    responseStart: response_start,
-    signature,
-    responseHeaders: response_headers === null ? [] : (JSON.parse(response_headers) as string[]),
-  };
+function toAttempt({ started, responseHeaders, ...attempt }: StoredAttempt): AttemptRow {
+  return { ...attempt, started: new Date(started), responseHeaders: JSON.parse(responseHeaders ?? "[]") };
 }
 
 /** The request of a delivery and the run that claimed it last. */
@@ -221,16 +194,14 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
           'idempotencyKey', e.idempotency_key) as event,
         r.workflow_id as "workflowId", r.first_run_id as "firstRunId", g.group_number as group
       from (
-          select id, event_id, webhook_id, run_id from queue where id = :id::uuid
-          union all select id, event_id, webhook_id, run_id from retries where id = :id::uuid
-          union all select id, event_id, webhook_id, run_id from deliveries where id = :id::uuid
+          ${TABLES.map((table) => `select id, event_id, webhook_id, run_id from ${table} where id = :id::uuid`).join(" union all ")}
         ) d join webhooks w on w.id = d.webhook_id join events e on e.id = d.event_id
         left join runs r on r.id = d.run_id
         left join run_groups g on g.run_id = d.run_id and g.webhook_id = d.webhook_id`,
     { id },
   );
   if (!row) return null;
-  const { payload, workflowId, firstRunId, group, webhookId, process, installedAppId } = row;
+  const { payload, workflowId, firstRunId: runId, group, webhookId, process, installedAppId } = row;
   const event = { ...row.event, occurred: new Date(row.event.occurred) };
   return {
     facts: { id, process, installedAppId, userId: event.userId, test: event.test },
@@ -238,8 +209,6 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     payload,
     secrets: await readSealedSecrets(db, webhookId),
     run:
-      scope !== "everything" || workflowId === null || firstRunId === null
-        ? null
-        : { workflowId, runId: firstRunId, group },
+      scope !== "everything" || workflowId === null || runId === null ? null : { workflowId, runId, group },
   };
 }

@@ -56,14 +56,10 @@ import { OpenExports } from "./open-exports.ts";
 
 /** The header of lists that were read from a replica: its lag, in milliseconds. */
 const REPLICA_LAG_HEADER = "X-Replica-Lag-Ms";
-/** The default number of items per page. */
-const DEFAULT_PAGE = 100;
-/** The maximum number of items per page. */
-const MAX_PAGE = 1_000;
-/** The number of deliveries that one SendAgainMany call examines. */
-const DEFAULT_AGAIN = 1_000;
-/** The maximum number of deliveries that one SendAgainMany call examines. */
-const MAX_AGAIN = 10_000;
+/** The maximum number of items per page, and the number if a request names none. */
+const PAGE_SIZES = { most: 1_000, usual: 100 };
+/** The same for the deliveries that one SendAgainMany call examines. */
+const AGAIN_SIZES = { most: 10_000, usual: 1_000 };
 /** The number of deliveries that one ListFailureReasons call examines. */
 const MAX_FAILURES_EXAMINED = 5_000;
 const FAILURES: readonly DeliveryState[] = FAILURE_STATES.map((state) => STATE_NUMBERS[state]);
@@ -127,7 +123,7 @@ export function deliveryService(
     },
 
     async listDeliveries(request, handler) {
-      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
+      const limit = pageSize(request.pageSize, PAGE_SIZES);
       const filter = {
         ...deliveryFilter(request),
         deliveryId: optionalUuid("delivery_id", request.deliveryId),
@@ -161,7 +157,7 @@ export function deliveryService(
     },
 
     async sendAgainMany(request, handler) {
-      const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
+      const limit = pageSize(request.pageSize, AGAIN_SIZES);
       const filter = finalDeliveryFilter(request, "states");
       if (filter.after !== undefined) {
         throw invalidField("page_token", "must be the next_page_token of the call before");
@@ -196,13 +192,8 @@ export function deliveryService(
         delivery: deliveryMessage(found.delivery, subjects, await readWaitingFor(db, [found.delivery])),
         ...present({ incidentId: incidents.get(found.delivery.webhookId)?.id }),
         attempts: found.attempts.map((attempt) => attemptMessage(attempt, sent, sign)),
-        ...(sent
-          ? {
-              request: requestMessage(sent),
-              event: eventMessage(sent.event, sent.payload, scope),
-            }
-          : {}),
-        ...(sent?.run ? { run: await runMessage(sent.run, request.withActivity) } : {}),
+        ...(sent && { request: requestMessage(sent), event: eventMessage(sent.event, sent.payload, scope) }),
+        ...(sent?.run && { run: await runMessage(sent.run, request.withActivity) }),
       };
     },
 
@@ -210,9 +201,8 @@ export function deliveryService(
       const scope = callerScope(handler);
       const id = optionalUuid("event_id", request.eventId) as string;
       const found = await getEvent(db, scope, id);
-      if (!found) {
+      if (!found)
         throw new DomainError("NOT_FOUND", `there is no event ${id}`, { reason: "EVENT_NOT_FOUND" });
-      }
       const counts = new Map<DeliveryState, number>();
       for (const { state, count } of found.counts) {
         const number = STATE_NUMBERS[state as DeliveryStateName] ?? DeliveryState.UNSPECIFIED;
@@ -251,7 +241,7 @@ export function deliveryService(
     { workflowId, runId, group }: NonNullable<SentRequest["run"]>,
     withActivity: boolean,
   ): Promise<MessageInitShape<typeof DeliveryRunSchema>> {
-    const run = { workflowId, runId, ...urlOf(workflowUrl?.(workflowId, runId)) };
+    const run = { workflowId, runId, ...present({ url: workflowUrl?.(workflowId, runId) }) };
     if (!withActivity || !workflowUrl) return run;
     const activity = await findActivity?.({ workflowId, runId }, group);
     if (!activity) return run;
@@ -316,8 +306,4 @@ function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
   return new DomainError("NOT_FOUND", `there is no delivery ${deliveryId}`, {
     reason: "DELIVERY_NOT_FOUND",
   });
-}
-
-function urlOf(url: string | undefined): { url?: string } {
-  return url === undefined ? {} : { url };
 }
