@@ -143,15 +143,6 @@ export async function takeOut(db: Db, { name, to }: Partition, stop?: AbortSigna
   }
 }
 
-/** Counts of deliveries and attempts. */
-export interface Counts {
-  attempts: bigint;
-  delivered: bigint;
-  failed: bigint;
-  cancelled: bigint;
-  filtered: bigint;
-}
-
 /**
  * A query of `webhook_id`, `start` and counts from the rollups of a unit and from unfolded deltas.
  *

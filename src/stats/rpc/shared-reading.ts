@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { onBehalfOfAll, turnsOfCall } from "../../lib/pg/index.ts";
 
 /** The cache time of a read, as a multiple of its duration: reads take at most a tenth of the time. */
@@ -39,7 +40,7 @@ export function sharedReading<T>(
   };
 }
 
-/** The maximum number of cached reads. Beyond it the oldest is removed. */
+/** The maximum number of cached reads. Beyond it the one that was asked for longest ago is removed. */
 const MAX_READINGS = 1_000;
 
 /**
@@ -55,16 +56,11 @@ export function sharedReadings<K, T>(
   freshMs: number,
   now = performance.now.bind(performance),
 ): (asked: K) => Promise<T> {
-  const readings = new Map<string, () => Promise<T>>();
+  const readings = new LRUCache<string, () => Promise<T>>({ max: MAX_READINGS });
   return (asked) => {
     const name = nameOf(asked);
-    let reading = readings.get(name);
-    if (!reading) {
-      reading = sharedReading(() => read(asked), freshMs, now);
-      readings.set(name, reading);
-      const [oldest] = readings.keys();
-      if (readings.size > MAX_READINGS && oldest !== undefined) readings.delete(oldest);
-    }
+    const reading = readings.get(name) ?? sharedReading(() => read(asked), freshMs, now);
+    readings.set(name, reading);
     return reading();
   };
 }

@@ -62,10 +62,8 @@ const MAX_OTHER_BUCKETS = 288;
 const MINUTE_MS = 60_000;
 /** The default number of intervals in a history. */
 const DEFAULT_BUCKETS = 24;
-/** The maximum number of runs returned. */
-const MAX_RUNS = 100;
-/** The default number of runs returned. */
-const DEFAULT_RUNS = 20;
+/** The maximum number of runs returned, and the number if a request names none. */
+const RUN_SIZES = { most: 100, usual: 20 };
 
 /** What the statistics service uses. */
 export interface StatsParts {
@@ -204,7 +202,7 @@ export function statsService(
 
     async listDispatchRuns(request, handler) {
       assertServiceWide(handler);
-      const limit = pageSize(request.pageSize, { most: MAX_RUNS, usual: DEFAULT_RUNS });
+      const limit = pageSize(request.pageSize, RUN_SIZES);
       return { runs: (await listRuns(db, limit)).map(runMessage) };
     },
 
@@ -216,12 +214,8 @@ export function statsService(
         );
       }
       // Written first: after a crash, an entry about a dispatch that did not start is better than none about one that did.
-      await auditedCall(db, handler, (_trx, record) =>
-        record({
-          action: "dispatch_requested",
-          target: SERVICE_WIDE,
-        }),
-      );
+      const entry = { action: "dispatch_requested", target: SERVICE_WIDE } as const;
+      await auditedCall(db, handler, (_trx, record) => record(entry));
       await dispatchNow();
       return {};
     },
