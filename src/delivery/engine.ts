@@ -5,6 +5,7 @@ import { fanOutStep } from "../events/index.ts";
 import { FilterThreads } from "../filters/index.ts";
 import {
   createHttpClient,
+  type Dispatching,
   HANDSHAKES,
   NameResolver,
   OutboundProxy,
@@ -48,7 +49,7 @@ import { fetchToken } from "./oauth2/token-request.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
-import { createGuards } from "./request/guards.ts";
+import { createGuards, ofOwner } from "./request/guards.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";
@@ -121,12 +122,11 @@ export function createDeliveryEngine(options: {
     handshakes,
     options.onCertificate,
   );
-  const customersClient = client.guardedBy(guards.customers);
+  const clients = { operator: client, customers: client.guardedBy(guards.customers) };
+  const tokensBy = (via: Dispatching) =>
+    new AccessTokens((oauth2, worked) => fetchToken(via, oauth2, { worked }));
   // Not shared: a token endpoint that only the operator's webhooks may reach would give customers its tokens.
-  const tokens = new AccessTokens((oauth2, worked) => fetchToken(client, oauth2, { worked }));
-  const customersTokens = new AccessTokens((oauth2, worked) =>
-    fetchToken(customersClient, oauth2, { worked }),
-  );
+  const tokens = { operator: tokensBy(clients.operator), customers: tokensBy(clients.customers) };
   const filters = new FilterThreads(delivery.filterTimeoutMs, log);
   const lease = new WorkerLease({
     clock,
@@ -168,10 +168,10 @@ export function createDeliveryEngine(options: {
           if (known.status === GONE && webhook.disableOnGone) isGone(webhook);
           outcome(known);
         };
-        post(webhook.customer == null ? client : customersClient, request, timeoutMs, measured, gate);
+        post(ofOwner(clients, webhook.customer), request, timeoutMs, measured, gate);
       },
       sign: createSigner(options.secrets),
-      additions: createAdditions(options.secrets, { tokens, customersTokens }),
+      additions: createAdditions(options.secrets, tokens),
       recorder: new Recorder({
         db,
         spacing: dispatch,

@@ -1,6 +1,5 @@
 import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
 import type { OutboundProxy, Pacer } from "../lib/egress/index.ts";
-import { isTransient } from "../lib/pg/index.ts";
 import type { Clock } from "../lib/process/index.ts";
 import type { ClaimedDelivery, HeldWebhook, WebhookWish } from "../queue/index.ts";
 import { type AttemptParts, prepare } from "./attempt.ts";
@@ -14,25 +13,20 @@ import { type FailingShare, SAMPLE_MS } from "./limits/failing-share.ts";
 import { Holds } from "./limits/holds.ts";
 import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
+import { StartLimits } from "./limits/start-limits.ts";
 import type { Kind, Task, WindowKey } from "./limits/task.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import type { Recorder } from "./recorder.ts";
 import { type Outcome, type Wish, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import type { SignedRequest } from "./request/request.ts";
-
-/** Ends claims of a worker in the database: releases the deliveries or ends them. */
-type EndClaims = (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
+import { type OwnedClaim, UnsentClaims, type UnsentClaimsParts } from "./unsent-claims.ts";
 
 /** Dependencies of a sender. */
-export interface SenderParts extends AttemptParts {
+export interface SenderParts extends AttemptParts, UnsentClaimsParts {
   clock: Clock;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   filters: Omit<FiltersParts, "log">;
-  /** Makes deliveries claimable again. */
-  release: EndClaims;
-  /** Ends deliveries that their webhooks' filters do not match. */
-  endFiltered: EndClaims;
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "retire" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
@@ -49,34 +43,13 @@ export interface SenderParts extends AttemptParts {
 export type ClaimRoom = NonNullable<ReturnType<Sender["claimRoom"]>>;
 
 /** A claimed delivery that waits for its filter, is queued or in flight. */
-interface Sending extends Task {
-  readonly delivery: ClaimedDelivery;
-  owner: ClaimOwner;
+interface Sending extends Task, OwnedClaim {
   /** Whether the webhook was paused, deleted or changed since the delivery left the queue. */
   isStopped: boolean;
 }
 
-/**
- * In each turn of the event loop, as many requests start as have ended, at least one, and `perTurn` more if the thread has worked for less
- * than `turnMs` milliseconds since the last starts. Arrived responses are read first, so receivers that answer at once have only as many
- * requests in flight as the thread handles in `turnMs`. With more in flight, each request would cost more processor time.
- */
-const GROWTH = { perTurn: 16, turnMs: 8 };
-/** The number of unrecorded results from which no request starts: a crash would repeat all of these attempts. */
-export const MAX_UNRECORDED = 128;
-/**
- * The number of attempts in doubt (requests in flight and unrecorded results) from which no request starts. If DELIVERY_MAX_IN_FLIGHT is
- * larger, it is used instead. A crash repeats no more attempts than that.
- */
-const MAX_IN_DOUBT = 200;
 /** The number of deliveries that filters did not match and that are still to be ended, above which nothing is claimed. */
 const MAX_UNMATCHED = 1_024;
-/**
- * The wait for a new connection above which no request starts, in milliseconds. The wait counts toward an attempt's timeout: many
- * receivers that close each connection could make attempts to other receivers fail.
- */
-const MAX_HANDSHAKE_BACKLOG_MS = 250;
-
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
  * and releases deliveries that may not be sent.
@@ -91,29 +64,23 @@ export class Sender {
   /** Deliveries in flight. A later stop matters even if the request was sent: it may be sent once more over a new connection. */
   readonly #started = new Set<Sending>();
   readonly #filters: Filters<Sending>;
-  /** Deliveries that filters did not match, to be ended. */
-  readonly #unmatched: Sending[] = [];
-  #endsUnmatched = false;
-  /** Resolves when all releases, and endings by filters, that are in progress have ended. */
-  #ending: Promise<void> = Promise.resolve();
-  readonly #maxInDoubt: number;
+  readonly #unsent: UnsentClaims;
+  readonly #limits: StartLimits;
   /** The cause for which no request could start in the last turn with queued deliveries. */
   #heldBy: BottleneckCause | undefined;
   #isPlanned = false;
-  /** The number of attempts that have ended since `#mayStart` was last called, and the thread's processor time at that call. */
-  #endings = 0;
-  #workedMs = 0;
 
   /** @param limits the maximum of requests in flight: in total, per host and per webhook */
   constructor(parts: SenderParts, limits: { max: number; perHost: number; perWebhook: number }) {
     this.#parts = parts;
-    this.#maxInDoubt = Math.max(MAX_IN_DOUBT, limits.max);
+    this.#unsent = new UnsentClaims(parts);
+    this.#limits = new StartLimits(limits.max);
     this.#scheduler = new Scheduler(limits, () => parts.share.hasRoom);
     this.#skipped = new SkippedWebhooks(this.#scheduler);
     this.#filters = new Filters(
       { ...parts.filters, log: parts.log },
       (sending, isSent) => this.#filtered(sending, isSent),
-      (sendings) => this.#return(sendings),
+      (sendings) => this.#unsent.return(sendings),
     );
     this.close = parts.clock.every(SAMPLE_MS, () => {
       const utilization = parts.share.sample();
@@ -145,7 +112,7 @@ export class Sender {
     if (limit === 0 || lanes[kind].hasSendable(maxQueued, free)) return undefined;
     // Only first attempts wait for filters.
     const waiting = kind === "first" ? this.#filters.excluded() : [];
-    if (!waiting || this.#unmatched.length > MAX_UNMATCHED) return undefined;
+    if (!waiting || this.#unsent.unmatched > MAX_UNMATCHED) return undefined;
     const asOf = { revision: watch.revision, at: clock.now() };
     return { limit, excluded: [...this.#skipped.of(kind), ...waiting], asOf };
   }
@@ -163,7 +130,7 @@ export class Sender {
     asOf: ClaimRoom["asOf"],
   ): Promise<void> {
     if (deliveries.length === 0) return;
-    const { bottlenecks, contents, release, watch } = this.#parts;
+    const { bottlenecks, contents, watch } = this.#parts;
     const sendings = deliveries.map((delivery) => sendingOf(delivery, kind, ownerOf(delivery)));
     for (const { owner } of sendings) owner.add(1);
     /** Deliveries whose payloads are not loaded. */
@@ -174,7 +141,7 @@ export class Sender {
       stopped = await watch.stoppedSince(asOf.revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
-      await this.#end(sendings, release);
+      await this.#unsent.release(sendings);
       throw error;
     }
     const unsendable: Sending[] = [];
@@ -188,46 +155,28 @@ export class Sender {
         this.#filters.add(sending, content);
       else unsendable.push(...this.#skipped.queue(sending));
     }
-    this.#return(unsendable);
+    this.#unsent.return(unsendable);
     this.#plan();
-    const refused = sendings.filter(({ delivery }) => unheld.has(delivery));
-    await this.#end(refused, release);
+    await this.#unsent.release(sendings.filter(({ delivery }) => unheld.has(delivery)));
   }
 
   #filtered(sending: Sending, isSent: boolean): void {
-    if (isSent) {
-      this.#return(this.#skipped.queue(sending));
-      this.#plan();
-    } else {
-      this.#unmatched.push(sending);
-      void this.#endUnmatched();
-    }
-  }
-
-  /** Ends deliveries that filters did not match, one statement at a time. Deliveries that arrive meanwhile share the next one. */
-  async #endUnmatched(): Promise<void> {
-    if (this.#endsUnmatched) return;
-    this.#endsUnmatched = true;
-    const { contents, endFiltered } = this.#parts;
-    while (this.#unmatched.length > 0) {
-      const some = this.#unmatched.splice(0);
-      for (const { delivery } of some) contents.release(delivery);
-      await this.#end(some, endFiltered);
-    }
-    this.#endsUnmatched = false;
+    if (!isSent) return void this.#unsent.endUnmatched(sending);
+    this.#unsent.return(this.#skipped.queue(sending));
+    this.#plan();
   }
 
   /** Resolves when all releases, and endings by filters, that are in progress have ended. Starts none. */
   ended(): Promise<void> {
-    return this.#ending;
+    return this.#unsent.ended();
   }
 
   /** Releases the deliveries of an owner that are queued or wait for a filter. */
   withdraw(owner: ClaimOwner): void {
     // Saves the search, which goes through the whole queue.
     if (owner.open === 0) return;
-    this.#return(this.#filters.remove((sending) => sending.owner === owner));
-    this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
+    this.#unsent.return(this.#filters.remove((sending) => sending.owner === owner));
+    this.#unsent.return(this.#scheduler.remove((sending) => sending.owner === owner));
   }
 
   /** Transfers the deliveries of an owner that are queued or wait for a filter. */
@@ -240,7 +189,7 @@ export class Sender {
     for (const sending of this.#filters.tasks()) if (sending.owner === from) move(sending);
     for (const sending of this.#scheduler.remove(({ owner }) => owner === from)) {
       move(sending);
-      this.#return(this.#scheduler.push(sending));
+      this.#unsent.return(this.#scheduler.push(sending));
     }
   }
 
@@ -259,7 +208,7 @@ export class Sender {
   /** Releases the queued deliveries of paused, deleted or changed webhooks, and marks those in flight as stopped. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     const isOf = ({ webhookId }: Sending) => webhookIds.has(webhookId);
-    this.#return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
+    this.#unsent.return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
     for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
     this.#skipped.forget(webhookIds);
   }
@@ -275,7 +224,7 @@ export class Sender {
     this.#holds.add(window, clock.now(), holdMs, isStored);
     this.#scheduler.webhooks.limit(window, 1);
     const isOf = (sending: Sending) => sending.window === window && !this.#isTest(sending);
-    this.#return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
+    this.#unsent.return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
     for (const sending of this.#started) if (isOf(sending)) sending.isStopped = true;
   }
 
@@ -302,13 +251,14 @@ export class Sender {
   }
 
   #startSome(): void {
-    const { clock, lease, proxy, watch } = this.#parts;
+    const { clock, handshakes, lease, proxy, recorder, watch } = this.#parts;
     const { first, retry } = this.#scheduler.lanes;
     if (first.waiting + retry.waiting === 0) return;
     this.#heldBy = lease.isValid() && watch.isFresh() ? undefined : "database";
     if (this.#heldBy) return;
-    for (let left = this.#mayStart(clock.worked()); left > 0; left -= 1) {
-      this.#heldBy = this.#fullLimit();
+    for (let left = this.#limits.startsPerTurn(clock.worked()); left > 0; left -= 1) {
+      const { inFlight } = this.#scheduler;
+      this.#heldBy = this.#limits.heldBy(inFlight, recorder.unrecorded, handshakes.backlogMs);
       // While the proxy is unavailable, one request tries it per interval.
       if (this.#heldBy || proxy?.mayStart() === false) return;
       const sending = this.#scheduler.next();
@@ -320,25 +270,6 @@ export class Sender {
       this.#deliver(sending);
     }
     this.#plan();
-  }
-
-  /** The cause that prevents all requests, whatever their receivers; undefined without one. */
-  #fullLimit(): BottleneckCause | undefined {
-    const { recorder, handshakes } = this.#parts;
-    const { inFlight } = this.#scheduler;
-    const { unrecorded } = recorder;
-    if (unrecorded >= MAX_UNRECORDED) return "database";
-    if (inFlight + unrecorded >= this.#maxInDoubt) return inFlight > unrecorded ? "limit" : "database";
-    return handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS ? "handshakes" : undefined;
-  }
-
-  /** The number of requests that may start in this turn. */
-  #mayStart(workedMs: number): number {
-    const grows = workedMs - this.#workedMs < GROWTH.turnMs;
-    const most = Math.max(1, this.#endings + (grows ? GROWTH.perTurn : 0));
-    this.#endings = 0;
-    this.#workedMs = workedMs;
-    return most;
   }
 
   /**
@@ -380,7 +311,7 @@ export class Sender {
     this.#started.delete(sending);
     this.#scheduler.end(sending, NO_VERDICT);
     this.#plan();
-    this.#return([sending]);
+    this.#unsent.return([sending]);
   }
 
   /** Applies a receiver's wish in this process. Returns it for the database; undefined if it concerns only this process. */
@@ -398,10 +329,10 @@ export class Sender {
     const { delivery, window } = sending;
     const { clock, contents, lease, recorder } = this.#parts;
     this.#started.delete(sending);
-    this.#endings += 1;
+    this.#limits.ended();
     const verdict = verdictOf(outcome);
     const wish = outcome.wish && this.#heed(sending, outcome.wish);
-    this.#return(this.#skipped.removeHanging(sending, verdict));
+    this.#unsent.return(this.#skipped.removeHanging(sending, verdict));
     this.#scheduler.end(sending, verdict, clock.now());
     this.#plan();
     const { failure: _, ...result } = outcome;
@@ -418,38 +349,6 @@ export class Sender {
       sending.owner.recorded(delivery, outcome, state);
       this.#plan();
     });
-  }
-
-  #return(sendings: readonly Sending[]): void {
-    if (sendings.length === 0) return;
-    const { contents, release } = this.#parts;
-    for (const { delivery } of sendings) contents.release(delivery);
-    void this.#end(sendings, release);
-  }
-
-  /** Ends claims without an attempt, and calls `returned` of their owners. Payloads must be released before. Never rejects. */
-  #end(sendings: readonly Sending[], end: EndClaims): Promise<void> {
-    const before = this.#ending;
-    const work = this.#endAll(sendings, end);
-    this.#ending = work.then(() => before);
-    return work;
-  }
-
-  async #endAll(sendings: readonly Sending[], end: EndClaims): Promise<void> {
-    const { lease, log } = this.#parts;
-    for (const [workerId, some] of Map.groupBy(sendings, ({ delivery }) => delivery.token.workerId)) {
-      const deliveries = some.map(({ delivery }) => delivery);
-      try {
-        await end(workerId, deliveries);
-      } catch (err) {
-        // Not retried: if only the response was lost, this process may have claimed the deliveries again, and a retry would release them.
-        // If the statement failed, retiring the id frees its claims once the known ones are settled.
-        if (!isTransient(err)) log.error({ err }, "ending claims without an attempt failed");
-        lease.retire(workerId);
-      }
-      lease.settle(workerId, some.length);
-      for (const { owner } of some) owner.returned();
-    }
   }
 }
 

@@ -8,6 +8,7 @@ import {
   UnopenableError,
 } from "../../webhooks/index.ts";
 import type { AccessTokens } from "../oauth2/access-tokens.ts";
+import { type ByOwner, ofOwner } from "./guards.ts";
 import { NotBuiltError } from "./not-built.ts";
 
 /** What a webhook's sealed settings add to a request. */
@@ -38,20 +39,14 @@ export type ReadAdditions = (
 /**
  * Creates the reader of sealed settings. Deliveries share the buffer of a webhook until its row changes, so the settings are
  * decrypted once per change.
- *
- * @param options.tokens for webhooks of the operator
- * @param options.customersTokens for those of customers
  */
-export function createAdditions(
-  box: SecretBox,
-  options: { tokens: AccessTokens; customersTokens: AccessTokens },
-): ReadAdditions {
+export function createAdditions(box: SecretBox, tokensByOwner: ByOwner<AccessTokens>): ReadAdditions {
   const known = new WeakMap<Buffer, Opened>();
   return ({ id, customer }, sealed) => {
     const opened = known.getOrInsertComputed(sealed, () => open(box, id, sealed));
     const { additions, oauth2 } = opened;
     if (oauth2 === null) return additions;
-    const tokens = customer == null ? options.tokens : options.customersTokens;
+    const tokens = ofOwner(tokensByOwner, customer);
     /** Returns the same object for all deliveries until the token changes. */
     const withToken = (token: string) => {
       if (opened.latest?.token !== token) {

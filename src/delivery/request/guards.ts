@@ -1,11 +1,18 @@
 import type { DeliveryConfig } from "../../config/index.ts";
 import { type AddressGuard, createAddressGuard, type Resolver } from "../../lib/egress/index.ts";
 
-/** The address guards of the operator's webhooks, and of those of customers. */
-export interface Guards {
-  operator: AddressGuard;
-  customers: AddressGuard;
+/** What requests of the operator's webhooks use, and what requests of customers' webhooks use. */
+export interface ByOwner<T> {
+  operator: T;
+  customers: T;
 }
+
+/** The part of a webhook's owner. @param customer its customer; null for the operator's */
+export function ofOwner<T>(parts: ByOwner<T>, customer: string | null | undefined): T {
+  return customer == null ? parts.operator : parts.customers;
+}
+
+export type Guards = ByOwner<AddressGuard>;
 
 /** The settings of address guards. */
 export type GuardSettings = Pick<
@@ -26,9 +33,4 @@ export function createGuards(settings: GuardSettings, resolver?: Resolver): Guar
     operator: createAddressGuard(allowedNetworks, { ...common, allowedHosts }),
     customers: createAddressGuard(customerNetworks, { ...common, customers: true }),
   };
-}
-
-/** The guard of a webhook. @param customer its customer; null for the operator's */
-export function guardOf(guards: Guards, customer: string | null | undefined): AddressGuard {
-  return customer == null ? guards.operator : guards.customers;
 }

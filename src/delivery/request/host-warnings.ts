@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { DeliveryConfig } from "../../config/index.ts";
 import type { HostWarnings } from "../../contract/target-rules.ts";
 import { bareHost, describeFault, NameResolver } from "../../lib/egress/index.ts";
-import { createGuards, type GuardSettings, guardOf } from "./guards.ts";
+import { createGuards, type GuardSettings, ofOwner } from "./guards.ts";
 
 /** The timeout of a lookup for a registration, in milliseconds. Shorter than that of deliveries, because a caller waits. */
 const LOOKUP_TIMEOUT_MS = 1_000;
@@ -19,7 +19,7 @@ export function createHostWarnings(
   const { proxyDns } = delivery;
   const guards = createGuards(delivery, resolver);
   async function of(targetUrl: string, customer: string | null): Promise<string[]> {
-    const guard = guardOf(guards, customer);
+    const guard = ofOwner(guards, customer);
     const host = bareHost(new URL(targetUrl).hostname);
     if (isIP(host) !== 0) return [];
     try {

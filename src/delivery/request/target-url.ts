@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { InvalidTargetError, type TargetRules } from "../../contract/target-rules.ts";
 import { type AddressGuard, AddressRefusedError, bareHost, HTTPS_PORT } from "../../lib/egress/index.ts";
-import { type Guards, guardOf } from "./guards.ts";
+import { type Guards, ofOwner } from "./guards.ts";
 
 /** The maximum length of a URL, as given and as normalized, in characters. An entry of PostgreSQL's index of URLs has 2,704 bytes. */
 export const MAX_URL_LENGTH = 2_048;
@@ -36,7 +36,7 @@ export function createTargetRules(guards: Guards): TargetRules {
       url.hostname = url.hostname.replace(/\.$/, "");
       const hasHost = url.hostname !== "" && !url.hostname.endsWith(".");
       if (!hasHost) refuse("has no valid host name; send a URL such as https://example.com/hooks");
-      checkDestination(url, guardOf(guards, customer));
+      checkDestination(url, ofOwner(guards, customer));
       const { length } = url.href;
       if (length > MAX_URL_LENGTH) refuse(`has ${length} characters after percent-encoding; ${most}`);
       return url.href;

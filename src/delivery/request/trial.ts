@@ -15,7 +15,7 @@ import type { Db } from "../../lib/pg/index.ts";
 import { type ClaimedWebhook, ClaimedWebhooks, type SecretBox } from "../../webhooks/index.ts";
 import { fetchToken, TokenError } from "../oauth2/token-request.ts";
 import { bearer, secretsIn } from "./additions.ts";
-import { type Guards, guardOf } from "./guards.ts";
+import { type Guards, ofOwner } from "./guards.ts";
 import { notBuilt } from "./not-built.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -46,7 +46,7 @@ export function createRequestTrial(options: {
     { customer }: ClaimedWebhook,
     work: (client: Dispatching) => Promise<T>,
   ): Promise<T> {
-    const client = createHttpClient(guardOf(guards, customer), 1, outbound);
+    const client = createHttpClient(ofOwner(guards, customer), 1, outbound);
     return work(client).finally(() => client.destroy());
   }
 
