@@ -50,7 +50,7 @@ export function isProcess(number: number): boolean {
 }
 
 /** @throws DomainError INVALID_ARGUMENT if it is not a UUID */
-export function optionalUuid(field: string, id: string | undefined): string | undefined {
+export function optionalUuid<Id extends string | undefined>(field: string, id: Id): Id {
   if (id !== undefined && !isUuid(id)) {
     const thing = field.replace(/_id$/, "");
     throw invalidField(field, `must be the id of ${article(thing)} ${thing}, a UUID`);

@@ -2,7 +2,7 @@ import { type Scope, webhookIn } from "../calls/index.ts";
 import type { DeliveryFacts } from "../contract/delivery-headers.ts";
 import type { EventFacts } from "../events/index.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
-import { WORKERS } from "../queue/index.ts";
+import { type AttemptOutcome, WORKERS } from "../queue/index.ts";
 import { isInRangeOf, timeOfId } from "../schema/index.ts";
 import { readSealedSecrets, type SealedSecret } from "../webhooks/index.ts";
 
@@ -47,13 +47,8 @@ export interface DeliveryRow {
 }
 
 /** A recorded attempt. */
-export interface AttemptRow {
+export interface AttemptRow extends Omit<AttemptOutcome, "delivered" | "responseHeaders" | "retryAfterMs"> {
   number: number;
-  started: Date;
-  durationMs: number;
-  status: number | null;
-  error: string | null;
-  responseStart: string | null;
   /** The header webhook-signature that was sent, of failed attempts. */
   signature: string | null;
   /** The response headers of a failed attempt: names and values in turn. */

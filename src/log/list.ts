@@ -95,7 +95,7 @@ export async function listDeliveries(
   const reading: Reading = {
     bounds: bounds.map((bound) => bound("d.id")),
     conditions,
-    from: events ? "events" : sourceOf(webhooks),
+    from: events ? "events" : webhooks === null ? "all" : webhooks.length === 1 ? "one" : "several",
     order,
     fits: !filter.words && filter.error === undefined && limit <= scanned / (webhooks?.length ?? 1),
     error: filter.error === undefined ? undefined : errorConditions(bounds),
@@ -159,20 +159,21 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matchin
 const AUTHORITY = `(split_part(w.target_url, '/', 3)) collate "C"`;
 
 function webhookConditions(scope: Scope, { process, host, url, name }: DeliveryFilter & Matching): Condition {
-  const ofUrl = host === undefined ? null : atUrl({ host, url }, "");
   const all = [
     webhookIn(scope, "w"),
-    ...(process === undefined ? [] : [{ sql: "w.process = :process::int", bindings: { process } }]),
-    ...(ofUrl ? [ofUrl] : []),
-    ...(name === undefined ? [] : [named(name, "")]),
+    process !== undefined && { sql: "w.process = :process::int", bindings: { process } },
+    host !== undefined && atUrl({ host, url }, ""),
+    name !== undefined && named(name, ""),
   ];
   return joined(all, " and ");
 }
 
-function joined(conditions: readonly Condition[], by: " and " | " or "): Condition {
+/** @param conditions false for none */
+function joined(conditions: readonly (Condition | false)[], by: " and " | " or "): Condition {
+  const some = conditions.filter((condition) => condition !== false);
   return {
-    sql: conditions.map(({ sql }) => sql).join(by),
-    bindings: Object.assign({}, ...conditions.map(({ bindings }) => bindings)),
+    sql: some.map(({ sql }) => sql).join(by),
+    bindings: Object.assign({}, ...some.map(({ bindings }) => bindings)),
   };
 }
 
@@ -207,14 +208,16 @@ function identifiedBy(scope: Scope, word: SearchText, n: number): Condition {
   const [id, webhook] = [`uuid${n}`, `webhookId${n}`];
   return joined(
     [
-      ...(uuid === undefined
-        ? []
-        : [{ sql: `d.id = :${id}::uuid or d.event_id = :${id}::uuid`, bindings: { [id]: uuid } }]),
-      ...(webhookId === undefined
-        ? []
-        : [{ sql: `d.webhook_id = :${webhook}::bigint`, bindings: { [webhook]: String(webhookId) } }]),
-      ...(host === undefined ? [] : [atUrl({ host, url }, n)]),
-      ...(name === undefined ? [] : [named(name, n)]),
+      uuid !== undefined && {
+        sql: `d.id = :${id}::uuid or d.event_id = :${id}::uuid`,
+        bindings: { [id]: uuid },
+      },
+      webhookId !== undefined && {
+        sql: `d.webhook_id = :${webhook}::bigint`,
+        bindings: { [webhook]: String(webhookId) },
+      },
+      host !== undefined && atUrl({ host, url }, n),
+      name !== undefined && named(name, n),
       eventMatches("d.event_id", text, n, { keys: knowsKeys(scope) }),
     ],
     " or ",
@@ -278,38 +281,41 @@ function errorConditions(bounds: readonly ((column: string) => string)[]): Recor
   };
 }
 
-/** A part of a list: the rows of a table, or of one state, which may have its own index. */
-interface Part {
-  table: (typeof TABLES)[number];
-  /** The condition of the partial index. */
-  indexed: string | null;
-  /** A condition on the state that the index does not cover. */
-  state: string | null;
+/** The states of the rows of a part of a list, if they are not all of its table. */
+interface PartStates {
+  /** A condition that a partial index has. */
+  indexed?: string;
+  /** A condition that no index covers. */
+  state?: string;
 }
 
-/** Final states with a partial index. Most deliveries are delivered, or filtered where a webhook has a filter. */
-const INDEXED_STATES: readonly DeliveryStateName[] = ["failed", "cancelled"];
+/** A part of a list: the rows of a table, or of one state. */
+interface Part extends PartStates {
+  table: (typeof TABLES)[number];
+}
+
+const IS_CLAIMED = `d.claimed_by = any(${WORKERS})`;
+const ended = (outcome: DeliveryStateName) => `d.outcome = '${outcome}'`;
+/** The states by table. Most ended deliveries are delivered, or filtered where a webhook has a filter: no index has these alone. */
+const STATES: Record<Part["table"], Partial<Record<DeliveryStateName, PartStates>>> = {
+  queue: {
+    pending: { state: `(d.claimed_by is null or not ${IS_CLAIMED})` },
+    delivering: { state: IS_CLAIMED },
+  },
+  retries: { retrying: {} },
+  deliveries: {
+    delivered: { state: ended("delivered") },
+    failed: { indexed: ended("failed") },
+    cancelled: { indexed: ended("cancelled") },
+    filtered: { state: ended("filtered") },
+  },
+};
 
 function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []): Part[] {
-  const all = states.length === 0;
-  if (table === "retries") {
-    return all || states.includes("retrying") ? [{ table, indexed: null, state: null }] : [];
-  }
-  if (table === "queue") {
-    const [pending, delivering] = [states.includes("pending"), states.includes("delivering")];
-    const held = `d.claimed_by = any(${WORKERS})`;
-    if (all || (pending && delivering)) return [{ table, indexed: null, state: null }];
-    if (pending) return [{ table, indexed: null, state: `(d.claimed_by is null or not ${held})` }];
-    return delivering ? [{ table, indexed: null, state: held }] : [];
-  }
-  const outcomes = FINAL_STATES.filter((state) => states.includes(state));
-  if (all || outcomes.length === FINAL_STATES.length) return [{ table, indexed: null, state: null }];
-  return outcomes.map((outcome) => {
-    const state = `d.outcome = '${outcome}'`;
-    return INDEXED_STATES.includes(outcome)
-      ? { table, indexed: state, state: null }
-      : { table, indexed: null, state };
-  });
+  const all = Object.entries(STATES[table]);
+  const wanted = all.filter(([name]) => states.includes(name as DeliveryStateName));
+  if (states.length === 0 || wanted.length === all.length) return [{ table }];
+  return wanted.map(([, part]) => ({ table, ...part }));
 }
 
 /** The parameters shared by the parts of a list. */
@@ -327,11 +333,6 @@ interface Reading {
 /** The rows that are read: all, those of one or several webhooks, or those of events. */
 type Source = "all" | "one" | "several" | "events";
 
-function sourceOf(webhooks: readonly bigint[] | null): Source {
-  if (webhooks === null) return "all";
-  return webhooks.length === 1 ? "one" : "several";
-}
-
 /**
  * The query of a part: rows in id order until `limit` rows match or `scanned` rows were examined. In the second case, the
  * last examined row has `searched` set, and is there even if it does not match. Conditions on ids and indexes apply where
@@ -341,11 +342,11 @@ function read({ table, indexed, state }: Part, reading: Reading): string {
   const { bounds, from, order, fits, error } = reading;
   const conditions = error ? [...reading.conditions, error[table]] : reading.conditions;
   // Each row of these webhooks matches, so a page needs no more rows of any of them.
-  const complete = from === "several" && state === null && fits;
+  const complete = from === "several" && state === undefined && fits;
   const most = from === "several" ? "greatest(1, :scanned::int / :webhookCount::int)" : ":scanned::int";
   const numbered = `d.*, row_number() over (order by d.id ${order}) as place`;
   const rowsOf = (more: readonly string[], selected = numbered) => {
-    const all = [...bounds, ...(indexed === null ? [] : [indexed]), ...more];
+    const all = [...bounds, ...(indexed === undefined ? [] : [indexed]), ...more];
     const where = all.length > 0 ? `where ${all.join(" and ")}` : "";
     return `select ${selected} from ${table} d ${where} order by d.id ${order} limit ${complete ? ":limit::int" : most}`;
   };
@@ -362,7 +363,7 @@ function read({ table, indexed, state }: Part, reading: Reading): string {
       ) d order by d.id ${order} limit :scanned::int`,
   }[from]();
   const searched = complete ? "false" : `d.place = ${most}`;
-  const matches = state === null ? "w.matches" : `w.matches and ${state}`;
+  const matches = state === undefined ? "w.matches" : `w.matches and ${state}`;
   return `
     select ${COLUMNS[table]}, ${searched} as searched, ${matches} as matches
     from (${source}) d cross join lateral (

@@ -13,6 +13,7 @@ export { readOverdueRetries } from "./overdue-retries.ts";
 export { createPendingClaims } from "./pending-claims.ts";
 export {
   ATTEMPTS_PER_ROUND,
+  type AttemptOutcome,
   type AttemptResult,
   type RecordedState,
   type RetrySpacing,

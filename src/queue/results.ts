@@ -7,24 +7,33 @@ import { CHANGE, deltaOf } from "./rollup-deltas.ts";
 /** The number of attempts per round: the first and three retries (contract, section 8). */
 export const ATTEMPTS_PER_ROUND = 4;
 
+/** What is recorded of the outcome of one POST. */
+export interface AttemptOutcome {
+  /** True for any 2xx within the timeout, even if the body is incomplete. */
+  delivered: boolean;
+  started: Date;
+  durationMs: number;
+  /** The HTTP status; null without a response. */
+  status: number | null;
+  /** The error if there was no response, or an explanation of the status; null if neither. Never contains a URL or a secret. */
+  error: string | null;
+  /** The first 1 KiB of the response body, as text. */
+  responseStart: string | null;
+  /** The response headers that fit into 2 KiB, unless delivered: a JSON array of names and values, alternating. */
+  responseHeaders: string | null;
+  /** The delay requested by the receiver's Retry-After, in milliseconds; at most an hour. */
+  retryAfterMs: number | null;
+}
+
 /** The result of one attempt and the claim under which it was made. */
-export interface AttemptResult {
+export interface AttemptResult extends AttemptOutcome {
   deliveryId: string;
   webhookId: bigint;
   token: ClaimToken;
   /** The run that made a first attempt. Defaults to the run that claimed the delivery. */
   runId?: number;
-  delivered: boolean;
-  started: Date;
-  durationMs: number;
-  status: number | null;
-  error: string | null;
-  responseStart: string | null;
   /** The header `webhook-signature` of a failed attempt; null if the attempt sent nothing or succeeded. */
   signature: string | null;
-  /** The response headers of a failed attempt, as a JSON array of alternating names and values; null if there are none. */
-  responseHeaders: string | null;
-  retryAfterMs: number | null;
   /** What the receiver asks for, which `heedWishes` stores; left out for nothing. */
   wish?: WebhookWish | undefined;
 }

@@ -1,25 +1,11 @@
 import { AddressRefusedError, faultCode, isTlsFault, ProxyRefusedError } from "../../lib/egress/index.ts";
-import type { ReceiverWish } from "../../queue/index.ts";
+import type { AttemptOutcome, ReceiverWish } from "../../queue/index.ts";
 
 /** The maximum Retry-After that is respected, in milliseconds. Longer values are reduced to it. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
 
 /** The outcome of one POST, to be recorded as an attempt. */
-export interface Outcome {
-  /** True for any 2xx within the timeout, even if the body is incomplete. */
-  delivered: boolean;
-  started: Date;
-  durationMs: number;
-  /** The HTTP status; null without a response. */
-  status: number | null;
-  /** The error if there was no response, or an explanation of the status; null if neither. Never contains a URL or a secret. */
-  error: string | null;
-  /** The first 1 KiB of the response body, as text. */
-  responseStart: string | null;
-  /** The response headers that fit into 2 KiB, unless delivered: a JSON array of names and values, alternating. */
-  responseHeaders: string | null;
-  /** The delay requested by the receiver's Retry-After, in milliseconds; at most MAX_RETRY_AFTER_MS. */
-  retryAfterMs: number | null;
+export interface Outcome extends AttemptOutcome {
   /** The part that failed, if there was no response; otherwise null. */
   failure: FailureOf | null;
   /** What the receiver says about how many requests it takes; left out if it says nothing. */

@@ -57,7 +57,7 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
 
     async getIncident(request, handler) {
       const scope = callerScope(handler);
-      const incidentId = optionalUuid("incident_id", request.incidentId) as string;
+      const incidentId = optionalUuid("incident_id", request.incidentId);
       const incident = await getIncident(db, scope, incidentId);
       if (!incident) {
         throw new DomainError(

@@ -199,7 +199,7 @@ export function deliveryService(
 
     async getEvent(request, handler) {
       const scope = callerScope(handler);
-      const id = optionalUuid("event_id", request.eventId) as string;
+      const id = optionalUuid("event_id", request.eventId);
       const found = await getEvent(db, scope, id);
       if (!found)
         throw new DomainError("NOT_FOUND", `there is no event ${id}`, { reason: "EVENT_NOT_FOUND" });
@@ -257,18 +257,20 @@ function pageMessage(
   message: (row: DeliveryRow) => MessageInitShape<typeof DeliverySchema>,
 ): MessageInitShape<typeof ListDeliveriesResponseSchema> {
   const back = after !== undefined;
-  if (searchedTo !== null) return endedEarly(found.map(message), searchedTo, after, newerThan(found, before));
-  if (back && found.length === 0) return { nextPageToken: inclusivePageToken(after) };
   const page = back ? found.slice(-limit) : found.slice(0, limit);
-  const more = found.length > limit;
-  const first = page[0];
   const last = page.at(-1);
-  return {
+  const furthest = found.length > limit ? (back ? page[0] : last)?.id : undefined;
+  /** The id from which the next page continues in the direction of reading; undefined if no delivery is left. */
+  const end = searchedTo ?? furthest;
+  // The page that this one continues from is adjacent to it, unless the search stopped early.
+  const older = back && (searchedTo !== null || !last) ? inclusivePageToken(after) : undefined;
+  const next = back ? last?.id : end;
+  return present({
     deliveries: page.map(message),
-    // The page that this one continues from is adjacent to it.
-    nextPageToken: last && (more || back) ? pageToken(last.id) : "",
-    previousPageToken: back ? (first && more ? newerPageToken(first.id) : "") : newerThan(page, before),
-  };
+    searchedBackTo: searchedTo === null ? null : timestampFromDate(timeOfId(searchedTo)),
+    nextPageToken: older ?? (next === undefined ? "" : pageToken(next)),
+    previousPageToken: !back ? newerThan(page, before) : end === undefined ? "" : newerPageToken(end),
+  });
 }
 
 /** The token of the page newer than a page that was read towards older deliveries; empty if there is none. */
@@ -283,23 +285,8 @@ function idBefore(id: string): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-/** A page that is not full because the search stopped early. */
-function endedEarly(
-  deliveries: MessageInitShape<typeof DeliverySchema>[],
-  searchedTo: string,
-  after: string | undefined,
-  newer: string,
-): MessageInitShape<typeof ListDeliveriesResponseSchema> {
-  return {
-    deliveries,
-    searchedBackTo: timestampFromDate(timeOfId(searchedTo)),
-    nextPageToken: after === undefined ? pageToken(searchedTo) : inclusivePageToken(after),
-    previousPageToken: after !== undefined ? newerPageToken(searchedTo) : newer,
-  };
-}
-
 function deliveryId(request: { deliveryId: string }): string {
-  return optionalUuid("delivery_id", request.deliveryId) as string;
+  return optionalUuid("delivery_id", request.deliveryId);
 }
 
 function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
