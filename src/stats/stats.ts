@@ -31,10 +31,17 @@ export interface OverviewRow {
   oldestRetrying: Date | null;
 }
 
-/** SQL for the sums of columns, 0 without rows, under the names of the columns. */
-const sumsOf = (...columns: string[]) =>
-  columns.map((column) => `coalesce(sum(${column}), 0)::bigint as ${column}`).join(", ");
-const OF_A_DAY = sumsOf("attempts", "delivered", "failed", "failed_attempts");
+type Counted = "attempts" | "failed_attempts" | "delivered" | "failed" | "cancelled" | "filtered";
+/** SQL for the sums of columns of `countsSince`, 0 without rows, under the names of the columns in camel case. */
+const sumsOf = (...columns: Counted[]) =>
+  columns
+    .map(
+      (column) =>
+        `coalesce(sum(${column}), 0)::bigint as "${column.replace(/_(.)/, (_, letter: string) => letter.toUpperCase())}"`,
+    )
+    .join(", ");
+const ATTEMPTS = sumsOf("attempts", "failed_attempts");
+const OF_PERIOD = `${ATTEMPTS}, ${sumsOf("delivered", "failed")}`;
 
 /** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or those of an app or a customer. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
@@ -84,9 +91,9 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
     `select queued.pending + unqueued.pending as pending, queued.delivering, retries.retrying, ended.failed,
         ended.cancelled, ended.filtered,
         day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay",
-        day.failed_attempts as "failedAttemptsLastDay",
+        day."failedAttempts" as "failedAttemptsLastDay",
         before.attempts as "attemptsPreviousDay", before.delivered as "deliveredPreviousDay",
-        before.failed as "failedPreviousDay", before.failed_attempts as "failedAttemptsPreviousDay",
+        before.failed as "failedPreviousDay", before."failedAttempts" as "failedAttemptsPreviousDay",
         greatest(0, live.webhooks - troubled.degraded - troubled.failing) as "healthyWebhooks",
         troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks",
         ${bottlenecks(scope)} as bottlenecks, least(unqueued.oldest, ${oldest("queue", scope, isFree("q"))}) as "oldestPending",
@@ -100,10 +107,10 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
       ) retries, (
         select ${sumsOf("failed", "cancelled", "filtered")} from (${countsSince("hour", webhooks, "true")}) c
       ) ended, (
-        select ${OF_A_DAY} from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
+        select ${OF_PERIOD} from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
       ) day, (
         -- Minutes are not kept as long.
-        select ${OF_A_DAY}
+        select ${OF_PERIOD}
         from (${countsSince("hour", webhooks, "start > now() - interval '48 hours' and start <= now() - interval '24 hours'")}) c
       ) before, (${liveWebhooks(scope)}) live, (
         select count(*) filter (where h.health = 'degraded') as degraded,
@@ -162,15 +169,11 @@ export function readHistory(
     db,
     `with done as (
         select width_bucket(extract(epoch from c.start), extract(epoch from :start::timestamptz),
-            extract(epoch from :end::timestamptz), :buckets::int) as bucket,
-          sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
-          sum(failed_attempts)::bigint as failed_attempts
-        from (${countsSince(unit, webhooks, "start >= :start::timestamptz and start < :end::timestamptz")}) c group by 1
+            extract(epoch from :end::timestamptz), :buckets::int) as bucket, c.*
+        from (${countsSince(unit, webhooks, "start >= :start::timestamptz and start < :end::timestamptz")}) c
       )
-      select :start::timestamptz + (n - 1) * (:end::timestamptz - :start::timestamptz) / :buckets::int as start,
-        coalesce(attempts, 0) as attempts, coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed,
-        coalesce(failed_attempts, 0) as "failedAttempts"
-      from generate_series(1, :buckets::int) n left join done on done.bucket = n order by n`,
+      select :start::timestamptz + (n - 1) * (:end::timestamptz - :start::timestamptz) / :buckets::int as start, ${OF_PERIOD}
+      from generate_series(1, :buckets::int) n left join done on done.bucket = n group by n order by n`,
     { buckets, start, end, ...bindings },
   );
 }
@@ -198,8 +201,7 @@ export async function webhookStats(
   const since = new Date(Math.floor((Date.now() - DAY_MS) / 3_600_000) * 3_600_000);
   const webhooks = await rows<WebhookStatsRow>(
     db,
-    `select webhook_id as "webhookId", sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
-        sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as "failedAttempts",
+    `select webhook_id as "webhookId", ${OF_PERIOD},
         coalesce(sum(total_ms)::float8 / nullif(sum(attempts), 0), 0)::float8 as "averageMs",
         greatest(0, max(longest_ms)) as "longestMs"
       from (${countsSince("hour", "webhook_id = any(:webhookIds::bigint[])", "start >= :since::timestamptz")}) c
@@ -243,9 +245,7 @@ export async function readWebhookPeriods(
       const [row] = await rows<Omit<WebhookPeriodRow, "hours">>(
         db,
         `with counted as materialized (${countsSince(unit, "webhook_id = :webhookId::bigint", from)})
-          select ${sumsOf("attempts", "delivered", "failed", "filtered")},
-            coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
-            array(
+          select ${OF_PERIOD}, ${sumsOf("filtered")}, array(
               select sum(n)::float8 from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
             ) as latency
           from counted`,
@@ -300,8 +300,7 @@ export async function readWebhookHistory(
           select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
           from (${countsSince(hours === 1 ? "minute" : "hour", own, "start >= :start::timestamptz")}) c
         )
-        select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
-          sum(c.failed_attempts)::bigint as "failedAttempts", (
+        select c.webhook_id as "webhookId", c.interval as start, ${ATTEMPTS}, (
             select coalesce(array_agg(l.n order by l.class), '{}') from (
               select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
               where i.webhook_id = c.webhook_id and i.interval = c.interval group by class

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
@@ -8,7 +9,6 @@ import type {
   StatsService,
   WebhookHistorySchema,
   WebhookIntervalSchema,
-  WebhookPeriodSchema,
 } from "../../../gen/webhook/v1/stats_pb.ts";
 import { auditedCall, SERVICE_WIDE } from "../../audit/index.ts";
 import { invalidField, stateNotFit, stoppingError } from "../../calls/errors/index.ts";
@@ -39,7 +39,6 @@ import {
   readWebhookHistory,
   readWebhookPeriods,
   type WebhookIntervalRow,
-  type WebhookPeriodRow,
   webhookStats,
 } from "../stats.ts";
 import { sharedReadings } from "./shared-reading.ts";
@@ -134,7 +133,7 @@ export function statsService(
         const now = await overview(scope);
         // The next read would be too late.
         const isDue = performance.now() + WATCH_INTERVAL_MS > toldAt + overviewSilenceMs;
-        if (!told || isDue || differ(told, now)) {
+        if (!told || isDue || !isDeepStrictEqual(told, now)) {
           told = now;
           toldAt = performance.now();
           yield { overview: now };
@@ -159,12 +158,7 @@ export function statsService(
 
     async listWebhookStats(request, handler) {
       const { webhookIds } = request;
-      if (webhookIds.length > MAX_WEBHOOKS) {
-        throw invalidField(
-          "webhook_ids",
-          `has ${webhookIds.length} ids; at most ${MAX_WEBHOOKS} are allowed`,
-        );
-      }
+      assertMost(webhookIds, MAX_WEBHOOKS);
       const scope = callerScope(handler, request.customer);
       const wanted = webhookIds.length === 0 ? null : webhookIds;
       const page = await readPage(request, BY_ID, (each) => listWebhookIds(db, scope, wanted, each));
@@ -178,14 +172,11 @@ export function statsService(
     async getWebhookStats(request, handler) {
       const found = await readWebhookPeriods(db, callerScope(handler), request.webhookId);
       if (!found) throw noWebhook(request.webhookId);
-      return { periods: found.map(periodMessage) };
+      return { periods: found.map(({ latency, ...period }) => ({ ...period, ...percentiles(latency) })) };
     },
 
     async listWebhookHistory({ webhookIds, hours }, handler) {
-      if (webhookIds.length > MAX_HISTORIES) {
-        const description = `has ${webhookIds.length} ids; at most ${MAX_HISTORIES} are allowed`;
-        throw invalidField("webhook_ids", description);
-      }
+      assertMost(webhookIds, MAX_HISTORIES);
       const period = assertPeriod(hours);
       const found = await readWebhookHistory(db, callerScope(handler), webhookIds, period);
       const seconds = HISTORY_INTERVALS[period];
@@ -222,6 +213,11 @@ export function statsService(
   };
 }
 
+/** @throws DomainError INVALID_ARGUMENT if a request names more webhooks */
+function assertMost({ length }: readonly bigint[], most: number): void {
+  if (length > most) throw invalidField("webhook_ids", `has ${length} ids; at most ${most} are allowed`);
+}
+
 /** A period of statistics, in hours; 24 by default. @throws DomainError INVALID_ARGUMENT for another one */
 function assertPeriod(hours: number): 1 | 24 | 168 {
   const period = hours || 24;
@@ -244,13 +240,6 @@ function periodOf(hours: number, buckets: number): { start: Date; end: Date } {
   const intervalMs = lengthMs / buckets;
   const end = hours === 0 ? Date.now() : (Math.floor(Date.now() / intervalMs) + 1) * intervalMs;
   return { start: new Date(end - lengthMs), end: new Date(end) };
-}
-
-function periodMessage({
-  latency,
-  ...period
-}: WebhookPeriodRow): MessageInitShape<typeof WebhookPeriodSchema> {
-  return { ...period, ...percentiles(latency) };
 }
 
 /** @param starts the starts of all intervals, in milliseconds */
@@ -303,7 +292,3 @@ function overviewMessage({ bottlenecks, oldestPending, oldestRetrying, ...counts
     ...present({ oldestPending: timestampOf(oldestPending), oldestRetrying: timestampOf(oldestRetrying) }),
   } satisfies MessageInitShape<typeof OverviewSchema>;
 }
-
-const textOf = (overview: OverviewMessage) =>
-  JSON.stringify(overview, (_, value) => (typeof value === "bigint" ? String(value) : value));
-const differ = (a: OverviewMessage, b: OverviewMessage) => textOf(a) !== textOf(b);
