@@ -19,17 +19,11 @@ export interface LimitedScope {
  */
 export type Scope = "everything" | LimitedScope;
 
-/** The attributes of a key that determine its scope. */
-interface ScopedKey extends Owned {
-  allowedProcesses: readonly number[];
-  permissions: readonly number[];
-}
-
 /** The scope of a key's calls. */
-export function scopeOf({ customer, installedAppId, allowedProcesses, permissions }: ScopedKey): Scope {
-  return customer === null && installedAppId === null
-    ? "everything"
-    : { customer, installedAppId, processes: allowedProcesses, permissions };
+export function scopeOf(key: Owned & Record<"allowedProcesses" | "permissions", readonly number[]>): Scope {
+  const { customer, installedAppId, allowedProcesses: processes, permissions } = key;
+  if (customer === null && installedAppId === null) return "everything";
+  return { customer, installedAppId, processes, permissions };
 }
 
 /** The data of one customer. */

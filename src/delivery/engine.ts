@@ -190,7 +190,7 @@ export function createDeliveryEngine(options: {
       share: new FailingShare(delivery.failingShare),
       bottlenecks,
       handshakes,
-      ...(outbound ? { proxy: outbound } : {}),
+      proxy: outbound,
     },
     { max: limits.maxInFlight, perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );

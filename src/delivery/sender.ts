@@ -36,7 +36,7 @@ export interface SenderParts extends AttemptParts, UnsentClaimsParts {
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
   /** The state of the outbound proxy. Undefined without one. */
-  proxy?: Pick<OutboundProxy, "mayStart">;
+  proxy?: Pick<OutboundProxy, "mayStart"> | undefined;
 }
 
 /** What a claim may take. */
@@ -80,7 +80,7 @@ export class Sender {
     this.#filters = new Filters(
       { ...parts.filters, log: parts.log },
       (sending, isSent) => this.#filtered(sending, isSent),
-      (sendings) => this.#unsent.return(sendings),
+      (sendings) => this.#unsent.release(sendings),
     );
     this.close = parts.clock.every(SAMPLE_MS, () => {
       const utilization = parts.share.sample();
@@ -141,7 +141,7 @@ export class Sender {
       stopped = await watch.stoppedSince(asOf.revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) contents.release(delivery);
-      await this.#unsent.release(sendings);
+      await this.#unsent.releaseUnloaded(sendings);
       throw error;
     }
     const unsendable: Sending[] = [];
@@ -155,14 +155,14 @@ export class Sender {
         this.#filters.add(sending, content);
       else unsendable.push(...this.#skipped.queue(sending));
     }
-    this.#unsent.return(unsendable);
+    this.#unsent.release(unsendable);
     this.#plan();
-    await this.#unsent.release(sendings.filter(({ delivery }) => unheld.has(delivery)));
+    await this.#unsent.releaseUnloaded(sendings.filter(({ delivery }) => unheld.has(delivery)));
   }
 
   #filtered(sending: Sending, isSent: boolean): void {
     if (!isSent) return void this.#unsent.endUnmatched(sending);
-    this.#unsent.return(this.#skipped.queue(sending));
+    this.#unsent.release(this.#skipped.queue(sending));
     this.#plan();
   }
 
@@ -174,9 +174,12 @@ export class Sender {
   /** Releases the deliveries of an owner that are queued or wait for a filter. */
   withdraw(owner: ClaimOwner): void {
     // Saves the search, which goes through the whole queue.
-    if (owner.open === 0) return;
-    this.#unsent.return(this.#filters.remove((sending) => sending.owner === owner));
-    this.#unsent.return(this.#scheduler.remove((sending) => sending.owner === owner));
+    if (owner.open > 0) this.#release((sending) => sending.owner === owner);
+  }
+
+  /** Releases deliveries that are queued or wait for a filter. */
+  #release(wanted: (sending: Sending) => boolean): void {
+    this.#unsent.release([...this.#filters.remove(wanted), ...this.#scheduler.remove(wanted)]);
   }
 
   /** Transfers the deliveries of an owner that are queued or wait for a filter. */
@@ -189,7 +192,7 @@ export class Sender {
     for (const sending of this.#filters.tasks()) if (sending.owner === from) move(sending);
     for (const sending of this.#scheduler.remove(({ owner }) => owner === from)) {
       move(sending);
-      this.#unsent.return(this.#scheduler.push(sending));
+      this.#unsent.release(this.#scheduler.push(sending));
     }
   }
 
@@ -207,10 +210,13 @@ export class Sender {
 
   /** Releases the queued deliveries of paused, deleted or changed webhooks, and marks those in flight as stopped. */
   stop(webhookIds: ReadonlySet<bigint>): void {
-    const isOf = ({ webhookId }: Sending) => webhookIds.has(webhookId);
-    this.#unsent.return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
-    for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
+    this.#stop(({ webhookId }) => webhookIds.has(webhookId));
     this.#skipped.forget(webhookIds);
+  }
+
+  #stop(wanted: (sending: Sending) => boolean): void {
+    this.#release(wanted);
+    for (const sending of this.#started) if (wanted(sending)) sending.isStopped = true;
   }
 
   /**
@@ -223,9 +229,7 @@ export class Sender {
     const { clock } = this.#parts;
     this.#holds.add(window, clock.now(), holdMs, isStored);
     this.#scheduler.webhooks.limit(window, 1);
-    const isOf = (sending: Sending) => sending.window === window && !this.#isTest(sending);
-    this.#unsent.return([...this.#filters.remove(isOf), ...this.#scheduler.remove(isOf)]);
-    for (const sending of this.#started) if (isOf(sending)) sending.isStopped = true;
+    this.#stop((sending) => sending.window === window && !this.#isTest(sending));
   }
 
   #isHeld(sending: Sending, claimedAt: number): boolean {
@@ -311,7 +315,7 @@ export class Sender {
     this.#started.delete(sending);
     this.#scheduler.end(sending, NO_VERDICT);
     this.#plan();
-    this.#unsent.return([sending]);
+    this.#unsent.release([sending]);
   }
 
   /** Applies a receiver's wish in this process. Returns it for the database; undefined if it concerns only this process. */
@@ -332,7 +336,7 @@ export class Sender {
     this.#limits.ended();
     const verdict = verdictOf(outcome);
     const wish = outcome.wish && this.#heed(sending, outcome.wish);
-    this.#unsent.return(this.#skipped.removeHanging(sending, verdict));
+    this.#unsent.release(this.#skipped.removeHanging(sending, verdict));
     this.#scheduler.end(sending, verdict, clock.now());
     this.#plan();
     const { failure: _, ...result } = outcome;

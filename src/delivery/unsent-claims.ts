@@ -48,14 +48,14 @@ export class UnsentClaims {
   }
 
   /** Releases deliveries and their payloads. */
-  return(claims: readonly OwnedClaim[]): void {
+  release(claims: readonly OwnedClaim[]): void {
     if (claims.length === 0) return;
     for (const { delivery } of claims) this.#parts.contents.release(delivery);
-    void this.release(claims);
+    void this.releaseUnloaded(claims);
   }
 
-  /** Releases deliveries whose payloads are not held. Never rejects. */
-  release(claims: readonly OwnedClaim[]): Promise<void> {
+  /** Releases deliveries whose payloads are not loaded, or released already. Never rejects. */
+  releaseUnloaded(claims: readonly OwnedClaim[]): Promise<void> {
     return this.#end(claims, this.#parts.release);
   }
 

@@ -25,11 +25,6 @@ function ownerOf({ customer = null, installedAppId }: ClaimedWebhook): string {
   return customer === null ? (installedAppId ?? OPERATOR) : JSON.stringify([customer, installedAppId]);
 }
 
-/** A delivery that waits for the result of its filter. */
-interface Filtered {
-  readonly delivery: ClaimedDelivery;
-}
-
 /** The evaluations of a webhook's filter. */
 interface Evaluations {
   /** The estimated duration of the next evaluation, in milliseconds. */
@@ -61,14 +56,17 @@ export interface FiltersParts {
  *
  * @template T the deliveries
  */
-export class Filters<T extends Filtered> {
+export class Filters<T extends { readonly delivery: ClaimedDelivery }> {
   readonly #parts: FiltersParts;
   readonly #ended: (task: T, isSent: boolean) => void;
   readonly #givenBack: (tasks: readonly T[]) => void;
   readonly #waiting = new Map<bigint, Waiting<T>>();
   readonly #texts = new WeakMap<ClaimedWebhook, FilterText>();
   readonly #inputs = new WeakMap<EventContent, FilterInput>();
-  readonly #evaluations = new LRUCache<bigint, Evaluations>({ max: MAX_KNOWN });
+  readonly #evaluations = new LRUCache<bigint, Evaluations>({
+    max: MAX_KNOWN,
+    memoMethod: () => ({ estimateMs: 0, slow: 0 }),
+  });
   /** Webhooks whose filter is switched off, or not valid, until they change. */
   readonly #unfiltered = new WeakSet<ClaimedWebhook>();
 
@@ -119,14 +117,10 @@ export class Filters<T extends Filtered> {
 
   #waitingOf(webhook: ClaimedWebhook): Waiting<T> {
     const { id } = webhook;
-    let waiting = this.#waiting.get(id);
-    if (!waiting) {
-      const evaluations = this.#evaluations.get(id) ?? { estimateMs: 0, slow: 0 };
-      this.#evaluations.set(id, evaluations);
-      waiting = { owner: ownerOf(webhook), tasks: new Set(), evaluations };
-      this.#waiting.set(id, waiting);
-    }
-    return waiting;
+    return this.#waiting.getOrInsertComputed(id, () => {
+      const evaluations = this.#evaluations.memo(id);
+      return { owner: ownerOf(webhook), tasks: new Set(), evaluations };
+    });
   }
 
   /** The waiting deliveries. */

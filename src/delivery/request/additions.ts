@@ -20,7 +20,7 @@ export interface Additions {
   /** Must be called if the receiver answers 401, so that the next attempt fetches another access token. */
   onUnauthorized?: () => void;
   /** The webhook's own client certificate or authorities. */
-  tls?: TlsIdentity;
+  tls?: TlsIdentity | undefined;
 }
 
 export const NO_ADDITIONS: Additions = { headers: [] };
@@ -122,9 +122,8 @@ function open(box: SecretBox, webhookId: bigint, sealed: Buffer): Opened {
   try {
     const settings = openRequestSettings(box, webhookId, sealed);
     const { authentication } = settings;
-    const tls = tlsIdentity(settings.tls);
     const headers = headersOfSettings(settings);
-    const additions = { headers, hidden: secretsIn(headers), ...(tls ? { tls } : {}) };
+    const additions = { headers, hidden: secretsIn(headers), tls: tlsIdentity(settings.tls) };
     return { additions, oauth2: authentication?.kind === "oauth2" ? authentication.client : null };
   } catch (cause) {
     if (!(cause instanceof UnopenableError)) throw cause;

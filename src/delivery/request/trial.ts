@@ -63,9 +63,8 @@ export function createRequestTrial(options: {
         return notBuilt(error, started);
       throw error;
     }
-    const tls = tlsIdentity(given.tls);
     const content = { payload, userId: USER_ID, test: true };
-    const additions = { headers, hidden: secretsIn(headers), ...(tls ? { tls } : {}) };
+    const additions = { headers, hidden: secretsIn(headers), tls: tlsIdentity(given.tls) };
     const request = buildRequest({ id: randomUUID(), webhook }, content, sign, additions);
     return new Promise((resolve) => post(via, request, timeoutMs, resolve));
   }
