@@ -94,10 +94,13 @@ export async function findMatchingEvents(
         ]
       : []),
   ];
+  // How many webhooks of the operator an event has does not end a customer's page.
+  const recipients =
+    customer === null ? "e.recipients" : "(select count(*)::int from webhooks where customer = :customer)";
   const found = await rows<{ id: string; recipients: number }>(
     db,
     `select e.id, e.recipients from (${parts.join(" union ")}) found
-      cross join lateral (select e.id, e.recipients from events e where e.id = found.id offset 0) e
+      cross join lateral (select e.id, ${recipients} as recipients from events e where e.id = found.id offset 0) e
       order by e.id ${order} limit :most::int`,
     { text, customer, term: String(termOf(text)), most: MAX_EVENTS + 1, ...bindingsOf(bounds) },
   );

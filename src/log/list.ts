@@ -95,7 +95,7 @@ export async function listDeliveries(
   const reading: Reading = {
     bounds: bounds.map((bound) => bound("d.id")),
     conditions,
-    from: events ? "events" : webhooks === null ? "all" : webhooks.length === 1 ? "one" : "several",
+    from: sourceOf(webhooks, events !== undefined),
     order,
     fits: !filter.words && filter.error === undefined && limit <= scanned / (webhooks?.length ?? 1),
     error: filter.error === undefined ? undefined : errorConditions(bounds),
@@ -140,12 +140,12 @@ export async function listDeliveries(
 /** The ids of the webhooks that match scope and filter; null if there are too many or nothing restricts them. */
 async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matching): Promise<bigint[] | null> {
   const { process, webhookId, deliveryId, eventId, events, host, name } = filter;
-  // Few rows are examined in any case, so conditions on the rows are enough.
-  if (deliveryId !== undefined || eventId !== undefined || events) return null;
+  const isOfCustomer = scope !== "everything" && scope.customer !== null;
+  // Few rows are examined in any case, so conditions on the rows are enough. A customer's events have webhooks of the operator, too.
+  if (deliveryId !== undefined || ((eventId !== undefined || events) && !isOfCustomer)) return null;
   if (scope === "everything" && process === undefined && host === undefined && name === undefined)
     return webhookId === undefined ? null : [webhookId];
   const { sql, bindings } = webhookConditions(scope, filter);
-  const isOfCustomer = scope !== "everything" && scope.customer !== null;
   const found = await rows<{ id: bigint }>(
     db,
     `select w.id from webhooks w where ${sql} ${webhookId === undefined ? "" : "and w.id = :webhookId::bigint"}
@@ -330,8 +330,14 @@ interface Reading {
   error: Record<Part["table"], string> | undefined;
 }
 
-/** The rows that are read: all, those of one or several webhooks, or those of events. */
-type Source = "all" | "one" | "several" | "events";
+/** The rows that are read: all, those of one or several webhooks, or those of events, for all webhooks or for some. */
+type Source = "all" | "one" | "several" | "events" | "events of webhooks";
+
+function sourceOf(webhooks: readonly bigint[] | null, ofEvents: boolean): Source {
+  if (ofEvents) return webhooks ? "events of webhooks" : "events";
+  if (webhooks === null) return "all";
+  return webhooks.length === 1 ? "one" : "several";
+}
 
 /**
  * The query of a part: rows in id order until `limit` rows match or `scanned` rows were examined. In the second case, the
@@ -350,17 +356,20 @@ function read({ table, indexed, state }: Part, reading: Reading): string {
     const where = all.length > 0 ? `where ${all.join(" and ")}` : "";
     return `select ${selected} from ${table} d ${where} order by d.id ${order} limit ${complete ? ":limit::int" : most}`;
   };
+  const ofEvents = (webhooksOf: string, more: readonly string[]) => `select ${numbered} from (
+      select d.* from unnest(:events::uuid[], :firsts::uuid[], :lasts::uuid[]) named(id, first, last) ${webhooksOf}
+      cross join lateral (
+        ${rowsOf(["d.id >= named.first", "d.id <= named.last", "d.event_id = named.id", ...more], "d.*")}
+      ) d
+    ) d order by d.id ${order} limit :scanned::int`;
   const source = {
     all: () => rowsOf([]),
     one: () => rowsOf(["d.webhook_id = (:webhooks::bigint[])[1]"]),
     several: () => `select d.* from unnest(:webhooks::bigint[]) named(id)
       cross join lateral (${rowsOf(["d.webhook_id = named.id"])}) d`,
-    events: () => `select ${numbered} from (
-        select d.* from unnest(:events::uuid[], :firsts::uuid[], :lasts::uuid[]) named(id, first, last)
-        cross join lateral (
-          ${rowsOf(["d.id >= named.first", "d.id <= named.last", "d.event_id = named.id"], "d.*")}
-        ) d
-      ) d order by d.id ${order} limit :scanned::int`,
+    events: () => ofEvents("", []),
+    "events of webhooks": () =>
+      ofEvents("cross join unnest(:webhooks::bigint[]) own(id)", ["d.webhook_id = own.id"]),
   }[from]();
   const searched = complete ? "false" : `d.place = ${most}`;
   const matches = state === undefined ? "w.matches" : `w.matches and ${state}`;

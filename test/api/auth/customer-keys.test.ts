@@ -10,7 +10,7 @@ import { changeReplay, insertReplay } from "../../../src/replays/replays.ts";
 import { NIL_ID } from "../../../src/schema/index.ts";
 import { aWebhook } from "../../support/builders.ts";
 import { expectRefused } from "../../support/refusals.ts";
-import { storeDeliveries } from "../../support/stored-deliveries.ts";
+import { idBeside, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { freshUrl, startTestApi, useApi } from "../../support/test-api.ts";
 
 const api = await useApi();
@@ -377,4 +377,49 @@ test("with APP_ISOLATION=strict, a key of an app lists and deletes webhooks of i
     await expectRefused(strict.as(secret).webhooks.deleteWebhook({ webhookId }), Code.NotFound);
   expect((await strict.webhooks.listWebhooks({})).webhooks).toHaveLength(3);
   expect((await strict.as(narrow.secret).webhooks.deleteWebhook({ webhookId: own })).webhook?.id).toBe(own);
+});
+
+test("the operator's webhooks of a customer's event end neither its search nor its list early, and are not counted so", async () => {
+  const { id, secret } = await keyOf("hooli");
+  const own = await aWebhook().ownedBy(id).with({ customer: "hooli" }).in(db);
+  const number = `H-${randomUUID()}`;
+  const event = {
+    api_key_id: id,
+    process: 1,
+    user_id: "hooli",
+    occurred: new Date(),
+    recipients: 30_000,
+    payload: "{}",
+  };
+  const events: string[] = await db("events")
+    .insert(["1", "2"].map((key) => ({ ...event, id: db.raw("new_event_id()"), idempotency_key: key })))
+    .returning("id")
+    .then((made) => made.map((each) => each.id));
+  await db("search_terms").insert(events.map((event_id) => ({ term: String(termOf(number)), event_id })));
+  const recipients = [ofOperator, ofOperator, ofOperator, own];
+  await storeDeliveries(
+    db,
+    events.flatMap((eventId) =>
+      recipients.map((webhookId) => ({
+        webhookId,
+        eventId,
+        id: idBeside(eventId),
+        state: "delivered" as const,
+      })),
+    ),
+  );
+  const { deliveries } = api.as(secret);
+  for (const search of [number, "hooli"]) {
+    const { deliveries: found, nextPageToken } = await deliveries.listDeliveries({ search });
+    expect([new Set(found.map((each) => each.eventId)), nextPageToken]).toEqual([new Set(events), ""]);
+  }
+  const eventId = events[0] as string;
+  const { deliveries: listed, searchedTo } = await listDeliveries(
+    db,
+    customerScope("hooli"),
+    { eventId },
+    2,
+    2,
+  );
+  expect([listed.map((each) => each.webhookId), searchedTo]).toEqual([[own], null]);
 });
