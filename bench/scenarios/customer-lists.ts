@@ -35,9 +35,7 @@ export const customerLists: Scenario = {
   name: "customer-lists",
   what: `lists and searches of customers with ${WEBHOOKS_EACH} webhooks each, then with ${EVENTS_EACH} events each beside as many that only events name: median and 99th percentile`,
   count: { full: 100_000, small: 5_000 },
-  targets: Object.fromEntries(
-    STATES.flatMap((state) => LISTS.map((name) => [`${name} ${state} p99`, P99])),
-  ),
+  targets: Object.fromEntries(STATES.flatMap((state) => LISTS.map((name) => [`${name} ${state} p99`, P99]))),
   comparisons: [],
   async measure(bench, count) {
     await using stage = await openStage(bench, { MAX_WEBHOOKS: "10000000" });

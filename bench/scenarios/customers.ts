@@ -8,14 +8,7 @@ import { databaseTime, walPosition, walSince } from "../parts/database-work.ts";
 import { PROCESS } from "../parts/payload.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
-import {
-  clearDeliveries,
-  giveTo,
-  seedOwners,
-  seedPending,
-  seedWebhooks,
-  USER_ID,
-} from "../parts/seeding.ts";
+import { clearDeliveries, giveTo, seedOwners, seedPending, seedWebhooks, USER_ID } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 import { percentile, transportTo } from "../parts/timed-calls.ts";
 import type { PublisherMethods } from "../processes/publisher.ts";

@@ -85,7 +85,8 @@ describe("a listener for changes", () => {
       return createWebhook(db, box, { process: 1, url, targetUrl: url, apiKeyId, customer: "a" }, 10);
     };
     const webhookId = (await register()).webhook.id;
-    const changed = () => db("customer_processes").where({ customer: "a", process: 1 }).first("changed", "live");
+    const changed = () =>
+      db("customer_processes").where({ customer: "a", process: 1 }).first("changed", "live");
     const before = await changed();
     const { feed } = await listen();
     await feed.look();
