@@ -140,9 +140,13 @@ export function createBoundedApiKey(
     if (key.customer) await makeCustomer(trx, key.customer);
     await takeLock(trx, "keys");
     if (await hasRows(trx, "api_keys", maxKeys)) {
+      // How many others have does not concern a customer.
+      const full = key.customer
+        ? "the service takes no more API keys, including revoked ones"
+        : `the service has ${maxKeys} API keys, including revoked ones, and at most ${maxKeys} are allowed`;
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `the service has ${maxKeys} API keys, including revoked ones, and at most ${maxKeys} are allowed; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
+        `${full}; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
         { reason: "TOO_MANY_API_KEYS" },
       );
     }

@@ -81,6 +81,11 @@ describe("the service takes no more than so many", async () => {
   test("API keys, revoked ones included, however many are asked for at once; removing one makes room", async () => {
     const make = () => client.createApiKey({ name: "k", permissions: [1] });
     await expectRefusals(make, 5, /has 4 API keys.*DeleteApiKey.*MAX_API_KEYS/);
+    const { secret } = await full.key({ customer: "acme" });
+    const own = full.as(secret).keys.createApiKey({ name: "k", permissions: [1] });
+    const { rawMessage } = await expectRefused(own, Code.FailedPrecondition, /DeleteApiKey.*MAX_API_KEYS/);
+    expect(rawMessage).not.toMatch(/\d/);
+    await full.context.db("api_keys").where({ customer: "acme" }).del();
     const id = (await client.listApiKeys({})).apiKeys.at(-1)?.id as string;
     await full.revoke(id);
     await expectRefused(make(), Code.FailedPrecondition);
