@@ -100,7 +100,7 @@ function outlineOf(file: StoredFile): Outline {
   const outline = { ...file, imports: [] as string[], names: [] as string[] };
   let prefix = "";
   for (const [number, bytes] of partsOf(file.descriptor)) {
-    if (number === PACKAGE) prefix = `${textOf(bytes)}.`;
+    if (number === PACKAGE && bytes.length > 0) prefix = `${textOf(bytes)}.`;
     if (number === DEPENDENCY) outline.imports.push(textOf(bytes));
     if (number !== MESSAGE_TYPE) continue;
     for (const [part, name] of partsOf(bytes)) {

@@ -7,9 +7,9 @@ import {
   hasOption,
 } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
-import { example } from "../../gen/webhook/v1/options_pb.ts";
+import { example, required } from "../../gen/webhook/v1/options_pb.ts";
 import { fieldSample } from "../contract/event-types/sample.ts";
-import { TIMESTAMP } from "../contract/json/field-types.ts";
+import { isMarked, TIMESTAMP } from "../contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../contract/json/names.ts";
 import { isRawJson } from "../contract/json/scalars.ts";
 import { jsonWriter } from "../contract/json/writer.ts";
@@ -35,6 +35,8 @@ export function isOwn(type: DescMessage | DescEnum): boolean {
 /** Checks a message or enum that event types consist of. */
 export function checkPart(part: DescMessage | DescEnum, report: Report): void {
   if (part.kind === "enum") {
+    for (const value of part.values)
+      if (!enumMemberName(part, value.number)) report(value, "has no letter or digit", "Rename it");
     same(Object.values(part.value), ({ number }) => [`${enumMemberName(part, number)} in JSON`], report);
     return;
   }
@@ -56,6 +58,11 @@ function checkField(field: DescField, report: Report): void {
     report(field, `is a ${type.typeName}; of google.protobuf and webhook.v1 only Timestamp is allowed`, USE);
   if (field.presence === FeatureSet_FieldPresence.LEGACY_REQUIRED)
     report(field, "has the label required", "Use optional, with (webhook.v1.required) if it must be set");
+  const name = propertyName(field);
+  if (!/^[A-Z]/.test(name))
+    report(field, `would be ${JSON.stringify(name)} in JSON`, "Rename it: a letter comes before digits");
+  if (field.oneof && field.oneof.fields.length > 1 && isMarked(field, required))
+    report(field, "is required, but at most one member of a oneof is set", "Remove (webhook.v1.required)");
   if (isRawJson(field))
     report(field, "raw_json is no option of event types", "Remove it, and use a message or a map");
   try {
@@ -87,21 +94,38 @@ export function checkExample(field: DescField, report: Report): void {
   }
 }
 
-/** Checks the depth and the size of a payload. */
-export function checkSize(payload: DescMessage, report: Report): void {
+/** Checks the depth and the size of payloads, and that none needs itself. */
+export function checkSizes(payloads: Iterable<DescMessage>, report: Report): void {
+  const endless = new Set<DescField>();
+  for (const payload of payloads) checkSize(payload, endless, report);
+  for (const field of endless)
+    report(
+      field,
+      "is required within itself, so that no event could have it",
+      "Remove (webhook.v1.required)",
+    );
+}
+
+/** @param endless gets required fields that contain themselves */
+function checkSize(payload: DescMessage, endless: Set<DescField>, report: Report): void {
   const within = new Set<DescMessage>();
   let fields = 0;
   let depth = 0;
-  const visit = (desc: DescMessage) => {
+  /** @param needed the messages around it, as far in as each is set whenever the one around it is */
+  const visit = (desc: DescMessage, needed: readonly DescMessage[]) => {
     within.add(desc);
     depth = Math.max(depth, within.size);
-    for (const { message } of depth > MAX_DEPTH ? [] : desc.fields) {
+    for (const field of depth > MAX_DEPTH ? [] : desc.fields) {
+      const { message } = field;
       if (++fields > MAX_FIELDS) break;
-      if (message && message.typeName !== TIMESTAMP && !within.has(message)) visit(message);
+      if (!message || message.typeName === TIMESTAMP) continue;
+      const around = isMarked(field, required) ? [...needed, desc] : [];
+      if (around.includes(message)) endless.add(field);
+      if (!within.has(message)) visit(message, around);
     }
     within.delete(desc);
   };
-  visit(payload);
+  visit(payload, []);
   if (depth > MAX_DEPTH)
     report(payload, `messages are nested deeper than the ${MAX_DEPTH} levels allowed`, "Nest fewer messages");
   if (fields > MAX_FIELDS)

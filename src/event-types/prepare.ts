@@ -26,7 +26,7 @@ import {
   type StoredFile,
   type StoredType,
 } from "./model.ts";
-import { checkExample, checkPart, checkSize, isOwn } from "./payloads.ts";
+import { checkExample, checkPart, checkSizes, isOwn } from "./payloads.ts";
 import { readSet } from "./read-set.ts";
 import { checkTypes, type GivenType, readTypes } from "./types.ts";
 
@@ -108,7 +108,7 @@ function planOf(
     const old = before.getMessage(part.typeName);
     if (part.kind === "message" && old) checkOptions(old, part, report);
   }
-  for (const payload of roots) checkSize(payload, report);
+  checkSizes(roots, report);
   const fields = parts.filter(isGiven).flatMap((part) => (part.kind === "message" ? part.fields : []));
   if (problems.length === 0) for (const field of fields) checkExample(field, report);
 

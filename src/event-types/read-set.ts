@@ -56,7 +56,8 @@ export function readSet(set: Uint8Array): { files: FileDescriptorProto[]; lines:
   if (files.size > MAX_FILES)
     throw new Refusal("", `the set has more than ${MAX_FILES} files, the most allowed`, SPLIT);
   for (const file of files.values()) {
-    const imported = new Set(file.dependency);
+    // Editions since 2024 can import a file for its options only.
+    const imported = new Set([...file.dependency, ...file.optionDependency]);
     // Iterating over a set includes items added meanwhile.
     for (const path of imported) for (const each of files.get(path)?.dependency ?? []) imported.add(each);
     // Other companies may have options with the same numbers.

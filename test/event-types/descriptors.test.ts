@@ -257,6 +257,13 @@ test("proto2 and editions are read as proto3 is", async () => {
   }
 });
 
+test("a file of edition 2024 may import the options for their use only", async () => {
+  const text = `edition = "2024"; package a; import option "webhook/v1/options.proto";
+    message A { option (webhook.v1.event_type) = {}; string id = 1 [(webhook.v1.required) = true]; }`;
+  const { added, problems } = await planRegistration(NOTHING, buildFileSet({ "a.proto": text }));
+  expect({ problems, names: added.map(({ name }) => name) }).toEqual({ problems: [], names: ["A"] });
+});
+
 /** Changes of a set's bytes: another byte, some left out, some repeated. */
 const mutation = fc.record({
   at: fc.double({ min: 0, max: 1, noNaN: true }),

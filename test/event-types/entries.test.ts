@@ -53,6 +53,22 @@ test("messages of files that have not changed are the same objects", async () =>
   expect(fourth?.payload).toBe(other?.payload);
 });
 
+test("messages without a package and within others are found", async () => {
+  const { files, types } = await registered(
+    protoFile(
+      `
+message Paid {
+  option (webhook.v1.event_type) = {};
+  Part part = 1;
+  message Part { option (webhook.v1.event_type) = {}; Deep deep = 1; message Deep { string id = 1; } }
+}`,
+      'syntax = "proto3";',
+    ),
+  );
+  const entries = buildEntries(files, types);
+  expect(entries.map(({ payload }) => payload.typeName)).toEqual(["Paid", "Paid.Part"]);
+});
+
 test("a type whose message is not stored is an error", async () => {
   const { types } = await registered(invoicePaid("string id = 1;"));
   expect(() => buildEntries([], types)).toThrow("no stored file declares billing.v1.InvoicePaid");

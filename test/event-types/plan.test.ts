@@ -202,6 +202,41 @@ describe("a set is refused with", () => {
       { problem: /belongs to this service/ },
     ],
     [
+      "an example that is no boolean",
+      invoicePaid('bool paid = 1 [(webhook.v1.example) = "yes"];'),
+      { problem: /example does not fit/ },
+    ],
+    [
+      "a field whose name has no letter",
+      invoicePaid("string _ = 1;"),
+      { subject: "billing.v1.InvoicePaid._", line: 6, problem: /would be "" in JSON/ },
+    ],
+    [
+      "a field whose name starts with a digit",
+      invoicePaid("string _2fa_on = 1;"),
+      { problem: /would be "2faOn" in JSON/ },
+    ],
+    [
+      "an enum value whose name has no letter",
+      invoicePaid("Kind kind = 1; enum Kind { _ = 0; }"),
+      { subject: "billing.v1.InvoicePaid.Kind._", problem: /has no letter/ },
+    ],
+    [
+      "a required member of a oneof",
+      invoicePaid("oneof by { string card = 1 [(webhook.v1.required) = true]; string account = 2; }"),
+      { subject: "billing.v1.InvoicePaid.card", problem: /at most one member of a oneof/ },
+    ],
+    [
+      "a required field that contains itself",
+      protoFile(`
+message A { option (webhook.v1.event_type) = {}; B b = 1; InNone other = 2; }
+message B { option (webhook.v1.event_type) = {}; C c = 1 [(webhook.v1.required) = true]; }
+message C { repeated B b = 1 [(webhook.v1.required) = true]; }
+message InNone { D d = 1 [(webhook.v1.required) = true]; }
+message D { InNone again = 1; }`),
+      { subject: "billing.v1.C.b", line: 7, problem: /is required within itself/ },
+    ],
+    [
       "messages nested 65 levels deep",
       protoFile(
         `message A { option (webhook.v1.event_type) = {}; M1 m = 1; }\n${Array.from({ length: 64 }, (_, n) => `message M${n + 1} { ${n === 63 ? "string s" : `M${n + 2} m`} = 1; }`).join("\n")}`,

@@ -71,7 +71,7 @@ function memberSample(field: DescField): string {
 function scalarSample(scalar: ScalarType, given: string | undefined, field: DescField): JsonValue {
   switch (scalar) {
     case ScalarType.BOOL:
-      return given !== "false";
+      return given === undefined || given === "true" || (given !== "false" && given);
     case ScalarType.STRING:
       return given ?? (isRawJson(field) ? "{}" : field.name.replaceAll("_", " "));
     case ScalarType.BYTES:
