@@ -15,6 +15,7 @@ import {
 } from "@bufbuild/protobuf/wkt";
 import { buildFiles, inOrderOfImports } from "./build.ts";
 import { changesBetween, checkOptions } from "./compare.ts";
+import { buildEntries } from "./entries.ts";
 import {
   type CatalogueProblem,
   nameOf,
@@ -116,11 +117,17 @@ function planOf(
   const after = [...givenFiles, ...others]
     .map((file) => pruned(file, (name) => names.has(name), [...(imports.get(file.name) ?? [])].sort()))
     .filter(({ name, messageType: [first], enumType: [other] }) => oldBytes.has(name) || first || other);
-  // What is stored is built by every process, and must not be refused there.
-  buildFiles(after);
-  const files = after
-    .map((file) => ({ path: file.name, descriptor: toBinary(FileDescriptorProtoSchema, file) }))
-    .filter(({ path, descriptor }) => Buffer.compare(oldBytes.get(path) ?? NONE, descriptor) !== 0);
+  const whole = after.map((file) => ({
+    path: file.name,
+    descriptor: toBinary(FileDescriptorProtoSchema, file),
+  }));
+  const types = givenTypes.map(({ payload: _, ...type }) => ({ process: 0, ...type, deprecated: null }));
+  // What is stored is read by every process, and must not fail there.
+  if (problems.length === 0)
+    for (const entry of buildEntries(whole, [...stored.types, ...types])) void entry.payload;
+  const files = whole.filter(
+    ({ path, descriptor }) => Buffer.compare(oldBytes.get(path) ?? NONE, descriptor) !== 0,
+  );
   for (const part of parts) {
     const { name, package: scope } = part.file.proto;
     const short = `${name} ${scope === "" ? part.typeName : part.typeName.slice(scope.length + 1)}`;

@@ -12,6 +12,7 @@ import { jsonWriter } from "../../src/contract/json/writer.ts";
 import { BILLING_FILE, billingTypes } from "../support/billing-types.ts";
 import { described } from "../support/described-answers.ts";
 import { expectRefused } from "../support/refusals.ts";
+import { registeredTypes } from "../support/registered-types.ts";
 import { freshUrl, type RestRequest, useApi } from "../support/test-api.ts";
 
 const api = await useApi();
@@ -235,6 +236,23 @@ test("/openapi.json describes the deliveries of registered event types, and thei
       });
   expect(document.components.schemas.Webhook.properties.WebhookProcess.enum).toContain("InvoicePaid");
   await expect(SwaggerParser.validate(document, { resolve: { external: false } })).resolves.toBeDefined();
+});
+
+test("/openapi.json keeps its own schemas beside messages of the same names, which have no package", async () => {
+  const header = 'syntax = "proto3"; import "webhook/v1/options.proto";';
+  const option = 'option (webhook.v1.event_type) = {name: "Hooked"};';
+  const file = `${header} message Webhook { ${option} Failure why = 1; } message Failure { string reason = 1; }`;
+  setRegisteredTypes(registeredTypes({ "hooks.proto": file }));
+  try {
+    const document = JSON.parse(await served());
+    const { schemas } = document.components;
+    expect(Object.keys(schemas.Webhook.properties)).toContain("WebhookProcess");
+    const { $ref } = document.webhooks.Hooked.post.requestBody.content["application/json"].schema;
+    expect(Object.keys(schemas[$ref.split("/").at(-1)].properties)).toEqual(["Why"]);
+    await expect(SwaggerParser.validate(document, { resolve: { external: false } })).resolves.toBeDefined();
+  } finally {
+    setRegisteredTypes(types);
+  }
 });
 
 test("/openapi.json follows the catalogue, and is compressed as asked", async () => {

@@ -24,7 +24,10 @@ export async function servedDocument(
   const document = JSON.parse(JSON.stringify(generated).replaceAll(usual, within)) as typeof generated;
   const { paths, components } = document;
   const builtIn: Record<string, JsonSchema> = document.webhooks;
-  const payloads = answerSchemas("payload", ({ typeName }) => typeName);
+  // A name without a package, such as Webhook, can be one of the document's own.
+  const payloads = answerSchemas("payload", ({ typeName }) =>
+    Object.hasOwn(components.schemas, typeName) ? `.${typeName}` : typeName,
+  );
   const webhooks: Record<string, JsonSchema> = {};
   const nextSlice = slices("");
   for (const entry of types) {
