@@ -9,6 +9,7 @@ import { defineConfig, type Plugin } from "vite";
 import { compression, defineAlgorithm } from "vite-plugin-compression2";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/api/listeners/swagger-ui.ts";
 import { NONCE_PLACEHOLDER } from "../src/contract/page-paths.ts";
+import { IN_PLACE_OF_REACT } from "./in-place-of-react.ts";
 
 /** Where `npm start` serves the API. */
 const SERVICE = process.env.SERVICE_URL ?? "http://localhost:8080";
@@ -56,7 +57,7 @@ function smallDescriptors(): Plugin {
   const small = (base64: string) => {
     const file = fromBinary(FileDescriptorProtoSchema, base64Decode(base64));
     dropUnknown(file);
-    return String.fromCharCode(...toBinary(FileDescriptorProtoSchema, file));
+    return Buffer.from(toBinary(FileDescriptorProtoSchema, file)).toString("latin1");
   };
   return {
     name: "small-descriptors",
@@ -89,6 +90,12 @@ export default defineConfig({
     swaggerUi(),
     compression({ algorithms: ["gzip", BROTLI] }),
   ],
+  resolve: {
+    alias: Object.entries(IN_PLACE_OF_REACT).map(([name, replacement]) => ({
+      find: new RegExp(`^${name}$`),
+      replacement,
+    })),
+  },
   html: { cspNonce: NONCE_PLACEHOLDER },
   // The service adds BASE_PATH to the page alone; its scripts and styles find each other wherever they are.
   experimental: {

@@ -2,7 +2,23 @@
  * The browser of the component tests: one jsdom for all files of a process, wide as a desk's screen, in English. Its time zone is
  * the process's. Imported before anything that knows the DOM.
  */
+import { registerHooks } from "node:module";
 import { builtinEnvironments } from "vitest/runtime";
+import { IN_PLACE_OF_REACT } from "../../../web/in-place-of-react.ts";
+
+// As in the built page, also for what Node loads by itself.
+const IN_PLACE = new Map(
+  Object.entries(IN_PLACE_OF_REACT).map(
+    (names) => names.map((name) => import.meta.resolve(name)) as [string, string],
+  ),
+);
+registerHooks({
+  resolve(specifier, context, next) {
+    const found = next(specifier, context);
+    const url = IN_PLACE.get(found.url);
+    return url === undefined ? found : { url, shortCircuit: true };
+  },
+});
 
 /** Runs a function in the next turn of the event loop. */
 export const turn = setImmediate;

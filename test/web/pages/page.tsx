@@ -361,7 +361,7 @@ export async function click(target: Target, role = "button", scope?: HTMLElement
 export async function fill(label: Text, value: string, scope?: HTMLElement): Promise<void> {
   const target = field(label, scope);
   target.focus();
-  fireEvent.change(target, { target: { value } });
+  fireEvent.input(target, { target: { value } });
   await settle();
 }
 
