@@ -25,6 +25,21 @@ async function files(): Promise<string[]> {
 /** Bytes. */
 const SMALLEST_PACKED = 256;
 
+/** Bytes, packed by gzip, fonts included. A change that raises it says which part of the first page needs them. */
+const MAX_FIRST_LOAD = 197_000;
+
+/** What a browser loads before it shows a page: the document, what that names, and the page's chunk with all that it imports. */
+async function firstLoad(chunk: string): Promise<string[]> {
+  const named = await files();
+  const entry = named.find((path) => path.endsWith(".js")) ?? "";
+  const script = await (await get(entry)).text();
+  const [, names = ""] = /m\.f=(\[[^\]]*\])/.exec(script) ?? [];
+  const [, numbers = ""] =
+    new RegExp(`import\\(.\\./${chunk}-[^)]*\\),__vite__mapDeps\\(\\[([\\d,]+)`).exec(script) ?? [];
+  const imported = numbers.split(",").map((number) => (JSON.parse(names) as string[])[Number(number)]);
+  return [...new Set(["/", ...named, ...imported.map((name) => `/assets${name?.slice(1)}`)])];
+}
+
 describe("the page", () => {
   test("is served at its addresses to browsers and clients that accept anything; other addresses answer 404", async () => {
     for (const address of ADDRESSES)
@@ -86,6 +101,22 @@ describe("the page", () => {
       }
     }
   });
+
+  test.each(["sign-in", "overview"])(
+    "is small: a browser loads little before it shows the %s page",
+    async (chunk) => {
+      const sizes = new Map<string, number>();
+      for (const path of await firstLoad(chunk)) {
+        const headers = { ...BROWSER, "accept-encoding": "gzip" };
+        const answer = await request(`${api.url}${path}`, { headers });
+        sizes.set(path, (await answer.body.arrayBuffer()).byteLength);
+        expect([path, answer.statusCode]).toEqual([path, 200]);
+      }
+      expect([...sizes.keys()]).toContainEqual(expect.stringContaining(`/assets/${chunk}-`));
+      const all = [...sizes.values()].reduce((sum, size) => sum + size);
+      expect(all, JSON.stringify([...sizes], null, 1)).toBeLessThan(MAX_FIRST_LOAD);
+    },
+  );
 
   test("is no answer to programs: what is not asked for as a page is refused in the envelope", async () => {
     const json = { Accept: "application/json" };

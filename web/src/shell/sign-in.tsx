@@ -10,10 +10,9 @@ import {
   Stack,
   Title,
 } from "@mantine/core";
-import { useForm } from "@mantine/form";
 import { useDocumentTitle } from "@mantine/hooks";
 import { IconClockOff, IconHourglass, IconLockOpen } from "@tabler/icons-react";
-import { useState } from "react";
+import { type FormEvent, useState } from "react";
 import { Navigate, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { failureInWords, failureReason, retryAfterSeconds } from "../api/failure.ts";
@@ -21,6 +20,7 @@ import { useSessionAccess } from "../api/session.tsx";
 import { BASE_PATH } from "../base-path.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Dimmed } from "../parts/inline.tsx";
+import { useSave } from "../parts/save.ts";
 import { useNow } from "../parts/time.tsx";
 import { Brand, ColourSchemeSwitch } from "./brand.tsx";
 import { type SignInState, Waiting } from "./gate.tsx";
@@ -37,22 +37,23 @@ export default function SignInPage() {
 function SignInForm({ ended }: { ended: boolean }) {
   useDocumentTitle("Sign in · Webhook service");
   const { signIn } = useSessionAccess();
-  const [failure, setFailure] = useState<unknown>();
-  const form = useForm({
-    mode: "uncontrolled",
-    initialValues: { apiKey: "" },
-    validate: { apiKey: (value) => (value.trim() === "" ? "Enter an API key" : null) },
-  });
+  const { busy, failure, save } = useSave();
+  /** The error of the field. */
+  const [error, setError] = useState<string>();
   const wrongKey = failureReason(failure) === "API_KEY_UNKNOWN";
   const tooMany = failureReason(failure) === "RATE_LIMITED";
 
-  async function submit({ apiKey }: { apiKey: string }) {
-    setFailure(undefined);
-    await signIn(apiKey.trim()).catch((error: unknown) => {
-      setFailure(error);
-      if (failureReason(error) === "API_KEY_UNKNOWN")
-        form.setFieldError("apiKey", "This key is unknown or revoked");
-    });
+  async function submit(event: FormEvent<HTMLFormElement>) {
+    event.preventDefault();
+    const apiKey = String(new FormData(event.currentTarget).get("api-key")).trim();
+    setError(apiKey === "" ? "Enter an API key" : undefined);
+    if (apiKey === "") return;
+    await save(() =>
+      signIn(apiKey).catch((refused: unknown) => {
+        if (failureReason(refused) === "API_KEY_UNKNOWN") setError("This key is unknown or revoked");
+        throw refused;
+      }),
+    );
   }
 
   return (
@@ -89,13 +90,13 @@ function SignInForm({ ended }: { ended: boolean }) {
           ) : (
             failure !== undefined && !wrongKey && <Failure error={failure} />
           )}
-          <form onSubmit={form.onSubmit(submit)} noValidate>
+          <form onSubmit={(event) => void submit(event)} noValidate>
             <Stack>
               <PasswordInput
-                key={form.key("apiKey")}
-                {...form.getInputProps("apiKey")}
                 label="API key"
-                aria-invalid={form.errors.apiKey !== undefined}
+                error={error}
+                aria-invalid={error !== undefined}
+                onChange={() => setError(undefined)}
                 description={
                   <>
                     One with the permission <Code>Manage_Api_Keys</Code> or{" "}
@@ -111,7 +112,7 @@ function SignInForm({ ended }: { ended: boolean }) {
                 autoFocus
                 visibilityToggleButtonProps={{ "aria-label": "Show or hide the key" }}
               />
-              <Button type="submit" loading={form.submitting} fullWidth>
+              <Button type="submit" loading={busy} fullWidth>
                 Sign in
               </Button>
             </Stack>
