@@ -35,6 +35,8 @@ type NodeResponse = ServerResponse | Http2ServerResponse;
 /** The reason for ending calls whose client has disconnected. Shared, because each error would capture its stack. */
 const CLOSED = new ConnectError("the client closed the connection or cancelled the call", Code.Canceled);
 
+const ENDED: IteratorReturnResult<undefined> = { done: true, value: undefined };
+
 /** Handles one call of gRPC, gRPC-Web or Connect. Never throws. */
 export type RpcHandler = (request: NodeRequest, response: NodeResponse) => void;
 
@@ -110,7 +112,8 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       return;
     }
     // The library's type names HTTP/1.1, but it supports both.
-    await universalResponseToNodeResponse(answered, response as ServerResponse);
+    const told = method.methodKind === "server_streaming" ? cancelledByWriting(answered) : answered;
+    await universalResponseToNodeResponse(told, response as ServerResponse);
   }
 
   return (request, response) => {
@@ -133,6 +136,21 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       resetUnanswered(response);
     });
   };
+}
+
+/**
+ * The response, whose stream is told that the client has cancelled the call if a message cannot be written. The library would pass on
+ * Node's error, which is logged as an internal error.
+ */
+function cancelledByWriting(answered: UniversalServerResponse): UniversalServerResponse {
+  const messages = answered.body?.[Symbol.asyncIterator]();
+  if (!messages) return answered;
+  const body: AsyncIterator<Uint8Array> = {
+    next: () => messages.next(),
+    return: async () => (await messages.return?.()) ?? ENDED,
+    throw: async () => (await messages.throw?.(CLOSED)) ?? ENDED,
+  };
+  return { ...answered, body: { [Symbol.asyncIterator]: () => body } };
 }
 
 /**
