@@ -79,16 +79,13 @@ export interface TrialOutcome {
   durationMs: number;
   /** Why it was not accepted, and what to do; null if it was. */
   cause: { code: string; summary: string; remedy: string } | null;
-  /** The durations of its parts, in milliseconds, up to the part in which the request ended. */
-  timing: Partial<Record<(typeof TRIAL_PARTS)[number], number>>;
+  /** The durations of its parts, in milliseconds, up to the part in which the request ended, as `timingOf` takes them. */
+  timing: readonly number[];
   /** The addresses of the host; empty if it has none that are allowed, or a proxy resolves it. */
   addresses: readonly string[];
   /** The certificates of the server, also if they were not accepted: its own, then that of each issuer. */
   certificates: readonly TrialCertificate[];
 }
-
-/** The parts of a test request: the DNS lookup, the connection, TLS, up to the response headers, and the body. */
-export const TRIAL_PARTS = ["dns", "connect", "tls", "firstByte", "body"] as const;
 
 /** A certificate of a server. */
 export interface TrialCertificate {

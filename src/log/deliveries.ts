@@ -47,12 +47,14 @@ export interface DeliveryRow {
 }
 
 /** A recorded attempt. */
-export interface AttemptRow extends Omit<AttemptOutcome, "delivered" | "responseHeaders" | "retryAfterMs"> {
+export interface AttemptRow extends Omit<AttemptOutcome, "delivered" | "responseHeaders" | "timing" | "retryAfterMs"> {
   number: number;
   /** The header webhook-signature that was sent, of failed attempts. */
   signature: string | null;
   /** The response headers of a failed attempt: names and values in turn. */
   responseHeaders: string[];
+  /** The durations of the parts of a failed attempt that opened a connection, as `timingOf` takes them; null for none. */
+  timing: number[] | null;
 }
 
 /** A delivery in a list. Its creation time is part of its id. */
@@ -117,11 +119,11 @@ export async function getDelivery(
     `select d.*, (
         select json_agg(a order by a.number) from (
           select number, extract(epoch from started) * 1000 as started, duration_ms as "durationMs", status, error,
-            response_start as "responseStart", signature, response_headers as "responseHeaders"
+            response_start as "responseStart", signature, response_headers as "responseHeaders", timing
           from attempts where delivery_id = :id::uuid
           union all
           select attempts, extract(epoch from started) * 1000, duration_ms, status, error, response_start, signature,
-            response_headers
+            response_headers, timing
           from deliveries where id = :id::uuid and started is not null
         ) a
       ) as tried
@@ -140,13 +142,19 @@ export async function getDelivery(
 }
 
 /** An attempt as JSON. */
-interface StoredAttempt extends Omit<AttemptRow, "started" | "responseHeaders"> {
+interface StoredAttempt extends Omit<AttemptRow, "started" | "responseHeaders" | "timing"> {
   started: number;
   responseHeaders: string | null;
+  timing: string | null;
 }
 
-function toAttempt({ started, responseHeaders, ...attempt }: StoredAttempt): AttemptRow {
-  return { ...attempt, started: new Date(started), responseHeaders: JSON.parse(responseHeaders ?? "[]") };
+function toAttempt({ started, responseHeaders, timing, ...attempt }: StoredAttempt): AttemptRow {
+  return {
+    ...attempt,
+    started: new Date(started),
+    responseHeaders: JSON.parse(responseHeaders ?? "[]"),
+    timing: timing === null ? null : timing.split(" ").map(Number),
+  };
 }
 
 /** The request of a delivery and the run that claimed it last. */

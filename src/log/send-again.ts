@@ -67,8 +67,9 @@ export async function startRound(
       tried as (
         -- The attempt that ended it is one of several now.
         insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start, signature,
-          response_headers)
-        select id, attempts, started, duration_ms, status, error, response_start, signature, response_headers from gone where started is not null
+          response_headers, timing)
+        select id, attempts, started, duration_ms, status, error, response_start, signature, response_headers, timing
+        from gone where started is not null
       ),
       taken_back as (
         insert into rollup_deltas (minute, webhook_ids, changes, durations_ms)

@@ -21,6 +21,8 @@ export interface AttemptOutcome {
   responseStart: string | null;
   /** The response headers that fit into 2 KiB, unless delivered: a JSON array of names and values, alternating. */
   responseHeaders: string | null;
+  /** The durations of its parts, unless delivered, as column `attempts.timing` has them; left out or null if it opened no connection. */
+  timing?: string | null;
   /** The delay requested by the receiver's Retry-After, in milliseconds; at most an hour. */
   retryAfterMs: number | null;
 }
@@ -87,6 +89,7 @@ export async function recordAttempts(
     responses: textArray(results.map((r) => r.responseStart)),
     signatures: textArray(results.map((r) => r.signature)),
     responseHeaders: textArray(results.map((r) => r.responseHeaders)),
+    timings: textArray(results.map((r) => r.timing ?? null)),
     retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
     ...spacing,
   };
@@ -123,7 +126,7 @@ const goneFrom = (table: "queue" | "retries") => `
   )`;
 
 /** The columns that the tables of attempts and of ended deliveries share. */
-const ATTEMPT = "status, duration_ms, started, error, response_start, signature, response_headers";
+const ATTEMPT = "status, duration_ms, started, error, response_start, signature, response_headers, timing";
 
 /**
  * The statement of `recordAttempts`. Looks up each row by id: those of first attempts only in `queue`, others only in `retries`. In
@@ -133,9 +136,9 @@ const RECORD = `
   with result as materialized (
     select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :runs::int[], :delivered::bool[],
         :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
-        :signatures::text[], :responseHeaders::text[], :retryAfter::float8[])
+        :signatures::text[], :responseHeaders::text[], :timings::text[], :retryAfter::float8[])
       as r(id, webhook_id, worker_id, attempts, is_retry, made_by, delivered, started_ms, duration_ms, status, error, response_start, signature,
-        response_headers, retry_after)
+        response_headers, timing, retry_after)
   ),
   found as materialized (
     select r.*, t.* from result r cross join lateral (

@@ -159,6 +159,7 @@ export function result({ id, webhook, token }: ClaimedDelivery, status: number):
     responseStart: "answer",
     signature: status < 300 ? null : "v1,c2lnbmF0dXJl",
     responseHeaders: status < 300 ? null : '["retry-after","1"]',
+    timing: status < 300 ? null : "1 2 3",
     retryAfterMs: null,
   };
 }

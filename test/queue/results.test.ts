@@ -38,15 +38,16 @@ test("an attempt is kept by one statement with all that is known of it, whether 
     response_start: "answer",
     signature: "v1,c2lnbmF0dXJl",
     response_headers: '["retry-after","1"]',
+    timing: "1 2 3",
   };
-  const columns = "status, duration_ms, error, response_start, signature, response_headers";
+  const columns = "status, duration_ms, error, response_start, signature, response_headers, timing";
   const kept = await rows(
     db,
     `select number, ${columns} from attempts union all select attempts, ${columns} from deliveries order by 1`,
   );
   expect(kept).toEqual([
     failed,
-    { ...failed, number: 2, status: 200, signature: null, response_headers: null },
+    { ...failed, number: 2, status: 200, signature: null, response_headers: null, timing: null },
   ]);
   expect(await db("deliveries").pluck("run_id")).toEqual([claimant.runId]);
 });

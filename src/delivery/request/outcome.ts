@@ -24,6 +24,7 @@ export const NO_RESPONSE = {
   status: null,
   responseStart: null,
   responseHeaders: null,
+  timing: null,
   retryAfterMs: null,
 } satisfies Partial<Outcome>;
 

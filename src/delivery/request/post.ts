@@ -1,5 +1,11 @@
 import { ATTEMPT_ERRORS } from "../../contract/attempt-errors.ts";
-import { type Dispatching, describeFault, ProxyUnavailableError } from "../../lib/egress/index.ts";
+import {
+  type ConnectionTrace,
+  type Dispatching,
+  describeFault,
+  ProxyUnavailableError,
+  partsOf,
+} from "../../lib/egress/index.ts";
 import {
   describeStatus,
   type FailureOf,
@@ -63,6 +69,8 @@ export function post(
   const response: Pick<Outcome, keyof typeof NO_RESPONSE | "wish"> = { ...NO_RESPONSE };
   let received = 0;
   const excerpt: Buffer[] = [];
+  const trace: ConnectionTrace = {};
+  let refusedAt: number | undefined;
   let contentEncoding: string | undefined;
   let contentType: string | undefined;
 
@@ -83,6 +91,7 @@ export function post(
       const bytes = Buffer.concat(excerpt);
       response.responseStart = responseText({ bytes, received, contentEncoding, contentType }, hidden);
     }
+    if (!response.delivered) response.timing = partsOf(trace, refusedAt).join(" ") || null;
     outcome({ ...response, started: signed, durationMs, error, failure: isOurs ? "ours" : failure });
   }
 
@@ -125,7 +134,10 @@ export function post(
         if (code < 200 && code !== 101) return;
         response.status = code;
         response.delivered = isDelivered(code);
-        if (!response.delivered) response.responseHeaders = headersText(fields, hidden);
+        if (!response.delivered) {
+          refusedAt = performance.now();
+          response.responseHeaders = headersText(fields, hidden);
+        }
         contentEncoding = fields["content-encoding"]?.toString();
         contentType = fields["content-type"]?.toString();
         const { "retry-after": retryAfter, date } = fields;
@@ -152,6 +164,7 @@ export function post(
     },
     {
       tls,
+      trace,
       onOpen() {
         wasSent = false;
         gate?.opens?.();

@@ -1,13 +1,13 @@
 import type { X509Certificate } from "node:crypto";
-import { TRIAL_PARTS, type TrialCertificate, type TrialOutcome } from "../../contract/target-rules.ts";
-import type { ConnectionTrace, Dispatching } from "../../lib/egress/index.ts";
+import type { TrialCertificate, TrialOutcome } from "../../contract/target-rules.ts";
+import { type ConnectionTrace, type Dispatching, partsOf } from "../../lib/egress/index.ts";
 
 /** The maximum number of certificates of a chain that are shown. */
 const MAX_CERTIFICATES = 10;
 
 /** Creates a client that notes how its request went. For one request. @param client has no connections yet */
 export function tracedClient(client: Dispatching) {
-  const trace: ConnectionTrace = {};
+  const trace: ConnectionTrace = { certificate: undefined };
   let answered: number | undefined;
   const dispatch: Dispatching["dispatch"] = (options, handler, connection) =>
     client.dispatch(
@@ -25,15 +25,8 @@ export function tracedClient(client: Dispatching) {
     dispatch,
     /** What was noted until now, when the request has ended. */
     seen(): Pick<TrialOutcome, "timing" | "addresses" | "certificates"> {
-      const ends = [trace.lookedUp, trace.connected, trace.secured, answered];
-      const timing: TrialOutcome["timing"] = {};
-      let from = trace.opened;
-      for (const [n, part] of TRIAL_PARTS.entries()) {
-        if (from === undefined) break;
-        timing[part] = Math.round((ends[n] ?? performance.now()) - from);
-        from = ends[n];
-      }
-      return { timing, addresses: trace.addresses ?? [], certificates: chainOf(trace.certificate) };
+      const { addresses = [], certificate } = trace;
+      return { timing: partsOf(trace, answered), addresses, certificates: chainOf(certificate) };
     },
   };
 }

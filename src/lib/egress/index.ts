@@ -7,7 +7,7 @@ export {
   HTTPS_PORT,
   type Network,
 } from "./address-guard.ts";
-export type { ConnectionTrace } from "./connection-trace.ts";
+export { type ConnectionTrace, partsOf } from "./connection-trace.ts";
 export type { Connections, Dispatching } from "./connections.ts";
 export { contentCoding, decompressed } from "./content-coding.ts";
 export { causeOfFault, describeFault, type FaultCause, faultCode, isTlsFault } from "./faults.ts";

@@ -14,6 +14,7 @@ import { isNotice, processName } from "../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import { numbersOf } from "../../contract/enum-numbers.ts";
 import { present, timestampOf } from "../../contract/present.ts";
+import { timingOf } from "../../contract/request-timing.ts";
 import { subjectOf } from "../../contract/subject.ts";
 import type { EventFacts, Subjects } from "../../events/index.ts";
 import { failureCause } from "../../incidents/index.ts";
@@ -118,6 +119,7 @@ export function attemptMessage(
     responseStart: row.responseStart,
     ...signatureFields(row, sent, sign),
     responseHeaders: headersOf(row.responseHeaders),
+    timing: row.timing && timingOf(row.timing),
     cause: hasFailed(row) ? failureCause(row.status, row.error) : null,
   });
 }

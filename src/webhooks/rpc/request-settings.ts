@@ -23,6 +23,7 @@ import {
 } from "../../contract/delivery-headers.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
 import { present } from "../../contract/present.ts";
+import { timingOf } from "../../contract/request-timing.ts";
 import {
   InvalidTargetError,
   MAX_TRIALS,
@@ -137,13 +138,7 @@ export function requestSettingsMethods({
         durationMs,
         warnings,
         ...present({ status, error, responseStart, cause }),
-        timing: present({
-          dnsMs: timing.dns,
-          connectMs: timing.connect,
-          tlsMs: timing.tls,
-          firstByteMs: timing.firstByte,
-          bodyMs: timing.body,
-        }),
+        timing: timingOf(timing),
         // Only the operator may see addresses, which an internal DNS zone may answer.
         addresses: callerScope(handler) === "everything" ? [...addresses] : [],
         certificates: outcome.certificates.map(({ notBefore, notAfter, names, ...certificate }) => ({

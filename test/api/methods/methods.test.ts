@@ -18,7 +18,7 @@ const api = await startTestApi({
   dispatchNow: async () => {},
   tryRequest: async () => ({
     ...{ accepted: true, status: 200, error: null, responseStart: null, durationMs: 1 },
-    ...{ cause: null, timing: {}, addresses: [], certificates: [] },
+    ...{ cause: null, timing: [], addresses: [], certificates: [] },
   }),
 });
 const changedRows = await watchRows(api.context.db);

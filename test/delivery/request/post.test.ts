@@ -78,6 +78,21 @@ test("the first 1 KiB of a response is kept, and what is over 64 KiB cut off; th
   expect(sent).toBeLessThan(50_000_000);
 });
 
+test("an attempt that failed says where its time went, up to the part in which it ended, if it opened a connection", async () => {
+  const client = aClient();
+  const { url } = await aReceiver(({ path }) =>
+    path === "/fail" ? 503 : path === "/hang" ? undefined : 200,
+  );
+  const parts = async (options: Parameters<typeof send>[2], origin = url) =>
+    (await send(client, origin, options)).timing?.split(" ").map(Number).length ?? null;
+  // DNS, connection, TLS, response headers, body.
+  expect(await parts({ path: "/fail" })).toBe(5);
+  expect(await parts({ path: "/fail" })).toBeNull();
+  expect(await parts({})).toBeNull();
+  expect(await parts({}, `https://localhost:${await anyPort()}`)).toBe(2);
+  expect(await parts({}, "https://gone.invalid")).toBe(1);
+});
+
 test("the headers of a response that is no success are kept, without cookies and up to 2 KiB", async () => {
   const { url } = await aReceiver(({ path }, response) => {
     const cookies = ["session=s3cret", "b=2"];

@@ -2,6 +2,7 @@ import { X509Certificate } from "node:crypto";
 import pino from "pino";
 import { expect, test } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { timingOf } from "../../../src/contract/request-timing.ts";
 import type { TrialOutcome } from "../../../src/contract/target-rules.ts";
 import { createRequestTrial } from "../../../src/delivery/request/trial.ts";
 import { createAddressGuard } from "../../../src/lib/egress/address-guard.ts";
@@ -30,14 +31,14 @@ async function tried(url: string, timeoutMs = 60_000): Promise<TrialOutcome> {
   return outcome as TrialOutcome;
 }
 
-const partsOf = ({ timing }: TrialOutcome) => Object.keys(timing);
+const partsOf = ({ timing }: TrialOutcome) => Object.keys(timingOf(timing));
 
 test("a test request tells where its time went, the addresses and the certificates, each time anew", async () => {
   const receiver = await aReceiver();
   for (let n = 0; n < 2; n += 1) {
     const outcome = await tried(`${receiver.url}/${n}`);
     expect(outcome).toMatchObject({ accepted: true, cause: null });
-    expect(partsOf(outcome)).toEqual(["dns", "connect", "tls", "firstByte", "body"]);
+    expect(partsOf(outcome)).toEqual(["dnsMs", "connectMs", "tlsMs", "firstByteMs", "bodyMs"]);
     expect(outcome.addresses).toContain("127.0.0.1");
     const [own, issuer] = outcome.certificates;
     expect(own?.names).toEqual(["localhost", "127.0.0.1"]);
@@ -51,7 +52,7 @@ test("a certificate that is not accepted is shown, and the request ended in TLS"
   const certificate = await (await createLocalAuthority()).issue(["other.example"]);
   const outcome = await tried(`${(await aReceiver(undefined, certificate)).url}/`);
   expect(outcome.cause?.code).toMatch(/^certificate_/);
-  expect(partsOf(outcome).slice(0, 3)).toEqual(["dns", "connect", "tls"]);
+  expect(partsOf(outcome).slice(0, 3)).toEqual(["dnsMs", "connectMs", "tlsMs"]);
   expect(outcome.certificates[0]?.names).toEqual(["other.example"]);
 });
 
@@ -60,6 +61,6 @@ test("without a connection there are no later parts, and no certificate", async 
   await receiver.close();
   const outcome = await tried(`${receiver.url}/`);
   expect(outcome.cause).toMatchObject({ code: "connection_refused", summary: "connection refused" });
-  expect(partsOf(outcome)).toEqual(["dns", "connect"]);
+  expect(partsOf(outcome)).toEqual(["dnsMs", "connectMs"]);
   expect(outcome.certificates).toEqual([]);
 });

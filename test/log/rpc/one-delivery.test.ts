@@ -86,7 +86,11 @@ test("a delivery is answered with every attempt in order", async () => {
     { started, durationMs: 15_000, error: "no answer within 15 s" },
   ];
   await changeDelivery(db, deliveryId, { state: "retrying", attempts: 2, tried, retryAt });
+  await db("attempts").where({ delivery_id: deliveryId, number: 1 }).update({ timing: "1 2 3 4" });
   const open = await get(deliveryId);
+  const [{ timing } = {}, untimed] = open.attempts;
+  expect(timing).toMatchObject({ dnsMs: 1, connectMs: 2, tlsMs: 3, firstByteMs: 4 });
+  expect([timing?.bodyMs, untimed?.timing]).toEqual([undefined, undefined]);
   const retrying = { webhookProcess: 1, url, state: DeliveryState.RETRYING, attemptCount: 2 };
   expect(open.delivery).toMatchObject(retrying);
   expect(Number(open.delivery?.nextAttempt?.seconds)).toBe(retryAt.getTime() / 1_000);

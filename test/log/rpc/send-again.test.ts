@@ -58,7 +58,12 @@ test("a delivery that is sent again keeps every attempt that was recorded, with 
     [1, 500],
     [2, 502],
   ];
+  await db("deliveries").where({ id: ids[0] }).update({ timing: "1 2" });
   for (const deliveryId of ids) await deliveries.sendAgain({ deliveryId });
+  expect(await db("attempts").where({ delivery_id: ids[0] }).orderBy("number").pluck("timing")).toEqual([
+    null,
+    "1 2",
+  ]);
   expect(await Promise.all(ids.map(recorded))).toEqual([
     [2, 2, both],
     [2, 2, both],

@@ -53,6 +53,7 @@ const NO_RESPONSE: Outcome = {
   error: null,
   responseStart: null,
   responseHeaders: null,
+  timing: null,
   retryAfterMs: null,
   failure: null,
 };

@@ -47,6 +47,14 @@ test("a delivery under way counts down to its next attempt, is not sent again me
   sees("Cancelled", region("Summary"));
 });
 
+test("a failed attempt shows where its time went", async () => {
+  const timing = { dnsMs: 12, connectMs: 4_900 };
+  const attempt = { number: 1, durationMs: 5_000, error: "connection timed out (ETIMEDOUT)", timing };
+  const delivery = aDelivery({ state: DeliveryState.FAILED, attemptCount: 1 });
+  await open(AT, { ...webhooks(aWebhook()), getDelivery: { delivery, attempts: [attempt] } });
+  find("img", "Wait 88 ms, DNS 12 ms, Connect 4.9 s", region("Attempts"));
+});
+
 test("a delivery that waits says for what, and one that ended says why", async () => {
   const circuitBreaker = { state: CircuitBreakerState.OPEN, nextProbe: ahead(5 * MINUTE) };
   const delivery = aDelivery({ state: DeliveryState.PENDING, attemptCount: 1 });

@@ -16,7 +16,7 @@ const ACCEPTED = {
   responseStart: null,
   durationMs: 6,
   cause: null,
-  timing: { dns: 1, connect: 1, tls: 1, firstByte: 2, body: 1 },
+  timing: [1, 1, 1, 2, 1],
   addresses: ["203.0.113.7"],
   certificates: [
     {

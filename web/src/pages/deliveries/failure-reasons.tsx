@@ -16,7 +16,7 @@ import type { DeliveryFilter } from "./filters.ts";
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 /** The number of reasons that are named; the others are counted. */
-const MAX_NAMED = 4;
+const MAX_NAMED = 3;
 const FAILING: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
 
 interface FailureReasonsProps {
@@ -84,6 +84,10 @@ function Reason({
       to={incidentId === undefined ? listPage(PAGE_PATHS.deliveries, deliveries) : incidentPage(incidentId)}
       inherit
       underline="always"
+      display="inline-block"
+      maw={300}
+      truncate
+      style={{ verticalAlign: "bottom" }}
     >
       {withoutRemedy(reason)}
     </PageLink>

@@ -117,7 +117,7 @@ const PARTS = [
 ] as const;
 
 /** Where the time of a request went, as a bar and in words. What is in none of its parts was spent waiting. */
-function TimingBar({ timing, durationMs }: { timing: RequestTiming; durationMs: number }) {
+export function TimingBar({ timing, durationMs }: { timing: RequestTiming; durationMs: number }) {
   const reached = PARTS.flatMap(({ of, ...part }) => {
     const ms = timing[of];
     return ms === undefined ? [] : [{ ...part, ms }];

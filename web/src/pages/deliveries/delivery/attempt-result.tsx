@@ -3,6 +3,7 @@ import { type Attempt, type Delivery, DeliveryState } from "../../../../../gen/w
 import { IncidentService } from "../../../../../gen/webhook/v1/incident_pb.ts";
 import { useLive } from "../../../api/queries.ts";
 import { countOf, remedyInWords } from "../../../parts/text/words.ts";
+import { TimingBar } from "../../webhooks/live-test.tsx";
 import { isFinal } from "../delivery-list.tsx";
 import { resultInWords } from "./results.tsx";
 
@@ -15,7 +16,7 @@ interface AttemptResultProps {
 
 /** The outcome of an attempt; of a failed one also what to do, and of the latest what follows and what else waits for the same. */
 export function AttemptResult({ attempt, delivery, incidentId }: AttemptResultProps) {
-  const { cause, error } = attempt;
+  const { cause, error, timing, durationMs } = attempt;
   // The error names the remedy too.
   const told =
     error === undefined || !cause?.remedy ? attempt : { ...attempt, error: error.split("; ", 1)[0] };
@@ -26,6 +27,7 @@ export function AttemptResult({ attempt, delivery, incidentId }: AttemptResultPr
         {resultInWords(told)}
       </Text>
       {cause?.remedy && <Text size="sm">{remedyInWords(cause.remedy)}</Text>}
+      {timing && <TimingBar timing={timing} durationMs={durationMs} />}
       {cause && isLatest && (
         <Text size="sm">
           {delivery.state === DeliveryState.FAILED &&
