@@ -31,7 +31,7 @@ export interface DeliveryFilter {
   before?: string | undefined;
   /** Only deliveries newer than this id, closest first: the previous page. */
   after?: string | undefined;
-  /** The start of the error of the latest attempt, of `HTTP` and its status if it has none, or of the reason, in lower case. */
+  /** The start of `HTTP` and the status of the latest attempt, of its error if it had no response, or of the reason, in lower case. */
   error?: string | undefined;
 }
 
@@ -267,7 +267,7 @@ function restrictions(
 /** Whether the latest error of a row begins with `:error`, by table. */
 function errorConditions(bounds: readonly ((column: string) => string)[]): Record<Part["table"], string> {
   const begins = (row: string, reason: string) =>
-    `starts_with(lower(coalesce(${reason}, ${row}.error, 'HTTP ' || ${row}.status)), :error::text)`;
+    `starts_with(lower(coalesce(${reason}, 'HTTP ' || ${row}.status, ${row}.error)), :error::text)`;
   const own = [
     "a.delivery_id = d.id",
     "a.number = d.attempts",

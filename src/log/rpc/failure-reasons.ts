@@ -63,5 +63,5 @@ export function failureReasonsMessage(
 }
 
 function reasonOf({ reason, last }: DeliveryRow): string {
-  return reason ?? last?.error ?? (last?.status ? `HTTP ${last.status}` : "unknown");
+  return reason ?? (last?.status ? `HTTP ${last.status}` : (last?.error ?? "unknown"));
 }

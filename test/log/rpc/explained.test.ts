@@ -17,15 +17,17 @@ const retrying = (error: string | null, status?: number) => ({
 test("reasons of failures say why, since when, in which incident, and whether all were counted", async () => {
   const webhookId = await aWebhook()
     .having(retrying(REFUSED), retrying(REFUSED), retrying(null, 503))
+    // However long each receiver asks to wait.
+    .having(retrying("Retry-After: 9 s", 503))
     .having({ state: "failed", ...tried(REFUSED) }, { state: "failed", reason: "expired" })
     .in(db);
   await judgedWebhooks(db, [webhookId]);
   const [incident] = (await api.incidents.listIncidents({ webhookId })).incidents;
   const { reasons, complete, total } = await deliveries.listFailureReasons({ webhookId });
-  expect([complete, total]).toEqual([true, 5n]);
+  expect([complete, total]).toEqual([true, 6n]);
   expect(reasons).toMatchObject([
     { reason: REFUSED, count: 3, cause: { code: "connection_refused" }, incidentId: incident?.id },
-    { reason: "HTTP 503", count: 1, cause: { code: "http_5xx" } },
+    { reason: "HTTP 503", count: 2, cause: { code: "http_5xx" } },
     { reason: "expired", count: 1 },
   ]);
   expect(reasons[0]?.failingSince).toEqual(incident?.since);

@@ -73,7 +73,7 @@ export const DELIVERY_STATES = (
 const WAITING = look(["Waiting", "gray", IconClockPause]);
 const WAITS: Partial<Record<WaitingFor, string>> = {
   [WaitingFor.RESUME]: "the webhook is paused",
-  [WaitingFor.RECEIVER]: "the receiver asked for a pause or for fewer requests",
+  [WaitingFor.RECEIVER]: "the receiver asked to wait",
   [WaitingFor.RATE_LIMIT]: "the webhook’s rate limit",
   [WaitingFor.HOST]: "the host does not answer",
 };
