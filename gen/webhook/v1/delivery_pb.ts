@@ -904,7 +904,7 @@ export const ListFailureReasonsResponseSchema: GenMessage<ListFailureReasonsResp
  */
 export type FailureReason = Message<"webhook.v1.FailureReason"> & {
   /**
-   * The error, `HTTP 503` for a response without one, or the reason of a delivery that ended without an attempt.
+   * `HTTP 503` for a response, the error of an attempt without one, or the reason of a delivery that ended without an attempt.
    *
    * @generated from field: string reason = 1;
    */

@@ -578,7 +578,8 @@ export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@_
 export type SearchWebhooksRequest = Message<"webhook.v1.SearchWebhooksRequest"> & {
   /**
    * Words that are all found in a webhook, ignoring case: in its name, its URL, the name or alias of its event type, the name of its app; or
-   * equal to its id, its customer or the id of its endpoint. At most 300 characters and 10 words. Empty for all.
+   * equal to its id, its customer or the id of its endpoint. Words that join others, such as `of`, do not count. At most 300 characters and 10
+   * words. Empty for all.
    *
    * @generated from field: string search = 1;
    */

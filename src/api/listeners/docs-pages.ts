@@ -64,7 +64,7 @@ html.dark-mode, html.dark-mode body, .swagger-ui { background: var(--sheet); }
 .swagger-ui .info .title small, .swagger-ui .info .title small.version-stamp { margin-inline-start: 6px; padding: 1px 6px; border: 1px solid var(--line); background: var(--frame); }
 .swagger-ui .info .title small pre { font: 500 12px/1.5 var(--sans); color: var(--quiet); }
 .swagger-ui a, .swagger-ui a * { color: var(--link); }
-.swagger-ui :is(p, li, td) code { padding: 1px 4px; border-radius: 4px; background: var(--frame); color: var(--text); font-size: .92em; font-weight: 400; }
+.swagger-ui :is(p, li, td, .markdown pre, .renderedMarkdown pre) code { padding: 1px 4px; border-radius: 4px; background: var(--frame); color: var(--text); font-size: .92em; font-weight: 400; }
 .swagger-ui .scheme-container { margin: 0; padding: .75rem 0; background: none; box-shadow: none; border-block: 1px solid var(--line); }
 .swagger-ui :is(select, input, textarea) { border: 1px solid var(--line); border-radius: 4px; box-shadow: none; background-color: var(--sheet); font-size: 13px; font-weight: 400; color: var(--text); }
 .swagger-ui .opblock-tag { margin: 0; padding: 1rem 0 .5rem; border-bottom: 1px solid var(--line); font-size: 16px; font-weight: 620; }

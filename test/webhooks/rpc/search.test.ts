@@ -64,6 +64,8 @@ test.each<[string, Search, string[]]>([
   ["nothing", {}, ["open", "degraded", "failing", "paused", "stock", "shop"]],
   ["a part of a URL, ignoring case", { search: "HOOKS/orders" }, ["shop"]],
   ["several words, all of which are there", { search: "shop.example stock" }, ["stock"]],
+  ["words without those that join them", { search: "stock of the shop.example" }, ["stock"]],
+  ["a word that joins others, alone", { search: "of" }, []],
   ["a word that stands for itself, whatever LIKE makes of it", { search: "a_b" }, ["paused"]],
   ["no webhook", { search: "a%b" }, []],
   ["a part of an event type's name", { search: "stocklevel" }, ["stock"]],
@@ -124,7 +126,7 @@ test.each([WebhookOrder.UNSPECIFIED, WebhookOrder.OLDEST, WebhookOrder.LEAST_HEA
 
 test.each<[string, Search]>([
   ["search", { search: "x".repeat(301) }],
-  ["search", { search: "a ".repeat(11) }],
+  ["search", { search: "a b c d e f g h i j k l" }],
   ["order", { order: 9 as WebhookOrder }],
   ["states", { states: [9 as WebhookState] }],
   ["health", { health: [9 as WebhookHealth] }],

@@ -103,7 +103,7 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
             option?.value === chosen[0]?.name && <Text className="chosen">{inWords(chosen)}</Text>
           }
           classNames={{ pillsList: "one-line" }}
-          styles={{ input: { height: "2rem", minHeight: 0, paddingBlock: 2 } }}
+          styles={{ input: { height: "2rem", minHeight: 0, paddingBlock: 5 } }}
         />
       </Box>
       <Box flex="2 1 0" miw={0}>
