@@ -5,6 +5,9 @@ type Optional<T> = {
   [K in keyof T]-?: null extends T[K] ? K : undefined extends T[K] ? K : never;
 }[keyof T];
 
+/** The fields of a message, except some that a row of the database has in another form. */
+export type FieldsOf<Message, Except extends keyof Message = never> = Omit<Message, `$${string}` | Except>;
+
 /** The members of an object that have a value: neither null nor undefined. For optional fields, which a message leaves out. */
 export function present<T extends object>(
   members: T,

@@ -72,7 +72,7 @@ export function causeOfLatest(lastError: string): FailureCause {
 }
 
 /**
- * What a cause lies in: the host of the webhook, or another part that many webhooks share.
+ * The part that fails: the host of the webhook, or another part that many webhooks share.
  *
  * @param targetUrl the normalised URL of the webhook
  */

@@ -3,9 +3,9 @@ import { type Db, plainArray, rows, textArray } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { type IncidentChange, joinIncidents, leaveIncidents } from "./track.ts";
 
-/** The time before the end of a certificate from which it is a warning, in days. */
+/** The time before the end of a certificate from which there is a warning, in days. */
 const WARNS_DAYS = 14;
-/** The time after which what was seen of a host no longer counts, in days. */
+/** The time after which a certificate that was not seen again is ignored, in days. */
 const FRESH_DAYS = 3;
 /** The time after which a certificate that is seen again is stored again, in milliseconds. */
 const STORE_AGAIN_MS = 86_400_000;
@@ -56,8 +56,8 @@ export const CERTIFICATES_JOB: Job<{ db: Db; certificates?: SeenCertificates }> 
 };
 
 /**
- * SQL for whether certificate `c` of the host of webhook `w` may be known to those who see the webhook: customers are not told what only
- * requests of the operator have seen, and only after an attempt of their own, which others may have made the connection for.
+ * SQL for whether those who see webhook `w` may know certificate `c` of its host. A customer may know a certificate that requests of
+ * customers have seen, after an attempt of the webhook itself: its request may have used a connection of another customer.
  */
 const IS_KNOWN = `c.of_customers = (w.customer is not null) and (w.customer is null or exists (
   select from rollup_hours r where r.webhook_id = w.id and r.start > now() - interval '${FRESH_DAYS} days'))`;

@@ -1,4 +1,6 @@
+import type { Incident, IncidentWebhook } from "../../gen/webhook/v1/incident_pb.ts";
 import { type Scope, webhookIn } from "../calls/index.ts";
+import type { FieldsOf } from "../contract/present.ts";
 import { type Bindings, type Db, plainArray, rows } from "../lib/pg/index.ts";
 import { failedAttempts } from "../stats/index.ts";
 
@@ -9,46 +11,28 @@ const MAX_COUNTED = 10_000;
 /** The period of the failed attempts, in minutes, the current one included. */
 const TREND_MIN = 5;
 
-/** Counts of deliveries. */
-interface Counts {
-  waiting: bigint;
-  nextAttempt: Date | null;
-  failed: bigint;
-  recovered: bigint;
-}
-
-/** An incident as a scope shows it. */
-export interface IncidentRow extends Counts {
-  id: string;
-  cause: string;
-  subject: string;
+/** The times of an incident, or of a webhook in it. */
+export interface IncidentTimes {
   since: Date;
   ended: Date | null;
-  /** Whether nothing fails yet. */
-  warning: boolean;
+  nextAttempt: Date | null;
+}
+
+/** An incident as a scope shows it. `lastError` is that of one of the webhooks, as `causeOfLatest` takes it. */
+export interface IncidentRow extends IncidentTimes, FieldsOf<Incident, "cause" | keyof IncidentTimes> {
+  cause: string;
   /** Microseconds since 1970; null while it is open. */
   endedUs: bigint | null;
-  webhooks: bigint;
-  failingWebhooks: bigint;
-  customers: bigint;
-  failedAttempts: bigint;
-  failedAttemptsBefore: bigint;
-  /** The number of webhooks that the counts concern. */
-  measuredWebhooks: bigint;
-  /** An error of one of the webhooks, as `causeOfLatest` takes it. */
-  lastError: string;
 }
 
 /** A webhook in an incident. */
-export interface IncidentWebhookRow extends Counts {
+export interface IncidentWebhookRow
+  extends IncidentTimes,
+    Pick<IncidentWebhook, "url" | "waiting" | "failed" | "recovered" | "lastError"> {
   id: bigint;
   name: string | null;
   process: number;
-  url: string;
   customer: string | null;
-  since: Date;
-  ended: Date | null;
-  lastError: string;
 }
 
 /** Restricts a list of incidents. Fields that are not set do not restrict. */

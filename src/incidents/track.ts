@@ -17,8 +17,9 @@ export const FIRST_CHECK_S = 15;
 
 /** A webhook that was added to an incident, or that an incident has ended for. */
 export interface IncidentChange {
-  /** The id of the incident, and that which keys of the webhook's customer see. */
+  /** The id of the incident. */
   id: string;
+  /** The id under which keys of the webhook's customer see the incident; the same for the operator's webhooks. */
   shownId: string;
   webhookId: bigint;
   change: "joined" | "left";
@@ -136,8 +137,10 @@ export function leaveIncidents(
 }
 
 /**
- * Adds webhooks to the incidents of their causes, or to warnings. What a customer sees of an incident begins again with another id once its
- * webhooks have not been in it for some minutes, whether webhooks of others are in it or not. @returns the webhooks
+ * Adds webhooks to the incidents of their causes, or to warnings. A customer sees an incident under another id once none of its webhooks
+ * has been in the incident for some minutes, whether webhooks of others are in it or not.
+ *
+ * @returns the webhooks
  */
 export async function joinIncidents(
   trx: Db,

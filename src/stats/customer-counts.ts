@@ -1,5 +1,6 @@
 import type { CustomerCounts } from "../../gen/webhook/v1/customer_pb.ts";
 import { ownedIn, type Scope, webhookIn } from "../calls/index.ts";
+import type { FieldsOf } from "../contract/present.ts";
 import { type Db, rows } from "../lib/pg/index.ts";
 import { ofWebhook } from "../queue/index.ts";
 
@@ -11,7 +12,7 @@ export async function countOfCustomers(
   db: Db,
   scope: Scope,
   customers: readonly string[],
-): Promise<Omit<CustomerCounts, `$${string}`>[]> {
+): Promise<FieldsOf<CustomerCounts>[]> {
   const inScope = webhookIn(scope, "w");
   const ownKey = ownedIn(scope, "k");
   const counted = (table: "queue" | "retries") => `(

@@ -1,4 +1,4 @@
-/** Statistics: rollups, and what customers have. */
+/** Statistics: rollups, and counts of customers. */
 export { countOfCustomers } from "./customer-counts.ts";
 export {
   deleteOldRollups,

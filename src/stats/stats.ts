@@ -1,4 +1,13 @@
+import type {
+  DispatchRun,
+  HistoryBucket,
+  Overview,
+  WebhookInterval,
+  WebhookPeriod,
+  WebhookStats,
+} from "../../gen/webhook/v1/stats_pb.ts";
 import { type Scope, webhookIn } from "../calls/index.ts";
+import type { FieldsOf } from "../contract/present.ts";
 import { count, type Db, rows } from "../lib/pg/index.ts";
 import { isFree, WORKERS } from "../queue/index.ts";
 import { countsSince, MINUTE_RETENTION_HOURS } from "./rollups.ts";
@@ -6,25 +15,8 @@ import { countsSince, MINUTE_RETENTION_HOURS } from "./rollups.ts";
 const DAY_MS = 24 * 3_600_000;
 
 /** Current counts by state, and outcomes in the last 24 hours. */
-export interface OverviewRow {
-  pending: bigint;
-  delivering: bigint;
-  retrying: bigint;
-  failed: bigint;
-  cancelled: bigint;
-  filtered: bigint;
-  attemptsLastDay: bigint;
-  deliveredLastDay: bigint;
-  failedLastDay: bigint;
-  failedAttemptsLastDay: bigint;
-  attemptsPreviousDay: bigint;
-  deliveredPreviousDay: bigint;
-  failedPreviousDay: bigint;
-  failedAttemptsPreviousDay: bigint;
-  healthyWebhooks: bigint;
-  degradedWebhooks: bigint;
-  failingWebhooks: bigint;
-  /** What holds up deliveries of live workers. Empty for an app or a customer. A newer version beside this one may name others. */
+export interface OverviewRow extends FieldsOf<Overview, "bottlenecks" | "oldestPending" | "oldestRetrying"> {
+  /** The bottlenecks of live workers. Empty for an app or a customer. Processes of a newer release may name others. */
   bottlenecks: string[];
   /** The creation of the oldest delivery; null without one. */
   oldestPending: Date | null;
@@ -43,27 +35,27 @@ const sumsOf = (...columns: Counted[]) =>
 const ATTEMPTS = sumsOf("attempts", "failed_attempts");
 const OF_PERIOD = `${ATTEMPTS}, ${sumsOf("delivered", "failed")}`;
 
-/** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or those of an app or a customer. */
+/** SQL for which webhooks of the rollups to sum for a scope: webhook 0, which is the total, or those of the app or the customer. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
   if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
   const { sql, bindings } = webhookIn(scope, "w");
   return { webhooks: `webhook_id in (select w.id from webhooks w where ${sql})`, bindings };
 }
 
-/** The event types know how many live webhooks there are in all; those of an app or a customer are found by an index. */
+/** SQL for the number of live webhooks: from the counters of event types; by an index for an app or a customer. */
 function liveWebhooks(scope: Scope): string {
   if (scope === "everything")
     return "select coalesce(sum(live + customers_live), 0)::bigint as webhooks from processes";
   return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
 }
 
-/** What holds up workers concerns the whole service. */
+/** SQL for the bottlenecks of live workers. Empty for an app or a customer: they concern the whole service. */
 function bottlenecks(scope: Scope): string {
   const isIn = scope === "everything" ? "lease_until > clock_timestamp()" : "false";
   return `array(select distinct bottleneck from workers where bottleneck is not null and ${isIn})`;
 }
 
-/** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by owner. */
+/** SQL for the deliveries of events with unfinished fan-out. None for an app or a customer: they are not counted by owner. */
 function toFanOut(scope: Scope): string {
   return scope === "everything"
     ? `select coalesce(sum(remaining), 0)::bigint as pending,
@@ -81,7 +73,7 @@ function oldest(table: "queue" | "retries", scope: Scope, condition = "true"): s
     where ${webhookIn(scope, "w").sql})`;
 }
 
-/** Open deliveries are counted; all that has ended comes from the rollups, and no row of the log is read. */
+/** Reads the overview: counts open deliveries, and takes ended ones from the rollups, so that no row of the log is read. */
 export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   const { webhooks, bindings } = counted(scope);
   const own = scope === "everything" ? "true" : webhooks;
@@ -148,12 +140,8 @@ export async function countFailing(
 const MAX_MINUTES_AGE_MS = (MINUTE_RETENTION_HOURS - 1) * 3_600_000;
 
 /** Counts in one time interval. */
-export interface HistoryRow {
+interface HistoryRow extends FieldsOf<HistoryBucket, "start"> {
   start: Date;
-  attempts: bigint;
-  delivered: bigint;
-  failed: bigint;
-  failedAttempts: bigint;
 }
 
 /** The period from `start` to `end` in the given number of equal intervals, oldest first, including empty ones. */
@@ -178,17 +166,6 @@ export function readHistory(
   );
 }
 
-/** Counts of a webhook's deliveries. */
-export interface WebhookStatsRow {
-  webhookId: bigint;
-  delivered: bigint;
-  failed: bigint;
-  attempts: bigint;
-  failedAttempts: bigint;
-  averageMs: number;
-  longestMs: number;
-}
-
 /**
  * Counts of some webhooks' deliveries in the last 24 hours, rounded to the hour; of those only that had any.
  *
@@ -197,9 +174,9 @@ export interface WebhookStatsRow {
 export async function webhookStats(
   db: Db,
   webhookIds: readonly bigint[],
-): Promise<{ since: Date; webhooks: WebhookStatsRow[] }> {
+): Promise<{ since: Date; webhooks: FieldsOf<WebhookStats>[] }> {
   const since = new Date(Math.floor((Date.now() - DAY_MS) / 3_600_000) * 3_600_000);
-  const webhooks = await rows<WebhookStatsRow>(
+  const webhooks = await rows<FieldsOf<WebhookStats>>(
     db,
     `select webhook_id as "webhookId", ${OF_PERIOD},
         coalesce(sum(total_ms)::float8 / nullif(sum(attempts), 0), 0)::float8 as "averageMs",
@@ -212,13 +189,7 @@ export async function webhookStats(
 }
 
 /** Counts of a webhook's deliveries in a period that ends now. */
-export interface WebhookPeriodRow {
-  hours: number;
-  attempts: bigint;
-  delivered: bigint;
-  failed: bigint;
-  filtered: bigint;
-  failedAttempts: bigint;
+interface WebhookPeriodRow extends FieldsOf<WebhookPeriod, "latencyP50Ms" | "latencyP95Ms"> {
   /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
   latency: number[];
 }
@@ -257,11 +228,10 @@ export async function readWebhookPeriods(
 }
 
 /** A webhook's attempts within an interval. */
-export interface WebhookIntervalRow {
+export interface WebhookIntervalRow
+  extends FieldsOf<WebhookInterval, "start" | "latencyP50Ms" | "latencyP95Ms"> {
   webhookId: bigint;
   start: Date;
-  attempts: bigint;
-  failedAttempts: bigint;
   /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
   latency: number[];
 }
@@ -314,23 +284,17 @@ export async function readWebhookHistory(
 }
 
 /** A dispatch run. */
-export interface RunRow {
-  workflowId: string;
-  /** The run id of its first execution. */
-  runId: string;
+export interface RunRow extends FieldsOf<DispatchRun, "started" | "closed" | "url"> {
   started: Date;
   /** Null while the run is open. */
   closed: Date | null;
-  sent: number;
-  delivered: number;
-  failed: number;
 }
 
 /** The latest runs, newest first. */
 export function listRuns(db: Db, limit: number): Promise<RunRow[]> {
   return rows(
     db,
-    `select workflow_id as "workflowId", first_run_id as "runId", started, closed, sent, delivered, failed
+    `select workflow_id as "workflowId", first_run_id as "runId", started, closed, sent as attempts, delivered, failed
       from runs order by id desc limit :limit::int`,
     { limit },
   );

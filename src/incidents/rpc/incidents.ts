@@ -17,6 +17,7 @@ import {
   getIncident,
   type IncidentPosition,
   type IncidentRow,
+  type IncidentTimes,
   type IncidentWebhookRow,
   listIncidents,
   listIncidentWebhooks,
@@ -93,7 +94,7 @@ function webhookMessage({
   return present({ ...row, ...timesOf(row), webhookId: id, webhookProcess: processName(process) });
 }
 
-const timesOf = ({ since, ended, nextAttempt }: Pick<IncidentRow, "since" | "ended" | "nextAttempt">) => ({
+const timesOf = ({ since, ended, nextAttempt }: IncidentTimes) => ({
   since: timestampFromDate(since),
   ended: timestampOf(ended),
   nextAttempt: timestampOf(nextAttempt),

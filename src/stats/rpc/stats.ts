@@ -107,15 +107,8 @@ export function statsService(
 
   function runMessage(run: RunRow): MessageInitShape<typeof DispatchRunSchema> {
     const url = workflowUrl?.(run.workflowId, run.runId);
-    return {
-      workflowId: run.workflowId,
-      runId: run.runId,
-      started: timestampFromDate(run.started),
-      attempts: run.sent,
-      delivered: run.delivered,
-      failed: run.failed,
-      ...present({ closed: timestampOf(run.closed), url }),
-    };
+    const [started, closed] = [timestampFromDate(run.started), timestampOf(run.closed)];
+    return present({ ...run, started, closed, url });
   }
 
   return {
