@@ -1,19 +1,20 @@
 import { count, type Db, rows } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { CHANGE, ofWebhook } from "../queue/index.ts";
+import { failedAttempts } from "../stats/index.ts";
 import type { Health } from "../webhooks/index.ts";
 
 /** Failing: the latest attempt failed, and no attempt has succeeded within this time before it, in seconds. */
-export const FAILING_AFTER_S = 30;
+const FAILING_AFTER_S = 30;
 /** Degraded: at least this share of the attempts of `DEGRADED_WITHIN_MIN` failed, from 0 to 1. */
-export const DEGRADED_SHARE = 0.1;
+const DEGRADED_SHARE = 0.1;
 /** The period whose attempts decide whether a webhook is degraded, in minutes. */
-export const DEGRADED_WITHIN_MIN = 5;
+const DEGRADED_WITHIN_MIN = 5;
 /**
  * A failing webhook without attempts and without retries is healthy again after this time, in minutes: nothing is known
  * about its endpoint any more.
  */
-export const FORGOTTEN_AFTER_MIN = 60;
+const FORGOTTEN_AFTER_MIN = 60;
 /** The maximum age of a webhook's last error, in seconds. A failing webhook does not read it with every attempt. */
 const ERROR_FRESH_S = 10;
 /** Waiting deliveries of a webhook whose last attempts are compared to find its latest error. */
@@ -61,7 +62,7 @@ export const NOTE_ATTEMPTS = `
       case when t.failed then now() else '-infinity' end, case when t.succeeded then now() else (
         select least(now(), m.start + interval '1 minute') from rollup_minutes m
         where m.webhook_id = t.webhook_id and ${recent("m")}
-          and m.attempts > coalesce(m.failed_attempts, m.attempts - m.delivered)
+          and m.attempts > ${failedAttempts("m")}
         order by m.start desc limit 1
       ) end
     from tried t
@@ -101,7 +102,7 @@ const JUDGE = `
       join webhooks w on w.id = n.webhook_id and w.deleted is null
       cross join lateral (
         select coalesce(sum(m.attempts), 0) as attempts,
-          coalesce(sum(coalesce(m.failed_attempts, greatest(0, m.attempts - m.delivered))), 0) as failed
+          coalesce(sum(${failedAttempts("m")}), 0) as failed
         from rollup_minutes m where m.webhook_id = h.webhook_id and ${recent("m")}
       ) m
       cross join lateral (

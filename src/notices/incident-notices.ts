@@ -10,8 +10,9 @@ import { publishStatement, write } from "./notices.ts";
 
 const { INCIDENT_OPENED, INCIDENT_CLOSED } = WebhookProcess;
 
-/** An incident as the subscribers with one scope are told of it, by the id that they see. */
+/** An incident of which the subscribers with one scope get a notice. */
 interface NoticedIncident {
+  /** The id under which the subscribers see the incident. */
   id: string;
   process: WebhookProcess;
   /** The customer of the subscribers, whose event the notice is. Null for the operator and its apps. */

@@ -79,18 +79,17 @@ export async function noticeHealth(trx: Db, changes: readonly HealthChange[]): P
   const changeOf = new Map(crossed.map((change) => [change.webhookId, change]));
   const processOf = ({ health }: HealthChange) =>
     health === "failing" ? WebhookProcess.WEBHOOK_FAILING : WebhookProcess.WEBHOOK_RECOVERED;
-  const noticed = await rows<AboutWebhook & { lastError: string | null; now: Date }>(
+  const noticed = await rows<AboutWebhook & { now: Date }>(
     trx,
-    `select ${ABOUT}, h.last_error as "lastError", now() as now
-      from unnest(:ids::bigint[], :processes::int[]) as n(id, process)
-        join webhooks w on w.id = n.id left join webhook_health h on h.webhook_id = w.id
+    `select ${ABOUT}, now() as now
+      from unnest(:ids::bigint[], :processes::int[]) as n(id, process) join webhooks w on w.id = n.id
       where ${isNoticed("n.process")}`,
     {
       ids: plainArray(crossed.map(({ webhookId }) => webhookId)),
       processes: plainArray(crossed.map(processOf)),
     },
   );
-  const notices = noticed.map(({ lastError, now, ...about }) => {
+  const notices = noticed.map(({ now, ...about }) => {
     const change = changeOf.get(about.webhookId) as HealthChange;
     const process = processOf(change);
     const fields = {
@@ -98,7 +97,7 @@ export async function noticeHealth(trx: Db, changes: readonly HealthChange[]): P
       healthBefore: HEALTH_NUMBERS[change.was],
       health: HEALTH_NUMBERS[change.health],
       since: timestampFromDate(change.since),
-      ...present({ lastError }),
+      ...present({ lastError: change.lastError }),
     };
     const payload =
       change.health === "failing"

@@ -3,20 +3,20 @@ import type { Backlog } from "../metrics/index.ts";
 import { distinctOf, isFree, ofWebhook } from "./conditions.ts";
 import { isHeld, paceOf } from "./holds.ts";
 
-/** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
+/** The maximum number of rows of a table that are counted. A larger number is PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;
 /** The maximum number of webhooks whose queue a reading visits; the next reading continues after them. */
 const MAX_WEBHOOKS = 10_000;
 /** SQL for whether nothing slows the deliveries of webhook `w`: pause, rate limit, or a hold or pace that its receiver has asked for. */
 const IS_SENDABLE = `w.paused is null and w.deleted is null and w.rate_limit is null
   and ${isHeld("w")} is not true and (${paceOf("w")}) is null`;
-/** A retry is overdue when it has been due for longer, in seconds: until then it may just be waiting for its turn. */
+/** The time after which a due retry is overdue, in seconds. Until then, it may just wait for its turn. */
 const OVERDUE_S = 60;
 
 /**
- * Reads what waits. What it costs is bounded, however much waits.
+ * Reads the backlog. The cost is bounded, however large the backlog is.
  *
- * @param options.after webhooks are looked at upwards from this id
+ * @param options.after the webhook id after which to search the oldest delivery
  * @param options.maxCounted for tests
  */
 export async function readBacklog(

@@ -89,9 +89,9 @@ interface LookRow {
 }
 
 /**
- * Reads what transactions have changed that ended after a look, from the oldest one that had not ended by then. The first look reads
- * those that the second will read again, so that it does not tell of them. Only the index has the
- * order of the customers, and there is no limit in fact: the planner must use it, whatever its statistics.
+ * Reads the operator's revision, and the customers whose webhooks were changed by transactions that had not ended at the last look ($1).
+ * The first look reads those that have not ended now: the second look compares with them. The order and the limit, which is never
+ * reached, force the planner to use the index on `changed`, whatever its statistics.
  */
 const LOOK = `
   select current_setting('transaction_read_only') = 'on' as "isReadOnly",

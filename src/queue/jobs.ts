@@ -82,7 +82,7 @@ async function failBeyondLimit(
   await fail(() => endBeyondQuotas(db, most), {}, message);
 }
 
-/** A count reads all waiting retries, so that of all processes one makes it. */
+/** Scans all waiting retries, so only one process does so per interval. */
 async function logOverdue({ db, log }: JobParts): Promise<void> {
   if (!(await takeTurn(db, "overdue retries logged", OVERDUE_EVERY_S))) return;
   const overdue = await accountForOverdue(db);

@@ -163,11 +163,11 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
 type Listed = Omit<FailingWebhook, "group"> & { group: number | null };
 
 /** The webhooks with retries in a run; null as the group if none is assigned. Reads one last error per group. */
-async function listFailing(db: Db, runId: number): Promise<Listed[]> {
-  const found = await rows<Omit<Listed, "host"> & { targetUrl: string }>(
+function listFailing(db: Db, runId: number): Promise<Listed[]> {
+  return rows<Listed>(
     db,
-    `select o."webhookId", o.group, o."targetUrl", o.deliveries, o."delayMs", o."isProbe", l."lastError" from (
-        select o.webhook_id as "webhookId", g.group_number as group, w.target_url as "targetUrl", o.open as deliveries,
+    `select o."webhookId", o.group, o.host, o.deliveries, o."delayMs", o."isProbe", l."lastError" from (
+        select o.webhook_id as "webhookId", g.group_number as group, split_part(w.target_url, '/', 3) as host, o.open as deliveries,
           ${untilDue(`greatest(o.due, ${OPENS})`)} as "delayMs", w.paused is not null as "isProbe",
           row_number() over (partition by g.group_number order by o.open desc, o.webhook_id) as place
         from (
@@ -189,7 +189,6 @@ async function listFailing(db: Db, runId: number): Promise<Listed[]> {
       order by o.group, o."webhookId"`,
     { runId },
   );
-  return found.map(({ targetUrl, ...webhook }) => ({ ...webhook, host: new URL(targetUrl).host }));
 }
 
 /**

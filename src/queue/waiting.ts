@@ -18,7 +18,7 @@ export interface Waiting {
 }
 
 /**
- * Reads what waits for a webhook.
+ * Counts the deliveries that wait for a webhook.
  *
  * @param options.oldest defaults to 0
  * @param options.after the id of an event or a delivery. Defaults to the nil UUID
