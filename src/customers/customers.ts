@@ -12,7 +12,7 @@ export interface CustomerLimits {
   pendingQuota: number | null;
 }
 
-/** A customer. Without a row, it has neither limits nor a time of creation. */
+/** A customer. */
 export interface CustomerRow extends CustomerLimits {
   /** The user_id of its events. */
   id: string;
@@ -45,7 +45,7 @@ async function insertCustomer(trx: Db, customer: string): Promise<void> {
   await run(trx, trx("customers").insert({ id: customer }).onConflict("id").ignore());
 }
 
-/** Customers by their ids, in that order, with or without a row. */
+/** The customers with these ids, in this order. A customer without a row has no limits and no time of creation. */
 export function readCustomers(db: Db, ids: readonly string[]): Promise<CustomerRow[]> {
   return rows<CustomerRow>(
     db,
@@ -59,7 +59,8 @@ export function readCustomers(db: Db, ids: readonly string[]): Promise<CustomerR
   );
 }
 
-async function readCustomer(db: Db, id: string): Promise<CustomerRow> {
+/** A customer with or without a row. */
+export async function readCustomer(db: Db, id: string): Promise<CustomerRow> {
   return (await readCustomers(db, [id]))[0] as CustomerRow;
 }
 
@@ -85,8 +86,8 @@ export async function requiredCustomer(db: Db, id: string): Promise<CustomerRow>
  * A customer, locked until the end of the transaction: other changes of it wait. Callers lock it after registrations, and before all
  * other rows.
  *
- * @param isNew whether it is made if nothing names it
- * @throws DomainError NOT_FOUND if nothing names it
+ * @param isNew whether to create the customer if it has neither a row nor an event. Defaults to false
+ * @throws DomainError NOT_FOUND if it has neither, and is not to be created
  */
 export async function lockCustomer(trx: Db, id: string, isNew = false): Promise<CustomerRow> {
   const lock = () => count(trx, "select from customers where id = :id for no key update", { id });
@@ -98,7 +99,7 @@ export async function lockCustomer(trx: Db, id: string, isNew = false): Promise<
   return readCustomer(trx, id);
 }
 
-/** Changes a locked customer. Columns that are left out stay. Returns it. */
+/** Changes columns of a locked customer. Returns the customer. */
 export async function changeCustomer(
   trx: Db,
   id: string,
@@ -111,7 +112,7 @@ export async function changeCustomer(
 /** What UpdateCustomer replaces. */
 export type CustomerSettings = CustomerLimits & Pick<CustomerRow, "displayName" | "metadata">;
 
-/** Replaces settings of a locked customer. Those that are left out stay. Returns it; the same object if nothing changes. */
+/** Replaces settings of a locked customer. Settings that are left out stay. Returns the customer; `before` itself if nothing changes. */
 export async function changeSettings(
   trx: Db,
   before: CustomerRow,

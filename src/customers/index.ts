@@ -1,3 +1,3 @@
-/** Customers: their limits, and what removes them. */
+/** Customers: their quotas and their erasure. */
 export { assertCustomerQuota, makeCustomer } from "./customers.ts";
 export { type ErasureState, eraseStep, listErasing, type Removal } from "./erasure.ts";

@@ -3,7 +3,7 @@ import type { CustomerCountsSchema, CustomerSchema } from "../../../gen/webhook/
 import { present, timestampOf } from "../../contract/present.ts";
 import type { CustomerRow } from "../customers.ts";
 
-/** What a customer has now. */
+/** The current counts of a customer. */
 export type Counts = MessageInitShape<typeof CustomerCountsSchema>;
 
 /** @param isOperator whether the metadata is shown, and what was erased of events: deliveries and notices of the operator's webhooks are counted, too */

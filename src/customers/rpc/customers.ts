@@ -26,6 +26,7 @@ import {
   changeCustomer,
   changeSettings,
   lockCustomer,
+  readCustomer,
   readCustomers,
   requiredCustomer,
 } from "../customers.ts";
@@ -58,9 +59,9 @@ export interface CustomerServiceParts {
 export function customerService(context: CustomerServiceParts): ServiceImpl<typeof CustomerService> {
   const { db, onQueued = () => {}, countOfCustomers, pauseWebhooksOf } = context;
 
-  async function messages(on: Db, scope: Scope, customers: readonly CustomerRow[]) {
+  async function messages(scope: Scope, customers: readonly CustomerRow[]) {
     const ids = customers.map(({ id }) => id);
-    const counts = ids.length === 0 ? [] : await countOfCustomers(on, scope, ids);
+    const counts = await countOfCustomers(db, scope, ids);
     return customers.map((customer, n) => customerMessage(customer, counts[n], scope === "everything"));
   }
 
@@ -73,7 +74,7 @@ export function customerService(context: CustomerServiceParts): ServiceImpl<type
     assertServiceWide(handler);
     assertCustomer(customer);
     const changed = await auditedCall(db, handler, work);
-    const [message] = await messages(db, "everything", [changed]);
+    const [message] = await messages("everything", [changed]);
     return present({ customer: message });
   }
 
@@ -101,13 +102,13 @@ export function customerService(context: CustomerServiceParts): ServiceImpl<type
         assertServiceWide(handler);
         const { customers, next } = await listCustomers(db, { after, search: request.search, limit });
         return {
-          customers: await messages(db, scope, customers),
+          customers: await messages(scope, customers),
           nextPageToken: Buffer.from(next ?? "").toString("base64url"),
         };
       }
       const own = await readCustomers(db, [scope.customer]);
       const shown = own.filter((each) => each.id > (after ?? "") && isFound(each, request.search));
-      return { customers: await messages(db, scope, shown) };
+      return { customers: await messages(scope, shown) };
     },
 
     async getCustomer({ customer: id }, handler) {
@@ -115,19 +116,18 @@ export function customerService(context: CustomerServiceParts): ServiceImpl<type
       const caller = callerScope(handler);
       // Of a key of an app, only what belongs to both is counted.
       const scope = caller === "everything" ? caller : callerScope(handler, id);
-      const customer =
-        scope === "everything" ? await requiredCustomer(db, id) : (await readCustomers(db, [id]))[0];
-      const [message] = await messages(db, scope, customer ? [customer] : []);
+      const customer = await (scope === "everything" ? requiredCustomer : readCustomer)(db, id);
+      const [message] = await messages(scope, [customer]);
       return present({ customer: message });
     },
 
     updateCustomer: (request, handler) =>
       change(handler, request.customer, async (trx, record) => {
         const settings = settingsOf(request);
-        const [known] = await readCustomers(trx, [request.customer]);
+        const { created } = await readCustomer(trx, request.customer);
         const before = await lockCustomer(trx, request.customer, true);
         const customer = await changeSettings(trx, before, settings);
-        if (customer !== before || !known?.created) await record(customerUpdated(before, customer));
+        if (customer !== before || !created) await record(customerUpdated(before, customer));
         return customer;
       }),
 

@@ -45,7 +45,7 @@ export class WebhookWatch {
   /** The time just before the last successful read was sent. */
   #readAt = LONG_AGO;
   readonly #running: Promise<void>;
-  #isAway = false;
+  #isFailing = false;
 
   constructor(parts: WatchParts) {
     this.#parts = parts;
@@ -106,7 +106,7 @@ export class WebhookWatch {
         for (; !signal.aborted; await clock.wait(READ_INTERVAL_MS, { signal, ref: false }))
           await this.#read(feed);
       } catch (err) {
-        if (!signal.aborted) this.#tellAway(err);
+        if (!signal.aborted) this.#logFailure(err);
       } finally {
         await feed?.close();
       }
@@ -125,13 +125,13 @@ export class WebhookWatch {
       if (stopped.length > 0) this.#parts.stopped(new Set(stopped));
     }
     this.#readAt = sent;
-    if (this.#isAway) this.#parts.log.info("webhook changes readable again; deliveries resumed");
-    this.#isAway = false;
+    if (this.#isFailing) this.#parts.log.info("webhook changes readable again; deliveries resumed");
+    this.#isFailing = false;
   }
 
-  #tellAway(err: unknown): void {
-    if (this.#isAway) return;
-    this.#isAway = true;
+  #logFailure(err: unknown): void {
+    if (this.#isFailing) return;
+    this.#isFailing = true;
     const level = isTransient(err) ? "warn" : "error";
     this.#parts.log[level]({ err }, "reading webhook changes failed; deliveries paused");
   }
