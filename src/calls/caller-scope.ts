@@ -18,7 +18,7 @@ export function callerScope(context: HandlerContext, customer?: string): Scope {
   if (scope.customer === customer) return scope;
   // The same for customers that exist and for others.
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     scope.customer === null
       ? "customer: the API key belongs to an installed app, and cannot access customers; leave it out, or use a key without an app"
       : "customer: the API key belongs to another customer; leave it out",
@@ -34,7 +34,7 @@ export function assertServiceWide(context: HandlerContext): void {
   const scope = callerScope(context);
   if (scope === "everything") return;
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     `${context.method.name} concerns the whole service, but the API key belongs to ${ownerName(scope)}; use a key without ${scope.customer === null ? "an app" : "a customer"}`,
   );
 }

@@ -23,7 +23,7 @@ const TOO_MANY_DIGITS = `holds a number of more than ${MAX_DIGITS} digits; 64-bi
 
 /** @param what the message, or its path in the request */
 export function tooComplex(problem: string, what = "the message"): DomainError {
-  return new DomainError("INVALID_ARGUMENT", `${what} ${problem}`, { reason: "MESSAGE_TOO_COMPLEX" });
+  return new DomainError("MESSAGE_TOO_COMPLEX", `${what} ${problem}`);
 }
 
 /**

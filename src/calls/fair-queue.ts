@@ -76,9 +76,9 @@ export class FairQueue {
     const waiting = this.#waiting.get(keyId) ?? new Set();
     if (mayRefuse && waiting.size >= this.#maxWaiting) {
       throw new DomainError(
-        "RESOURCE_EXHAUSTED",
+        "LIMIT_REACHED",
         `${this.#maxWaiting} ${this.#what} of this API key wait, the maximum; retry when some have ended`,
-        { reason: "LIMIT_REACHED", retryAfterMs: RETRY_AFTER_MS },
+        { retryAfterMs: RETRY_AFTER_MS },
       );
     }
     this.#waiting.set(keyId, waiting);

@@ -64,7 +64,5 @@ function article(noun: string): string {
 
 /** The error for a webhook that does not exist or is outside the caller's scope. */
 export function noWebhook(id: bigint): DomainError {
-  return new DomainError("NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`, {
-    reason: "WEBHOOK_NOT_FOUND",
-  });
+  return new DomainError("WEBHOOK_NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`);
 }

@@ -21,10 +21,10 @@ export interface FieldViolation {
   description: string;
 }
 
-/** Details of a refusal for programs, beside its code and message. */
+/** Details of a refusal for programs, beside its reason and message. */
 export interface RefusalDetails {
-  /** The reason. Defaults to RATE_LIMITED with `retryAfterMs` for a limit, else to the code's general reason. */
-  reason?: ErrorReason;
+  /** The status. Defaults to that of the reason. */
+  code?: DomainErrorCode;
   /** The delay before the request may be sent again, in milliseconds. */
   retryAfterMs?: number;
   violations?: readonly FieldViolation[];
@@ -41,11 +41,10 @@ export class DomainError extends Error {
   readonly violations: readonly FieldViolation[];
   readonly metadata: Readonly<Record<string, string>>;
 
-  constructor(code: DomainErrorCode, message: string, details: RefusalDetails = {}) {
+  constructor(reason: RefusalReason, message: string, details: RefusalDetails = {}) {
     super(message);
-    this.code = code;
-    const isRate = code === "RESOURCE_EXHAUSTED" && details.retryAfterMs !== undefined;
-    this.reason = details.reason ?? (isRate ? "RATE_LIMITED" : DEFAULT_REASONS[code]);
+    this.code = details.code ?? ERROR_REASONS[reason].status;
+    this.reason = reason;
     this.retryAfterMs = details.retryAfterMs;
     this.violations = details.violations ?? [];
     this.metadata = details.metadata ?? {};
@@ -189,7 +188,12 @@ export const ERROR_REASONS = {
 /** The reason of a refused call, for programs. */
 export type ErrorReason = keyof typeof ERROR_REASONS;
 
-/** The reason of a refusal that gives none. */
+/** The reason of a refusal: a call that the client can change or repeat. */
+export type RefusalReason = {
+  [Reason in ErrorReason]: (typeof ERROR_REASONS)[Reason]["status"] extends DomainErrorCode ? Reason : never;
+}[ErrorReason];
+
+/** The reasons of errors of the library, which have only a status. */
 export const DEFAULT_REASONS: Record<StatusName, ErrorReason> = {
   CANCELLED: "CANCELLED",
   UNKNOWN: "INTERNAL",

@@ -76,9 +76,8 @@ export async function requiredCustomer(db: Db, id: string): Promise<CustomerRow>
     return customer;
   // The error never repeats the id, because it may be personal data.
   throw new DomainError(
-    "NOT_FOUND",
+    "CUSTOMER_NOT_FOUND",
     "customer: neither an API key, a setting nor an event names this customer; list the customers to find their user_id",
-    { reason: "CUSTOMER_NOT_FOUND" },
   );
 }
 
@@ -146,8 +145,8 @@ export async function assertCustomerQuota(trx: Db, customer: string, added: numb
   if (!found || found.used + added <= found.quota) return;
   const { quota, used } = found;
   throw new DomainError(
-    "FAILED_PRECONDITION",
+    "TOO_MANY_WEBHOOKS",
     `the customer may have ${quota} webhooks over all its API keys, and would have ${used + added}; delete unused ones and try again, or ask the operator to raise the quota with UpdateCustomer`,
-    { reason: "TOO_MANY_WEBHOOKS", metadata: { quota: "customer_webhooks", limit: String(quota) } },
+    { metadata: { quota: "customer_webhooks", limit: String(quota) } },
   );
 }

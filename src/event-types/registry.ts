@@ -102,7 +102,7 @@ export class RefusedRegistrationError extends DomainError {
       (line): FieldViolation => ({ field: "file_descriptor_set", description: line }),
     );
     const summary = `file_descriptor_set is refused, and nothing is registered (problems: ${lines.length})`;
-    super("INVALID_ARGUMENT", [summary, ...lines].join("\n"), { reason: "FIELDS_INVALID", violations });
+    super("FIELDS_INVALID", [summary, ...lines].join("\n"), { violations });
   }
 }
 

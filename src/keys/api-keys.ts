@@ -145,9 +145,8 @@ export function createBoundedApiKey(
         ? "the service takes no more API keys, including revoked ones"
         : `the service has ${maxKeys} API keys, including revoked ones, and at most ${maxKeys} are allowed`;
       throw new DomainError(
-        "FAILED_PRECONDITION",
+        "TOO_MANY_API_KEYS",
         `${full}; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
-        { reason: "TOO_MANY_API_KEYS" },
       );
     }
     return createApiKey(trx, key);
@@ -319,7 +318,7 @@ export function renameApiKey(
 
 /** The error for a key that does not exist or is outside the scope. @param field the field of the request that names it */
 export function noSuchKey(field: string, id: string): DomainError {
-  return new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`, { reason: "API_KEY_NOT_FOUND" });
+  return new DomainError("API_KEY_NOT_FOUND", `${field}: there is no API key ${id}`);
 }
 
 /** Revokes the key. `revokeApiKey` handles its webhooks. */

@@ -24,9 +24,8 @@ export function createBoundedInstalledApp(db: Db, name: string, maxApps: number)
     await takeLock(trx, "apps");
     if (await hasRows(trx, "installed_apps", maxApps)) {
       throw new DomainError(
-        "FAILED_PRECONDITION",
+        "TOO_MANY_APPS",
         `the service has ${maxApps} installed apps, and at most ${maxApps} are allowed; remove unused apps with DeleteInstalledApp, or ask the operator to raise MAX_INSTALLED_APPS`,
-        { reason: "TOO_MANY_APPS" },
       );
     }
     return createInstalledApp(trx, name);
@@ -67,9 +66,8 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
     const [app] = await run(trx, trx("installed_apps").select("*").where({ id }).forUpdate());
     if (!app) {
       throw new DomainError(
-        "NOT_FOUND",
+        "APP_NOT_FOUND",
         `installed_application_id: no installed app has the id ${id}; list them with ListInstalledApps`,
-        { reason: "APP_NOT_FOUND" },
       );
     }
     const [{ keys, webhooks } = { keys: 0, webhooks: 0 }] = await rows<{ keys: number; webhooks: number }>(

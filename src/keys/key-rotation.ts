@@ -57,9 +57,8 @@ async function keepSecret(trx: Db, id: string, graceMs: number): Promise<Date> {
   const known = await run(trx, old());
   if (known[0] && known.length >= MAX_SECRETS - 1) {
     throw new DomainError(
-      "FAILED_PRECONDITION",
+      "TOO_MANY_SECRETS",
       `the API key ${id} has ${MAX_SECRETS} valid secrets, the maximum; rotate again after ${known[0].expires.toISOString()}, when the first expires, or without grace_period, which revokes all old ones immediately`,
-      { reason: "TOO_MANY_SECRETS" },
     );
   }
   await count(

@@ -35,7 +35,7 @@ export function assertNoMoreRights(
 
 function moreRights(problem: string, allowed: string, scope: LimitedScope): DomainError {
   return new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     `${problem}; a key of ${ownerName(scope)} manages keys with at most its own rights (${allowed}): use a key without ${scope.customer === null ? "an app" : "a customer"}`,
   );
 }

@@ -68,9 +68,9 @@ export async function assertWebhookQuota(
   if (used + added <= key.quota) return;
   const name = reachesKey(scope, key) ? ` “${key.name}”` : " that owns the webhook";
   throw new DomainError(
-    "FAILED_PRECONDITION",
+    "TOO_MANY_WEBHOOKS",
     `the API key${name} may own ${key.quota} webhooks, and would own ${used + added}; delete unused ones and try again, or ask an administrator to raise the quota with SetApiKeyQuotas`,
-    { reason: "TOO_MANY_WEBHOOKS", metadata: { quota: "webhooks", limit: String(key.quota) } },
+    { metadata: { quota: "webhooks", limit: String(key.quota) } },
   );
 }
 
@@ -136,10 +136,9 @@ function createTake(db: Db, kind: QuotaKind): (of: string, rate: number) => Prom
     const refused = await ask({ of, rate });
     if (!refused) return;
     throw new DomainError(
-      "RESOURCE_EXHAUSTED",
+      "QUOTA_EXCEEDED",
       `${kind.owner} quota of ${rate} events per second is used up; publish the event again in ${refused.retryAfterMs} ms, or ${kind.remedy}`,
       {
-        reason: "QUOTA_EXCEEDED",
         retryAfterMs: refused.retryAfterMs,
         metadata: { quota: kind.metadata, limit: String(rate) },
       },

@@ -124,7 +124,7 @@ export async function insertReplay(
   const webhookId = filter.webhookId ?? (oneByOne ? null : 0n);
   const active = trx("api_keys").select("id").where({ id: apiKeyId, revoked: null }).forShare();
   if ((await run(trx, active)).length === 0)
-    throw new DomainError("UNAUTHENTICATED", "the API key was revoked; use another key");
+    throw new DomainError("API_KEY_UNKNOWN", "the API key was revoked; use another key");
   const stored = JSON.stringify(filter, (_, value) => (typeof value === "bigint" ? String(value) : value));
   const [made] = await rows<{ id: string }>(
     trx,

@@ -92,7 +92,7 @@ export async function requireFeature(trx: Db, feature: string): Promise<void> {
       .map(({ name, release, role }) => `${name} (release ${release}, ${role})`)
       .join(", ");
     throw new FeatureUnknownError(
-      "FAILED_PRECONDITION",
+      "STATE_NOT_FIT",
       `this needs the feature ${feature}, which these processes do not know: ${named}; upgrade or end them, and try again`,
     );
   }

@@ -249,9 +249,8 @@ async function lockOwner(trx: Db, scope: Scope, id: string, processes: readonly 
   const name = isKnown ? ` “${owner.name}”` : "";
   const only = isKnown ? `, only to ${processNames(allowed)}` : "";
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "PROCESS_NOT_ALLOWED",
     `the API key${name} that owns the endpoint may not subscribe to ${processNames(refused)}${only}`,
-    { reason: "PROCESS_NOT_ALLOWED" },
   );
 }
 
@@ -281,9 +280,8 @@ async function assertFree(
       : `${processName(webhook.process)} (a webhook that your key cannot access)`,
   );
   throw new DomainError(
-    "ALREADY_EXISTS",
+    "WEBHOOK_EXISTS",
     `the URL is registered for ${named.join(", ")}; leave these event types out, choose another URL, or delete these webhooks first`,
-    { reason: "WEBHOOK_EXISTS" },
   );
 }
 
@@ -295,7 +293,8 @@ function noneLeft({ url }: WebhookRow): DomainError {
 
 function transferred(): DomainError {
   return new DomainError(
-    "ABORTED",
+    "UNAVAILABLE",
     "the endpoint's webhooks were transferred or deleted meanwhile, because their API key was revoked; try again",
+    { code: "ABORTED" },
   );
 }

@@ -25,7 +25,7 @@ export async function readShared(db: Db, scope: Scope, id: bigint): Promise<Webh
   if (webhook?.id !== id || !webhook.reachable) return [];
   if (found.every(({ reachable }) => reachable)) return found.map(({ reachable: _, ...each }) => each);
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     `webhook ${id} shares its secret and its settings with other event types of its endpoint, and your key cannot access all of these; use a key that can`,
   );
 }

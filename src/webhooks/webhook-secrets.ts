@@ -182,9 +182,8 @@ export function keptBesideNew(
   const oldest = kept.at(-1);
   if (oldest && kept.length >= MAX_SECRETS) {
     throw new DomainError(
-      "FAILED_PRECONDITION",
+      "TOO_MANY_SECRETS",
       `webhook ${webhookId} has ${MAX_SECRETS} valid ${what}, the maximum; rotate again after ${oldest.expires.toISOString()}, when the oldest expires, or with ${revoke}, which revokes all old ones immediately`,
-      { reason: "TOO_MANY_SECRETS" },
     );
   }
   return kept;

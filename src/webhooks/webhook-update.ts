@@ -192,17 +192,16 @@ function changed(before: WebhookRow, changes: WebhookChanges) {
 export function expectRevision({ id, revision }: WebhookRow, given: bigint | undefined): void {
   if (given === undefined || given === revision) return;
   throw new DomainError(
-    "ABORTED",
+    "REVISION_CHANGED",
     `webhook ${id} has revision ${revision}, not ${given}: it was changed meanwhile; get the webhook and decide again`,
-    { reason: "REVISION_CHANGED", metadata: { revision: String(revision) } },
+    { metadata: { revision: String(revision) } },
   );
 }
 
 function addressTaken({ process, url }: { process: number; url: string }): DomainError {
   return new DomainError(
-    "ALREADY_EXISTS",
+    "WEBHOOK_EXISTS",
     `another webhook has the event type ${processName(process)} and the URL ${url}; choose another URL, or delete one of the two webhooks`,
-    { reason: "WEBHOOK_EXISTS" },
   );
 }
 

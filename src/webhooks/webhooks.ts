@@ -241,7 +241,7 @@ export function assertTakesWebhooks(processes: readonly number[]): void {
   const deprecated = processes.find((process) => eventType(process)?.deprecated);
   if (deprecated === undefined) return;
   throw new DomainError(
-    "FAILED_PRECONDITION",
+    "STATE_NOT_FIT",
     `${processName(deprecated)} is deprecated: it takes no new webhooks, and existing ones go on; choose another event type, or ask the operator to offer it again`,
   );
 }
@@ -264,9 +264,8 @@ export async function assertRoom(
   if (customer !== null) {
     // How many others have does not concern a customer.
     throw new DomainError(
-      "FAILED_PRECONDITION",
+      "TOO_MANY_WEBHOOKS",
       "the service takes no more webhooks; delete unused ones, or ask the operator to raise MAX_WEBHOOKS",
-      { reason: "TOO_MANY_WEBHOOKS" },
     );
   }
   const full =
@@ -274,9 +273,8 @@ export async function assertRoom(
       ? `${maxWebhooks} webhooks are registered, the maximum`
       : `${live} webhooks are registered, and ${maxWebhooks} may be: ${added} more are too many`;
   throw new DomainError(
-    "FAILED_PRECONDITION",
+    "TOO_MANY_WEBHOOKS",
     `${full}; delete unused ones, or ask the operator to raise MAX_WEBHOOKS`,
-    { reason: "TOO_MANY_WEBHOOKS" },
   );
 }
 
@@ -340,7 +338,7 @@ export async function insertWebhook(
       returning ${webhookColumns("w")}`,
     { ...webhook, name, endpointId, id, secret: newSealedSecret(secrets, id, secret) },
   );
-  if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked; use another key");
+  if (!made) throw new DomainError("API_KEY_UNKNOWN", "the API key was revoked; use another key");
   return made;
 }
 

@@ -102,7 +102,7 @@ test.each(["x", "界"])(
 
 test("a limit that ends tells when, rounded up to whole seconds where a header tells it", () => {
   const error = toConnectError(
-    new DomainError("RESOURCE_EXHAUSTED", "too many requests", { retryAfterMs: 1_200.4 }),
+    new DomainError("RATE_LIMITED", "too many requests", { retryAfterMs: 1_200.4 }),
     pino({ level: "silent" }),
     "Test",
   );

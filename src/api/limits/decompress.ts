@@ -29,7 +29,7 @@ export async function decompress(encoding: string, bytes: Uint8Array, maxBytes: 
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE") throw messageTooLarge(maxBytes);
     throw new DomainError(
-      "INVALID_ARGUMENT",
+      "REQUEST_INVALID",
       `the message is not valid ${encoding}; send it in the encoding that the header names, or uncompressed`,
     );
   }

@@ -73,9 +73,9 @@ export class HeldBytes {
 
   #usedUp(): DomainError {
     return new DomainError(
-      "RESOURCE_EXHAUSTED",
+      "LIMIT_REACHED",
       `the ${this.#messages} that are being read leave no room for this one in their ${this.#max} bytes; send it later`,
-      { reason: "LIMIT_REACHED", retryAfterMs: 1_000 },
+      { retryAfterMs: 1_000 },
     );
   }
 

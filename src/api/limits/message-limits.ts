@@ -50,8 +50,7 @@ export function messageLimits(method: DescMethod): MessageLimits {
 /** The error for a message above its limit. Without a delay: sent again, it is as large. Over HTTP, its status is 413. */
 export function messageTooLarge(maxBytes: number): DomainError {
   return new DomainError(
-    "RESOURCE_EXHAUSTED",
+    "MESSAGE_TOO_LARGE",
     `a message of this method may have at most ${maxBytes} bytes, uncompressed; send less at once`,
-    { reason: "MESSAGE_TOO_LARGE" },
   );
 }

@@ -228,11 +228,11 @@ function assertEncoding({ encoding, limits, method, isGrpc }: Reading): void {
     ? `requests cannot be compressed as ${JSON.stringify(encoding.slice(0, 50))}; use one of ${accepted.join(", ")}, or send them uncompressed`
     : `${method.name} does not accept compressed requests; send them uncompressed`;
   // gRPC has a status for this. Connect's would be HTTP 501, which suggests a server error.
-  throw isGrpc ? new DomainError("UNIMPLEMENTED", problem) : invalid(problem);
+  throw isGrpc ? new DomainError("METHOD_NOT_SERVED", problem) : invalid(problem);
 }
 
 function invalid(problem: string): DomainError {
-  return new DomainError("INVALID_ARGUMENT", problem);
+  return new DomainError("REQUEST_INVALID", problem);
 }
 
 /** The error for the caller, who is told the limit of large messages: the library names none. */

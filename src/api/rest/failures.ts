@@ -98,8 +98,6 @@ function fromFramework(error: FastifyError, { headers }: FastifyRequest): Connec
       ? unsupportedType(headers["content-type"])
       : FRAMEWORK_MESSAGES[error.code];
   if (error.code === TOO_LARGE)
-    return refusal(
-      new DomainError("RESOURCE_EXHAUSTED", message ?? error.message, { reason: "MESSAGE_TOO_LARGE" }),
-    );
+    return refusal(new DomainError("MESSAGE_TOO_LARGE", message ?? error.message));
   return withReason(new ConnectError(message ?? error.message, Code.InvalidArgument));
 }

@@ -95,7 +95,7 @@ function inWords(
   const header = new Headers(response.header);
   const byGet = callableByGet(method);
   const told = (words: string, as = status) =>
-    inJson(refusal(new DomainError("UNIMPLEMENTED", `${method.name} ${words}`)), as, header);
+    inJson(refusal(new DomainError("METHOD_NOT_SERVED", `${method.name} ${words}`)), as, header);
   if (status === 405) {
     header.set("Allow", byGet ? "GET, POST" : "POST");
     return told("is called by POST");

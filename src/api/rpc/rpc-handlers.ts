@@ -181,7 +181,7 @@ function urlOf(origin: string, path: string): string {
   if (url) return url.href;
   // The only part of a request that an HTTP parser does not validate.
   throw new DomainError(
-    "INVALID_ARGUMENT",
+    "REQUEST_INVALID",
     "the Host header (in HTTP/2, :authority) is not a valid host; send the host and port of the service",
   );
 }
@@ -227,7 +227,7 @@ async function* messageIn(query: URLSearchParams): AsyncIterable<Uint8Array> {
   } catch {
     const problem =
       "message in the query is not valid base64; send it as base64url, or as JSON without base64=1";
-    throw new DomainError("INVALID_ARGUMENT", problem);
+    throw new DomainError("REQUEST_INVALID", problem);
   }
 }
 

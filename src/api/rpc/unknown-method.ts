@@ -47,7 +47,9 @@ export function answerUnknownMethod(
   response: NodeAnswer,
   whatElse: string,
 ): void {
-  const error = refusal(new DomainError("UNIMPLEMENTED", `no such method: ${shortPath(path)}; ${whatElse}`));
+  const error = refusal(
+    new DomainError("METHOD_NOT_SERVED", `no such method: ${shortPath(path)}; ${whatElse}`),
+  );
   writeError(contentType, response, error, 404);
 }
 

@@ -80,8 +80,8 @@ function queueOf(what: string, poolSize: number, { poolShare, maxWaiting }: type
 
 function tooLong(maxMs: number): DomainError {
   return new DomainError(
-    "RESOURCE_EXHAUSTED",
+    "LIMIT_REACHED",
     `reading took longer than ${maxMs / 1_000} s, the maximum; ask for less (a smaller page, a shorter time range, one webhook), or retry when the database is less busy`,
-    { reason: "LIMIT_REACHED", retryAfterMs: maxMs },
+    { retryAfterMs: maxMs },
   );
 }

@@ -50,7 +50,7 @@ const MAX_DETAILS_BYTES = 3_000;
 /** The error for invalid fields of a request. */
 export function invalidFields(violations: readonly FieldViolation[]): DomainError {
   const text = violations.map(({ field, description }) => `${field} ${description}`).join("; ");
-  return new DomainError("INVALID_ARGUMENT", text, { reason: "FIELDS_INVALID", violations });
+  return new DomainError("FIELDS_INVALID", text, { violations });
 }
 
 /** The error for one invalid field of a request. @param description to read after the field's name */
@@ -60,7 +60,7 @@ export function invalidField(field: string, description: string): DomainError {
 
 /** The error for a resource whose state does not allow an operation. @param message also says what to do */
 export function stateNotFit(message: string): DomainError {
-  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
+  return new DomainError("STATE_NOT_FIT", message);
 }
 
 /**
@@ -84,8 +84,7 @@ export function toConnectError(
   if (error instanceof InvalidTargetError) {
     const violation = { field: "url", description: error.message.replace(/^url:? /, "") };
     return refusal(
-      new DomainError("INVALID_ARGUMENT", error.message, {
-        reason: "URL_NOT_ALLOWED",
+      new DomainError("URL_NOT_ALLOWED", error.message, {
         violations: [violation],
       }),
     );
@@ -120,8 +119,8 @@ export function stoppingError(): DomainError {
   return unavailable("the service is stopping", "STOPPING");
 }
 
-function unavailable(problem: string, reason: ErrorReason): DomainError {
-  return new DomainError("UNAVAILABLE", `${problem}; retry`, { reason, retryAfterMs: RETRY_AWAY_MS });
+function unavailable(problem: string, reason: "DATABASE_AWAY" | "STOPPING"): DomainError {
+  return new DomainError(reason, `${problem}; retry`, { retryAfterMs: RETRY_AWAY_MS });
 }
 
 /** Converts a DomainError for the caller. */

@@ -114,9 +114,8 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
       for await (const { events } of messages) {
         if (series.size + events.length > MAX_STREAM_EVENTS) {
           throw new DomainError(
-            "RESOURCE_EXHAUSTED",
+            "STREAM_TOO_LONG",
             `a stream takes at most ${MAX_STREAM_EVENTS} events: send the others over another one`,
-            { reason: "STREAM_TOO_LONG" },
           );
         }
         await series.addAll(events);
@@ -170,7 +169,7 @@ export function eventService(context: EventServiceParts, gate: Gate): ServiceImp
 function assertErases({ customer, installedAppId, processes }: LimitedScope, userId: string): void {
   if (userId === customer && installedAppId === null && processes.length === 0) return;
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     "user_id: a key of a customer erases payloads of this customer only, and only if it belongs to no installed app and may subscribe to every event type",
   );
 }

@@ -33,10 +33,9 @@ export function createKeyReuse(db: Db): KeyReuse {
     if (first && event.payload.length >= LONG_WORK_BYTES) await longTurn(event.apiKeyId);
     const fields = first ? differences(first, event) : [];
     return new DomainError(
-      "ALREADY_EXISTS",
+      "IDEMPOTENCY_KEY_REUSED",
       `idempotency_key was already used for a different event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
       {
-        reason: "IDEMPOTENCY_KEY_REUSED",
         metadata: { event_id: firstEventId, ...(fields.length > 0 ? { fields: listed(fields) } : {}) },
       },
     );

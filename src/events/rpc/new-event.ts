@@ -44,7 +44,7 @@ export function newEvent(
 /** The same for user ids of other customers and for those of nobody. */
 function notOwnUser(): DomainError {
   return new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     "user_id: the API key belongs to a customer, and publishes events of this customer only; send its user_id",
   );
 }

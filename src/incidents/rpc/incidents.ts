@@ -62,9 +62,8 @@ export function incidentService({ db }: { db: Db }): ServiceImpl<typeof Incident
       const incident = await getIncident(db, scope, incidentId);
       if (!incident) {
         throw new DomainError(
-          "NOT_FOUND",
+          "INCIDENT_NOT_FOUND",
           `there is no incident ${incidentId}; list the incidents to find its id`,
-          { reason: "INCIDENT_NOT_FOUND" },
         );
       }
       const { rows, nextPageToken } = await readPage(

@@ -14,9 +14,8 @@ const SCHEME = /^(?:bearer|basic|apikey|token)\s/i;
 export function missingKey(authorised = false): DomainError {
   const instead = authorised ? ", not in Authorization, which this service does not read" : "";
   return new DomainError(
-    "UNAUTHENTICATED",
+    "API_KEY_MISSING",
     `the header ${KEY_HEADER} is missing: send your API key in it${instead}`,
-    { reason: "API_KEY_MISSING" },
   );
 }
 
@@ -27,57 +26,52 @@ export function unknownKey(secret: string | null | undefined): DomainError {
   if (secret?.includes(",")) problem = `${KEY_HEADER} contains more than one key; send exactly one`;
   else if (SCHEME.test(secret ?? ""))
     problem = `${KEY_HEADER} contains a scheme before the key; send only the key`;
-  return new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
+  return new DomainError("API_KEY_UNKNOWN", problem);
 }
 
 /** 401, in the admin UI. */
 export function sessionEnded(): DomainError {
-  return new DomainError("UNAUTHENTICATED", "your session has expired; sign in with an API key", {
-    reason: "API_KEY_MISSING",
-  });
+  return new DomainError("API_KEY_MISSING", "your session has expired; sign in with an API key");
 }
 
 /** 429. */
 export function tooManyWrongKeys(waitMs: number): DomainError {
   return new DomainError(
-    "RESOURCE_EXHAUSTED",
+    "RATE_LIMITED",
     `too many wrong API keys came from your address, so your key was not checked; verify it and retry in ${seconds(waitMs)}`,
-    { reason: "RATE_LIMITED", retryAfterMs: waitMs },
+    { retryAfterMs: waitMs },
   );
 }
 
 /** 429, in the admin UI. */
 export function tooManyUnknownSessions(waitMs: number): DomainError {
   return new DomainError(
-    "RESOURCE_EXHAUSTED",
+    "RATE_LIMITED",
     `too many ended or unknown sessions came from your address, so yours was not looked up; sign in with an API key, or retry in ${seconds(waitMs)}`,
-    { reason: "RATE_LIMITED", retryAfterMs: waitMs },
+    { retryAfterMs: waitMs },
   );
 }
 
 /** 429. */
 export function tooManyRequests({ limit, resetMs }: Allowance): DomainError {
   return new DomainError(
-    "RESOURCE_EXHAUSTED",
+    "RATE_LIMITED",
     `the API key has used its ${limit} requests of this minute; retry in ${seconds(resetMs)}`,
-    { reason: "RATE_LIMITED", retryAfterMs: resetMs },
+    { retryAfterMs: resetMs },
   );
 }
 
 /** 403, for methods without a required permission. */
 export function forNobody(method: string): DomainError {
-  return new DomainError(
-    "PERMISSION_DENIED",
-    `${method} names no required permission, so no key may call it`,
-  );
+  return new DomainError("NOT_ALLOWED", `${method} names no required permission, so no key may call it`);
 }
 
 /** 403 (contract, section 5, rule 2). */
 export function lacksPermission(permission: string, method: string): DomainError {
   return new DomainError(
-    "PERMISSION_DENIED",
+    "PERMISSION_MISSING",
     `the API key lacks the permission ${permission}, which ${method} requires`,
-    { reason: "PERMISSION_MISSING", metadata: { permission } },
+    { metadata: { permission } },
   );
 }
 

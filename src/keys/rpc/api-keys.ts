@@ -238,7 +238,7 @@ function notForOthers(permission: Permission, owners: string, field: string): Do
 function assertOwnApp(scope: Scope, installedAppId: string | null): void {
   if (scope === "everything" || installedAppId === scope.installedAppId) return;
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     scope.installedAppId === null
       ? "installed_application_id: your key belongs to a customer and to no installed app, and creates such keys only: leave it out"
       : `installed_application_id: your key belongs to the installed app ${scope.installedAppId} and creates keys of this app only: name it, or use a key without an app`,
@@ -250,7 +250,7 @@ function assertSetsQuotas(scope: Scope): void {
   if (scope === "everything") return;
   const [keys, others] = scope.customer === null ? ["installed apps", "an app"] : ["customers", "a customer"];
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     `quotas: keys of ${keys} cannot set quotas, and keys that they create get their quotas; leave quotas out, or use a key without ${others}`,
   );
 }

@@ -38,10 +38,9 @@ export function sessionService(
       });
       if (!SUFFICIENT_PERMISSIONS.some((permission) => key.permissions.includes(permission))) {
         throw new DomainError(
-          "PERMISSION_DENIED",
+          "PERMISSION_MISSING",
           `the API key "${key.name}" lacks permission for the settings page; sign in with a key that has ${SUFFICIENT_PERMISSIONS.map(permissionName).join(" or ")}`,
           {
-            reason: "PERMISSION_MISSING",
             metadata: { permission: SUFFICIENT_PERMISSIONS.map(permissionName).join(",") },
           },
         );
@@ -79,10 +78,10 @@ export function sessionService(
 /** @throws DomainError PERMISSION_DENIED for requests not sent by the admin UI, or not recognized because of a proxy's headers */
 function assertFromPage(handler: HandlerContext): void {
   const wrong = wrongProxyHeader(handler);
-  if (wrong !== null) throw new DomainError("PERMISSION_DENIED", wrong, { reason: "PROXY_HEADER_WRONG" });
+  if (wrong !== null) throw new DomainError("PROXY_HEADER_WRONG", wrong);
   if (isFromPage(handler)) return;
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "NOT_ALLOWED",
     `only the service's own settings page signs in and out: send ${PAGE_HEADER} from the same origin, or use X-Service-Key without a session`,
   );
 }

@@ -201,8 +201,7 @@ export function deliveryService(
       const scope = callerScope(handler);
       const id = optionalUuid("event_id", request.eventId);
       const found = await getEvent(db, scope, id);
-      if (!found)
-        throw new DomainError("NOT_FOUND", `there is no event ${id}`, { reason: "EVENT_NOT_FOUND" });
+      if (!found) throw new DomainError("EVENT_NOT_FOUND", `there is no event ${id}`);
       const counts = new Map<DeliveryState, number>();
       for (const { state, count } of found.counts) {
         const number = STATE_NUMBERS[state as DeliveryStateName] ?? DeliveryState.UNSPECIFIED;
@@ -290,7 +289,5 @@ function deliveryId(request: { deliveryId: string }): string {
 }
 
 function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
-  return new DomainError("NOT_FOUND", `there is no delivery ${deliveryId}`, {
-    reason: "DELIVERY_NOT_FOUND",
-  });
+  return new DomainError("DELIVERY_NOT_FOUND", `there is no delivery ${deliveryId}`);
 }

@@ -18,9 +18,9 @@ export class OpenExports {
     const open = this.#open.get(keyId) ?? 0;
     if (open >= MAX_EXPORTS_PER_KEY) {
       throw new DomainError(
-        "RESOURCE_EXHAUSTED",
+        "LIMIT_REACHED",
         `this API key has ${MAX_EXPORTS_PER_KEY} exports open, the maximum; read them to their end, or cancel some`,
-        { reason: "LIMIT_REACHED", retryAfterMs: RETRY_AFTER_MS },
+        { retryAfterMs: RETRY_AFTER_MS },
       );
     }
     this.#open.set(keyId, open + 1);

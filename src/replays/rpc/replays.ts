@@ -184,9 +184,7 @@ function limitOf(scope: Scope): [most: number, whose: string] {
 }
 
 function noReplay(id: string): DomainError {
-  return new DomainError("NOT_FOUND", `there is no replay ${id}; list the replays to find its id`, {
-    reason: "REPLAY_NOT_FOUND",
-  });
+  return new DomainError("REPLAY_NOT_FOUND", `there is no replay ${id}; list the replays to find its id`);
 }
 
 function hasEnded({ id, state }: ReplayRow): DomainError {
@@ -195,8 +193,8 @@ function hasEnded({ id, state }: ReplayRow): DomainError {
 
 function keyReused(id: string): DomainError {
   return new DomainError(
-    "ALREADY_EXISTS",
+    "IDEMPOTENCY_KEY_REUSED",
     `idempotency_key was already used for a different replay, ${id}; use a new key for a new replay`,
-    { reason: "IDEMPOTENCY_KEY_REUSED", metadata: { replay_id: id } },
+    { metadata: { replay_id: id } },
   );
 }

@@ -168,8 +168,7 @@ async function requestedChanges({
 /** The error for an endpoint that does not exist or is outside the caller's scope. */
 function noEndpoint(id: string): DomainError {
   return new DomainError(
-    "NOT_FOUND",
+    "ENDPOINT_NOT_FOUND",
     `there is no endpoint ${id}; Webhook.endpoint_id of ListWebhooks names the endpoints`,
-    { reason: "ENDPOINT_NOT_FOUND" },
   );
 }

@@ -178,8 +178,7 @@ export async function checkedProcesses(
 export function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
   if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
   throw new DomainError(
-    "PERMISSION_DENIED",
+    "PROCESS_NOT_ALLOWED",
     `the API key may not subscribe to ${processName(process)}, only to ${processNames(caller.allowedProcesses)}`,
-    { reason: "PROCESS_NOT_ALLOWED" },
   );
 }

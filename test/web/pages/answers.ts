@@ -194,17 +194,15 @@ export function deliveries(...all: Delivery[]) {
 
 export const notFound = (
   reason: "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "EVENT_NOT_FOUND" | "INCIDENT_NOT_FOUND",
-) => new DomainError("NOT_FOUND", "there is no such thing", { reason });
+) => new DomainError(reason, "there is no such thing");
 
 /** A refusal by a limit, which the page does not repeat. */
-export const TOO_MANY = new DomainError("RESOURCE_EXHAUSTED", "too many calls");
+export const TOO_MANY = new DomainError("LIMIT_REACHED", "too many calls");
 /** A refusal because somebody else has changed the same thing. */
-export const CHANGED_MEANWHILE = new DomainError("ABORTED", "it was changed meanwhile", {
-  reason: "REVISION_CHANGED",
-});
+export const CHANGED_MEANWHILE = new DomainError("REVISION_CHANGED", "it was changed meanwhile");
 /** A refusal of one field of a request. */
 export const invalid = (field: string, description: string) =>
-  new DomainError("INVALID_ARGUMENT", `${field} ${description}`, { violations: [{ field, description }] });
+  new DomainError("REQUEST_INVALID", `${field} ${description}`, { violations: [{ field, description }] });
 
 /** Event types to choose from. */
 export const TYPES = eventTypes().map(({ number, name }) => ({
