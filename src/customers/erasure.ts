@@ -1,5 +1,5 @@
 import { type Actor, type AuditRecord, recordChanges } from "../audit/index.ts";
-import { count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
+import { column, count, type Db, rows, transactionWithRetry } from "../lib/pg/index.ts";
 import { type CustomerRow, changeCustomer } from "./customers.ts";
 
 /** What a step of an erasure has removed. */
@@ -45,12 +45,11 @@ export async function startErasure(
 }
 
 /** The customers whose erasure is running, at most 100. */
-export async function listErasing(db: Db): Promise<string[]> {
-  const erasing = await rows<{ id: string }>(
+export function listErasing(db: Db): Promise<string[]> {
+  return column<string>(
     db,
     "select id from customers where erasure_started is not null and erasure_finished is null order by id limit 100",
   );
-  return erasing.map(({ id }) => id);
 }
 
 /**

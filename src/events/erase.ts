@@ -1,5 +1,5 @@
 import { isNotice } from "../contract/catalogue.ts";
-import { count, type Db, rows, run } from "../lib/pg/index.ts";
+import { column, count, type Db, rows, run } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { cancelOfErased } from "../queue/index.ts";
 import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, storeSetting, timeOfId } from "../schema/index.ts";
@@ -46,11 +46,11 @@ const RESPONSES = [
  */
 export async function eraseOldPayloads(db: Db, before: string, limit: number): Promise<number> {
   return db.transaction(async (trx) => {
-    const [progress] = await rows<{ after: string }>(
+    const [after = NIL_ID] = await column<string>(
       trx,
-      `select coalesce((select value from settings where name = '${ERASED_TO}'), '${NIL_ID}') as after`,
+      `select value from settings where name = '${ERASED_TO}'`,
     );
-    const step = await eraseBetween(trx, progress?.after ?? NIL_ID, before, limit);
+    const step = await eraseBetween(trx, after, before, limit);
     if (step === undefined) return eraseKept(trx, before, limit);
     await storeSetting(trx, ERASED_TO, step.last);
     await count(
@@ -96,13 +96,13 @@ async function eraseBetween(
   before: string,
   limit: number,
 ): Promise<{ examined: number; last: string; open: string[] } | undefined> {
-  const chosen = await rows<{ id: string }>(
+  const chosen = await column<string>(
     trx,
     `select id from events where id > :after::uuid and id < :before::uuid order by id limit :limit::int
       for no key update`,
     { after, before, limit },
   );
-  const [firstEvent, lastEvent] = [chosen[0]?.id, chosen.at(-1)?.id];
+  const [firstEvent, lastEvent] = [chosen[0], chosen.at(-1)];
   if (firstEvent === undefined || lastEvent === undefined) return undefined;
   const { first } = idRangeOf(firstEvent);
   const { last } = idRangeOf(lastEvent);
@@ -133,27 +133,26 @@ async function eraseBetween(
 }
 
 /** The ids of events with open deliveries or an unfinished fan-out, from the id `first` to `last`. */
-async function openBetween(trx: Db, first: string, last: string): Promise<string[]> {
-  const open = await rows<{ id: string }>(
+function openBetween(trx: Db, first: string, last: string): Promise<string[]> {
+  return column<string>(
     trx,
-    `select event_id as id from queue where id between :first::uuid and :last::uuid
+    `select event_id from queue where id between :first::uuid and :last::uuid
       union select event_id from retries where id between :first::uuid and :last::uuid
       union select event_id from fan_out where event_id between :first::uuid and :last::uuid`,
     { first, last },
   );
-  return open.map(({ id }) => id);
 }
 
 /** Whether events from the id `first` to `last` have open deliveries or an unfinished fan-out. */
 async function anyOpen(trx: Db, first: string, last: string): Promise<boolean> {
-  const [found] = await rows<{ open: boolean }>(
+  const [isOpen = false] = await column<boolean>(
     trx,
     `select exists (select from queue where id between :first::uuid and :last::uuid)
         or exists (select from retries where id between :first::uuid and :last::uuid)
         or exists (select from fan_out where event_id between :first::uuid and :last::uuid) as open`,
     { first, last },
   );
-  return found?.open === true;
+  return isOpen;
 }
 
 function firstIdOfDay(id: string): string {
@@ -215,13 +214,13 @@ export function erasePayloads(db: Db, userId: string, limit: number): Promise<Er
  */
 export function finishErasures(db: Db): Promise<number> {
   return db.transaction(async (trx) => {
-    const [unfinished] = await rows<{ value: string }>(
+    const [unfinished] = await column<string>(
       trx,
       "select value from settings where name = :name for update skip locked",
       { name: UNFINISHED },
     );
     if (!unfinished) return 0;
-    const all = unfinished.value.split(",");
+    const all = unfinished.split(",");
     const eventIds = all.slice(0, MAX_FINISHED);
     const cancelled = await cancelOfErased(trx, eventIds);
     const open = new Set(await openOf(trx, eventIds));
@@ -243,15 +242,14 @@ export const ERASURE_JOB: Job<{ db: Db }> = {
 };
 
 /** Returns the ids of the given events that have open deliveries. */
-async function openOf(trx: Db, eventIds: readonly string[]): Promise<string[]> {
+function openOf(trx: Db, eventIds: readonly string[]): Promise<string[]> {
   const hasRows = (table: "queue" | "retries") =>
     `exists (select from ${table} q where ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id offset 0)`;
-  const open = await rows<{ id: string }>(
+  return column<string>(
     trx,
     `select e.id from unnest(:eventIds::uuid[]) e(id) where ${hasRows("queue")} or ${hasRows("retries")}`,
     { eventIds },
   );
-  return open.map(({ id }) => id);
 }
 
 async function eraseResponses(trx: Db, eventIds: readonly string[]): Promise<void> {

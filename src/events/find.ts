@@ -1,6 +1,6 @@
 import { reachesWebhook, type Scope, webhookIn } from "../calls/index.ts";
 import { isNotice } from "../contract/catalogue.ts";
-import { type Db, rows } from "../lib/pg/index.ts";
+import { column, type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { isInRangeOf } from "../schema/index.ts";
 
@@ -105,10 +105,6 @@ export async function readSmallPayloads(db: Db, ids: readonly string[]): Promise
 
 /** The ids of the given events whose payload, as receivers get it, contains a text. */
 export async function eventsContaining(db: Db, ids: readonly string[], text: string): Promise<Set<string>> {
-  const found = await rows<{ id: string }>(
-    db,
-    "select id from events where id = any(:ids::uuid[]) and strpos(payload, :text) > 0",
-    { ids: [...new Set(ids)], text },
-  );
-  return new Set(found.map(({ id }) => id));
+  const sql = "select id from events where id = any(:ids::uuid[]) and strpos(payload, :text) > 0";
+  return new Set(await column<string>(db, sql, { ids: [...new Set(ids)], text }));
 }

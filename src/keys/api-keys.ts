@@ -3,7 +3,7 @@ import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts
 import { type ApiKeyRow, ownedIn, type Scope } from "../calls/index.ts";
 import { DomainError } from "../contract/errors.ts";
 import { makeCustomer } from "../customers/index.ts";
-import { type Db, rows, run } from "../lib/pg/index.ts";
+import { column, type Db, rows, run } from "../lib/pg/index.ts";
 import { aliased, takeLock } from "../schema/index.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 import { assertNoMoreRights } from "./more-rights.ts";
@@ -254,12 +254,12 @@ export function listApiKeys(
  * Records that keys were used, unless another process recorded it within `everyMs` milliseconds. Waits for no lock:
  * answers the ids of keys whose row another transaction holds, which are not recorded.
  */
-export async function recordKeyUse(
+export function recordKeyUse(
   db: Db,
   uses: readonly { id: string; at: Date }[],
   everyMs: number,
 ): Promise<string[]> {
-  const held = await rows<{ id: string }>(
+  return column<string>(
     db,
     `with free as (
         select k.id, u.at from api_keys k
@@ -272,7 +272,6 @@ export async function recordKeyUse(
       select id from api_keys where id = any(:ids::uuid[]) and id not in (select id from free)`,
     { ids: uses.map(({ id }) => id), times: uses.map(({ at }) => at), everyMs },
   );
-  return held.map(({ id }) => id);
 }
 
 /**

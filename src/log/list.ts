@@ -1,6 +1,6 @@
 import { type Condition, type Scope, webhookIn } from "../calls/index.ts";
 import { eventMatches, type MatchingEvents } from "../events/index.ts";
-import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
+import { type Bindings, column, type Db, rows } from "../lib/pg/index.ts";
 import { WORKERS } from "../queue/index.ts";
 import { firstIdOf, idRangeOf } from "../schema/index.ts";
 import {
@@ -146,13 +146,13 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matchin
   if (scope === "everything" && process === undefined && host === undefined && name === undefined)
     return webhookId === undefined ? null : [webhookId];
   const { sql, bindings } = webhookConditions(scope, filter);
-  const found = await rows<{ id: bigint }>(
+  const found = await column<bigint>(
     db,
     `select w.id from webhooks w where ${sql} ${webhookId === undefined ? "" : "and w.id = :webhookId::bigint"}
       limit :most::int`,
     { ...bindings, webhookId, most: isOfCustomer ? null : MAX_WEBHOOKS + 1 },
   );
-  return found.length > MAX_WEBHOOKS && !isOfCustomer ? null : found.map(({ id }) => id);
+  return found.length > MAX_WEBHOOKS && !isOfCustomer ? null : found;
 }
 
 /** The host and port of a webhook, as in the index `webhooks_host`. */

@@ -1,7 +1,7 @@
 import { stateNotFit } from "../calls/errors/index.ts";
 import { type Scope, webhookIn } from "../calls/index.ts";
 import type { DomainError } from "../contract/errors.ts";
-import { type Db, rows } from "../lib/pg/index.ts";
+import { column, type Db, rows } from "../lib/pg/index.ts";
 import { CHANGE } from "../queue/index.ts";
 import { idRangeOf } from "../schema/index.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
@@ -24,7 +24,7 @@ const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days =
  * @param ids UUIDs in lower case, at least one
  * @returns the ids of the deliveries that are now pending
  */
-export async function startRound(
+export function startRound(
   db: Db,
   scope: Scope,
   ids: readonly string[],
@@ -36,7 +36,7 @@ export async function startRound(
   const { last } = idRangeOf(sorted.at(-1) as string);
   // So that other partitions are not planned for.
   const inBounds = (id: string) => `${id} between :first::uuid and :last::uuid`;
-  const again = await rows<{ id: string }>(
+  return column<string>(
     db,
     `with wanted as materialized (
         select d.id, d.webhook_id, d.event_id from unnest(:ids::uuid[]) as wanted(id) cross join lateral (
@@ -89,7 +89,6 @@ export async function startRound(
       returning id`,
     { ids: ids as string[], first, last, most: MAX_ATTEMPTS, retentionDays, ...inScope.bindings },
   );
-  return again.map(({ id }) => id);
 }
 
 /**

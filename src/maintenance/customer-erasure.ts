@@ -1,10 +1,10 @@
 import { eraseStep, listErasing, type Removal } from "../customers/index.ts";
 import { erasePayloads } from "../events/index.ts";
 import type { RevokeKey } from "../keys/index.ts";
-import { type Db, rows } from "../lib/pg/index.ts";
+import { column, type Db } from "../lib/pg/index.ts";
 import type { Job } from "../lib/process/index.ts";
 import { cancelFirst, cancelOfWebhooks } from "../queue/index.ts";
-import { deleteWebhooks, idsOf, webhookEntries } from "../webhooks/index.ts";
+import { deleteWebhooks, webhookEntries } from "../webhooks/index.ts";
 
 /** The maximum number of webhooks that one step deletes. */
 const MAX_WEBHOOKS = 100;
@@ -17,13 +17,12 @@ const MAX_STEPS = 5;
 
 /** The deliveries are cancelled first, so that they are counted, unless new ones come as fast. */
 const removeWebhooks: Removal = async (trx, customer) => {
-  const webhooks = await rows<{ id: bigint }>(
+  const ids = await column<bigint>(
     trx,
     "select id from webhooks where customer = :customer and deleted is null order by id limit :most::int",
     { customer, most: MAX_WEBHOOKS },
   );
-  if (webhooks.length === 0) return {};
-  const ids = idsOf(webhooks);
+  if (ids.length === 0) return {};
   const deliveries = await cancelOfWebhooks(trx, ids, MAX_ROWS);
   if (deliveries >= MAX_ROWS) return { deliveries };
   const deleted = await deleteWebhooks(trx, { ids }, cancelFirst);
@@ -33,13 +32,13 @@ const removeWebhooks: Removal = async (trx, customer) => {
 const revokeKeys =
   (revokeKey: RevokeKey): Removal =>
   async (trx, customer) => {
-    const keys = await rows<{ id: string }>(
+    const keys = await column<string>(
       trx,
       "select id from api_keys where customer = :customer and revoked is null order by id limit :most::int",
       { customer, most: MAX_KEYS },
     );
     const done = [];
-    for (const { id } of keys) done.push(await revokeKey(trx, "everything", id, "delete"));
+    for (const id of keys) done.push(await revokeKey(trx, "everything", id, "delete"));
     const webhooks = done.reduce((sum, { deleted }) => sum + deleted, 0);
     return { keys: done.length, webhooks, entries: done.flatMap(({ entries }) => entries) };
   };

@@ -1,4 +1,4 @@
-import { type Db, rows } from "../lib/pg/index.ts";
+import { column, type Db, rows } from "../lib/pg/index.ts";
 import type { Backlog } from "../metrics/index.ts";
 import { distinctOf, isFree, ofWebhook } from "./conditions.ts";
 import { isHeld, paceOf } from "./holds.ts";
@@ -26,11 +26,11 @@ export async function readBacklog(
   const { after, maxWebhooks = MAX_WEBHOOKS, maxCounted = MAX_COUNTED } = options;
   const counts = await readCounts(db, maxCounted);
   const oldest = await readOldestSendable(db, after, maxWebhooks);
-  const [run] = await rows<{ age: number }>(
+  const [lastRunS = null] = await column<number>(
     db,
     "select extract(epoch from clock_timestamp() - started)::float8 as age from runs order by id desc limit 1",
   );
-  return { ...counts, ...oldest, lastRunS: run?.age ?? null };
+  return { ...counts, ...oldest, lastRunS };
 }
 
 async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending" | "retrying" | "overdue">> {

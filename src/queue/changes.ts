@@ -1,4 +1,4 @@
-import { connect, type Db, plainArray, rows, UnfitSessionError } from "../lib/pg/index.ts";
+import { column, connect, type Db, plainArray, rows, UnfitSessionError } from "../lib/pg/index.ts";
 import { HOLDS_CHANNEL, isHeld } from "./holds.ts";
 
 /** The notification channel for queued deliveries. */
@@ -121,7 +121,7 @@ export interface HeldWebhook {
  */
 export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
   if (held.length === 0) return [];
-  const found = await rows<{ id: bigint }>(
+  return column<bigint>(
     db,
     `select distinct k.id from unnest(:ids::bigint[], :revisions::bigint[], :onlyIds::uuid[]) k(id, revision, only_id)
         left join webhooks w on w.id = k.id
@@ -134,7 +134,6 @@ export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise
       onlyIds: plainArray(held.map(({ onlyId }) => onlyId ?? null)),
     },
   );
-  return found.map(({ id }) => id);
 }
 
 /** Notifies all workers that deliveries were queued. */

@@ -1,5 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/index.ts";
-import { idsOf } from "../webhooks/index.ts";
+import { column, count, type Db } from "../lib/pg/index.ts";
 import { cancelOfWebhooks } from "./endings.ts";
 
 /**
@@ -33,14 +32,13 @@ const LATEST_PUBLISH_S = 300;
  * @returns the number cancelled. If not 0, there may be more
  */
 export async function cancelOfDeleted(db: Db): Promise<number> {
-  const withRows = await rows<{ id: bigint }>(
+  const ids = await column<bigint>(
     db,
     `select w.id from webhooks w where w.deleted is not null and w.emptied is null and (
         ${hasRows("queue")} or ${hasRows("retries")}
       ) order by w.id limit :most::int`,
     { most: CANCEL_STEP },
   );
-  const ids = idsOf(withRows);
   const cancelled = ids.length === 0 ? 0 : await cancelOfWebhooks(db, ids, CANCEL_STEP);
   if (cancelled > 0) return cancelled;
   await count(

@@ -1,4 +1,4 @@
-import { type Bindings, count, type Db, rows } from "../lib/pg/index.ts";
+import { type Bindings, column, count, type Db } from "../lib/pg/index.ts";
 import { isInRangeOf } from "../schema/index.ts";
 import { distinctOf, isFree, ofWebhook } from "./conditions.ts";
 import { CHANGE, deltaOf } from "./rollup-deltas.ts";
@@ -25,7 +25,7 @@ async function end(
         returning id, event_id, webhook_id, run_id, attempts, ${table === "queue" ? "attempts as round_start" : "round_start"}
       )`,
   );
-  const [ended] = await rows<{ n: number }>(
+  const [ended = 0] = await column<number>(
     db,
     `with ${gone.join(",")},
       gone as (${tables.map((table) => `select * from ${table}_gone`).join(" union all ")}),
@@ -37,7 +37,7 @@ async function end(
       select count(*)::int as n from gone`,
     { ...bindings, outcome, reason, change: CHANGE[outcome] },
   );
-  return ended?.n ?? 0;
+  return ended;
 }
 
 /** SQL that selects and locks the rows of a table with `:ids` that the worker has claimed. */

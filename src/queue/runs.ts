@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/index.ts";
+import { column, count, type Db, rows } from "../lib/pg/index.ts";
 
 /** A request to open a run. `workflowId` and `firstRunId` identify the run; continue-as-new changes neither. */
 export interface RunWish {
@@ -102,11 +102,11 @@ export async function closeRun(db: Db, runId: number, abandon = false): Promise<
 export function closeExpiredRuns(db: Db): Promise<number> {
   return db.transaction(async (trx) => {
     // Leaves out runs that another process is closing or whose lease it is renewing.
-    const expired = await rows<{ id: number }>(
+    const expired = await column<number>(
       trx,
       "select id from runs where closed is null and lease_until < now() order by id limit 20 for update skip locked",
     );
-    for (const { id } of expired) await closeRun(trx, id, true);
+    for (const id of expired) await closeRun(trx, id, true);
     return expired.length;
   });
 }

@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/index.ts";
+import { column, count, type Db } from "../lib/pg/index.ts";
 
 /** The tables of open deliveries. Each delivery leaves dead rows in them, which claims must skip until they are removed. */
 const TABLES = ["queue", "retries"] as const;
@@ -12,11 +12,11 @@ const MIN_DEAD_ROWS = 10_000;
  * Skips tables that another session has locked, and tables that another role owns.
  */
 export async function vacuumQueue(db: Db): Promise<void> {
-  const found = await rows<{ table: (typeof TABLES)[number] }>(
+  const found = await column<(typeof TABLES)[number]>(
     db,
-    `select relname as table from pg_stat_user_tables
+    `select relname from pg_stat_user_tables
       where relid = any(array[${TABLES.map((table) => `'${table}'::regclass`).join(", ")}]::oid[]) and n_dead_tup >= ${MIN_DEAD_ROWS}`,
   );
   // Not truncated: that needs a lock that claims would wait for.
-  for (const { table } of found) await count(db, `vacuum (skip_locked, truncate off) ${table}`);
+  for (const table of found) await count(db, `vacuum (skip_locked, truncate off) ${table}`);
 }

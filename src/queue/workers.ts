@@ -1,5 +1,5 @@
 import type { BottleneckCause } from "../contract/stats/bottlenecks.ts";
-import { count, type Db, rows } from "../lib/pg/index.ts";
+import { column, count, type Db, rows } from "../lib/pg/index.ts";
 
 /**
  * Adds a row for a process that will claim deliveries. The row expires unless `renewWorker` renews it.
@@ -13,13 +13,13 @@ export async function addWorker(
   db: Db,
   worker: { name: string; taskQueue: string; leaseMs: number },
 ): Promise<number> {
-  const [added] = await rows<{ id: number }>(
+  const [id] = await column<number>(
     db,
     `insert into workers (name, task_queue, lease_until)
       values (:name, :taskQueue, clock_timestamp() + interval '1 millisecond' * :leaseMs::float8) returning id`,
     worker,
   );
-  return (added as { id: number }).id;
+  return id as number;
 }
 
 /** Lists processes that have a worker with a valid lease. Each process has a task queue of its own, for its pumps. */
@@ -58,8 +58,8 @@ export async function renewWorker(
  *
  * @param own worker ids of the calling process. They are not deleted, because the process still renews them
  */
-export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Promise<string[]> {
-  const ended = await rows<{ name: string }>(
+export function endExpiredWorkers(db: Db, own: readonly number[] = []): Promise<string[]> {
+  return column<string>(
     db,
     `delete from workers where lease_until < clock_timestamp() and id <> all(:own::int[])
         and (:own::int[] = '{}' or exists (
@@ -68,7 +68,6 @@ export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Pr
       returning name`,
     { own: own as number[] },
   );
-  return ended.map(({ name }) => name);
 }
 
 /** Deletes a worker, which frees its remaining claims. The process must have recorded or released all claims that it knows of. */

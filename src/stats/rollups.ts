@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../lib/pg/index.ts";
+import { column, count, type Db, rows } from "../lib/pg/index.ts";
 import { CHANGE } from "../queue/index.ts";
 import { NIL_ID, type Partition } from "../schema/index.ts";
 
@@ -109,14 +109,14 @@ export async function takeOut(db: Db, { name, to }: Partition, stop?: AbortSigna
     // Filtered deliveries have no index: all deliveries are read.
     const some = outcome === "filtered" ? "true" : `outcome = '${outcome}'`;
     const setting = `rollups_without_${outcome}`;
-    const [stored] = await rows<{ value: string }>(db, "select value from settings where name = :setting", {
+    const [stored] = await column<string>(db, "select value from settings where name = :setting", {
       setting,
     });
-    const [partition, id] = stored?.value.split(" ") ?? [];
+    const [partition, id] = stored?.split(" ") ?? [];
     // Empty once all are out.
     let after = partition === name ? id : NIL_ID;
     while (after && !stop?.aborted) {
-      const [step]: { last: string | null }[] = await rows(
+      const [last]: (string | null)[] = await column(
         db,
         `with step as materialized (
             select id, webhook_id, finished, outcome from ${name} where ${some} and id > :after::uuid
@@ -138,7 +138,7 @@ export async function takeOut(db: Db, { name, to }: Partition, stop?: AbortSigna
           select max(id::text) as last from step`,
         { setting, after, to },
       );
-      after = step?.last ?? undefined;
+      after = last ?? undefined;
     }
   }
 }

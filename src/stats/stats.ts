@@ -8,7 +8,7 @@ import type {
 } from "../../gen/webhook/v1/stats_pb.ts";
 import { type Scope, webhookIn } from "../calls/index.ts";
 import type { FieldsOf } from "../contract/present.ts";
-import { count, type Db, rows } from "../lib/pg/index.ts";
+import { column, count, type Db, rows } from "../lib/pg/index.ts";
 import { isFree, WORKERS } from "../queue/index.ts";
 import { countsSince, MINUTE_RETENTION_HOURS } from "./rollups.ts";
 
@@ -259,7 +259,7 @@ export async function readWebhookHistory(
       select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}))`;
   const bindings = { webhookIds: webhookIds.map(String), ...inScope.bindings };
   const [known, intervals] = await Promise.all([
-    rows<{ id: bigint }>(
+    column<bigint>(
       db,
       `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
       bindings,
@@ -280,7 +280,7 @@ export async function readWebhookHistory(
       { ...bindings, start, seconds: HISTORY_INTERVALS[hours] },
     ),
   ]);
-  return { start, end, webhookIds: new Set(known.map(({ id }) => id)), intervals };
+  return { start, end, webhookIds: new Set(known), intervals };
 }
 
 /** A dispatch run. */

@@ -4,7 +4,7 @@ import { reachesKey, reachesWebhook, type Scope, webhookIn } from "../calls/inde
 import { processName, processNames } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
-import { type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
+import { column, type Db, rows, run, transactionWithRetry } from "../lib/pg/index.ts";
 import { takeLock } from "../schema/index.ts";
 import { copyWebhook } from "./copied-webhook.ts";
 import type { SecretBox } from "./secret-box.ts";
@@ -187,7 +187,7 @@ async function insertEndpoint(trx: Db): Promise<{ id: string; created: Date }> {
 
 /** Makes an endpoint of a locked webhook without one. The endpoint takes over the webhook's tokens. */
 async function makeEndpoint(trx: Db, webhookId: bigint): Promise<string> {
-  const [made] = await rows<{ id: string }>(
+  const [id] = await column<string>(
     trx,
     `with made as (
         insert into endpoints (rate_tokens, rate_at)
@@ -197,7 +197,7 @@ async function makeEndpoint(trx: Db, webhookId: bigint): Promise<string> {
       from made where w.id = :webhookId::bigint returning made.id`,
     { webhookId },
   );
-  return (made as { id: string }).id;
+  return id as string;
 }
 
 /** A live webhook of an endpoint, not locked; undefined if the scope has none. */

@@ -1,6 +1,6 @@
 import { type Condition, isUuid, type Scope, webhookIn } from "../calls/index.ts";
 import { eventTypes } from "../contract/catalogue.ts";
-import { type Bindings, type Db, rows } from "../lib/pg/index.ts";
+import { type Bindings, column, type Db, rows } from "../lib/pg/index.ts";
 import type { BreakerState } from "./breakers.ts";
 import { type Health, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
@@ -62,12 +62,12 @@ export function searchWebhooks(
 /** The number of the scope's live webhooks that a search finds, at most 10,000. */
 export async function countWebhooks(db: Db, scope: Scope, search: WebhookSearch): Promise<number> {
   const { sql, bindings } = conditionsOf(scope, search);
-  const [found] = await rows<{ n: number }>(
+  const [found = 0] = await column<number>(
     db,
     `select count(*)::int as n from (select from ${SOURCE} where ${sql} limit ${MAX_COUNTED}) w`,
     bindings,
   );
-  return found?.n ?? 0;
+  return found;
 }
 
 /** The event types of endpoints with more than one, by id; of webhooks in the scope. */

@@ -4,7 +4,7 @@ import { eventType, processName } from "../contract/catalogue.ts";
 import { DomainError } from "../contract/errors.ts";
 import { SETTING_NAMES, SETTINGS, type SettingName, type Settings } from "../contract/webhooks/settings.ts";
 import { assertWebhookQuota } from "../keys/index.ts";
-import { type Bindings, type Db, rows, run } from "../lib/pg/index.ts";
+import { type Bindings, column, type Db, rows, run } from "../lib/pg/index.ts";
 import { takeLock } from "../schema/index.ts";
 import { type Breaker, breakerColumns, removeBreakers } from "./breakers.ts";
 import { arraysOf, type InstanceType } from "./revisions.ts";
@@ -256,7 +256,7 @@ export async function assertRoom(
   added: number,
   customer: string | null = null,
 ): Promise<void> {
-  const [{ live } = { live: 0 }] = await rows<{ live: number }>(
+  const [live = 0] = await column<number>(
     trx,
     "select coalesce(sum(live + customers_live), 0)::int as live from processes",
   );
@@ -280,8 +280,8 @@ export async function assertRoom(
 
 /** The id of the next webhook. Its secrets are sealed for it, so it must be known before them. */
 export async function nextWebhookId(trx: Db): Promise<bigint> {
-  const [next] = await rows<{ id: bigint }>(trx, "select nextval('webhooks_id_seq') as id");
-  return (next as { id: bigint }).id;
+  const [id] = await column<bigint>(trx, "select nextval('webhooks_id_seq')");
+  return id as bigint;
 }
 
 /**

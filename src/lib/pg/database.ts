@@ -259,6 +259,12 @@ export async function rows<T>(
   return (await runRaw<T>(db, sql, bindings, options)).rows;
 }
 
+/** Like `rows`, for a query of one column: returns its values. */
+export async function column<T>(db: Db, sql: string, bindings: Bindings = {}): Promise<T[]> {
+  const found = await rows<Record<string, T>>(db, sql, bindings);
+  return found.map((row) => Object.values(row)[0] as T);
+}
+
 /** Like `rows`, but returns the number of affected rows. */
 export async function count(db: Db, sql: string, bindings: Bindings = {}): Promise<number> {
   return (await runRaw(db, sql, bindings, {})).rowCount ?? 0;

@@ -12,6 +12,7 @@ export { connect } from "./connect.ts";
 export { budgetWarning, readConnectionBudget } from "./connection-budget.ts";
 export {
   type Bindings,
+  column,
   count,
   type Db,
   databaseTime,
