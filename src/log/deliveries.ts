@@ -47,7 +47,8 @@ export interface DeliveryRow {
 }
 
 /** A recorded attempt. */
-export interface AttemptRow extends Omit<AttemptOutcome, "delivered" | "responseHeaders" | "timing" | "retryAfterMs"> {
+export interface AttemptRow
+  extends Omit<AttemptOutcome, "delivered" | "responseHeaders" | "timing" | "retryAfterMs"> {
   number: number;
   /** The header webhook-signature that was sent, of failed attempts. */
   signature: string | null;
