@@ -260,7 +260,7 @@ test("the webhooks of a domain are one incident after a minute, and stay so unti
   await letPass(61);
   await fail();
   expect(await subjects()).toEqual(["hosts of shop.test"]);
-  expect((await list())[0]).toMatchObject({ failing: 3, cause: "dns_not_found" });
+  expect((await list())[0]).toMatchObject({ failingWebhooks: 3, cause: "dns_not_found" });
   await judgedWebhooks(db, ids.slice(1), null);
   await letPass(61);
   await judgedWebhooks(db, ids.slice(0, 1), unresolved("a.shop.test"));
