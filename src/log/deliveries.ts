@@ -180,23 +180,22 @@ export interface SentRequest {
  * to the whole service and are hidden from limited scopes.
  */
 export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
-  const [row] = await rows<{
-    webhookId: bigint;
-    process: number;
-    event: Omit<EventFacts, "occurred"> & { occurred: number };
-    installedAppId: string | null;
-    payload: string | null;
-    workflowId: string | null;
-    firstRunId: string | null;
-    group: number | null;
-  }>(
+  const [row] = await rows<
+    Pick<SentRequest, "payload" | "run"> & {
+      webhookId: bigint;
+      process: number;
+      installedAppId: string | null;
+      event: Omit<EventFacts, "occurred"> & { occurred: number };
+    }
+  >(
     db,
     `select w.id as "webhookId", e.process,
         w.installed_app_id as "installedAppId", e.payload, json_build_object('id', e.id, 'process', e.process,
           'userId', e.user_id, 'occurred', floor(extract(epoch from e.occurred) * 1000), 'test', e.test,
           'apiKeyId', e.api_key_id, 'apiKeyName', (select name from api_keys where id = e.api_key_id),
           'idempotencyKey', e.idempotency_key) as event,
-        r.workflow_id as "workflowId", r.first_run_id as "firstRunId", g.group_number as group
+        case when r.id is not null then
+          json_build_object('workflowId', r.workflow_id, 'runId', r.first_run_id, 'group', g.group_number) end as run
       from (
           ${TABLES.map((table) => `select id, event_id, webhook_id, run_id from ${table} where id = :id::uuid`).join(" union all ")}
         ) d join webhooks w on w.id = d.webhook_id join events e on e.id = d.event_id
@@ -205,14 +204,13 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     { id },
   );
   if (!row) return null;
-  const { payload, workflowId, firstRunId: runId, group, webhookId, process, installedAppId } = row;
+  const { payload, run, webhookId, process, installedAppId } = row;
   const event = { ...row.event, occurred: new Date(row.event.occurred) };
   return {
     facts: { id, process, installedAppId, userId: event.userId, test: event.test },
     event,
     payload,
     secrets: await readSealedSecrets(db, webhookId),
-    run:
-      scope !== "everything" || workflowId === null || runId === null ? null : { workflowId, runId, group },
+    run: scope === "everything" ? run : null,
   };
 }
