@@ -16,6 +16,9 @@ export function causeIn(subject: string, cause: FailureCause): FailureCause {
   return summary ? { ...cause, summary } : cause;
 }
 
+/** The maximum number of hosts whose names fail already that are compared. Hosts beside it may have incidents of their own. */
+const MAX_HOSTS = 10_000;
+
 /** What the zone of a webhook is looked up by. `subject`: of its open incident; null for none. */
 interface Unresolved {
   owner: string;
@@ -44,11 +47,11 @@ export async function zonesOf(
     `select w.id as "webhookId", ${OWNER} as owner, ${HOST} as host, null as subject
       from webhooks w where w.id = any(:ids::bigint[])
       union all
-      select distinct null::bigint, ${OWNER}, ${HOST}, i.subject
+      (select distinct null::bigint, ${OWNER}, ${HOST}, i.subject
       from incidents i join incident_webhooks m on m.incident_id = i.id and m.ended is null and not m.warning
         join webhooks w on w.id = m.webhook_id
-      where i.closed is null and i.cause = any(:causes::text[])`,
-    { ids: plainArray(ids), causes: textArray(Object.keys(SUMMARIES)) },
+      where i.closed is null and i.cause = any(:causes::text[]) limit :most::int)`,
+    { ids: plainArray(ids), causes: textArray(Object.keys(SUMMARIES)), most: MAX_HOSTS },
   );
   const inZones = found.flatMap((each) => {
     const domain = getDomain(each.host, { allowPrivateDomains: true });

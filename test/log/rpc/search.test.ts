@@ -181,6 +181,9 @@ test("deliveries are found by the start of their latest error, alone and among t
     expect(await search(text, { webhookId, ...more }), text).toEqual(expected);
   const { reasons } = await deliveries.listFailureReasons({ webhookId, search: "error:connection" });
   expect(reasons).toMatchObject([{ reason: refused.error, count: 1 }]);
+  const sent = await deliveries.sendAgainMany({ webhookId, search: "error:HTTP 503" });
+  expect(sent).toMatchObject({ sentAgain: 1, nextPageToken: "" });
+  expect(await search("error:HTTP 503", { webhookId, states: [FAILED] })).toEqual([]);
 });
 
 test("a key of an app finds the deliveries of its webhooks, and not by idempotency keys, which publishers choose", async () => {

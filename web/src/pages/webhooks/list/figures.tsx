@@ -1,5 +1,5 @@
 import { createQueryOptions, useTransport } from "@connectrpc/connect-query";
-import { Box, Group, Skeleton, Text } from "@mantine/core";
+import { Group, Skeleton, Text } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import {
   StatsService,
@@ -126,15 +126,6 @@ function DeliveriesLink({ of: webhook, text }: { of: Webhook; text: string }) {
     >
       {text}
     </PageLink>
-  );
-}
-
-/** A rate of success as a thin bar: the part that arrived, and the part that failed in red. @param rate 0 to 1 */
-export function RateBar({ rate }: { rate: number }) {
-  return (
-    <Box className="rate-bar" mt={2} aria-hidden>
-      <Box w={`${rate * 100}%`} className="rate-bar-delivered" />
-    </Box>
   );
 }
 
