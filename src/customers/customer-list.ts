@@ -4,8 +4,10 @@ import { type CustomerRow, readCustomers } from "./customers.ts";
 
 /** The maximum number of display names that one page examines. */
 const MAX_NAMES = 20_000;
-/** The maximum number of user ids that one page examines where those with a prefix do not follow each other. */
-const MAX_EXAMINED = 2_000;
+/** The maximum number of user ids that one page examines where those with a prefix are in no range. */
+const MAX_EXAMINED = 1_000;
+/** A character that is after all visible ASCII, by bytes and in languages: a CJK ideograph. */
+const AFTER_ALL = "\u9fa5";
 
 /** Users that are no customers. */
 const NO_CUSTOMERS = Object.values(OWN_USERS);
@@ -28,10 +30,10 @@ export async function listCustomers(
   db: Db,
   { after, search, limit }: { after: string | null; search: string; limit: number },
 ): Promise<CustomerPage> {
-  const ordered = search !== "" && (await ordersByBytes(db));
-  const most = search === "" || ordered ? limit + 1 + NO_CUSTOMERS.length : MAX_EXAMINED;
-  // Visible ASCII, so that 127 is above all.
-  const inRange = ordered ? "e.user_id >= :search and e.user_id < :search || chr(127)" : "true";
+  const isRange = search === "" || (await isInRange(db, search));
+  const most = isRange ? limit + 1 + NO_CUSTOMERS.length : MAX_EXAMINED;
+  const inRange =
+    isRange && search !== "" ? "e.user_id >= :search and e.user_id < :search || :afterAll" : "true";
   const found = await rows<{ id: string | null; horizon: string | null }>(
     db,
     `with recursive used(id, n) as (
@@ -54,7 +56,7 @@ export async function listCustomers(
         (select id from used where starts_with(id, :search))
         union (
           select id from customers where id > :after and id collate "C" >= :search
-            and id collate "C" < :search || chr(127) order by id limit :most::int
+            and id collate "C" < :search || :afterAll order by id limit :most::int
         )
         union (select id from named where strpos(lower(display_name), lower(:search)) > 0)
       )
@@ -64,7 +66,7 @@ export async function listCustomers(
           order by id limit :limit::int + 1
         ) f on true
       order by f.id`,
-    { after: after ?? "", search, most, limit, noCustomers: NO_CUSTOMERS },
+    { after: after ?? "", search, afterAll: AFTER_ALL, most, limit, noCustomers: NO_CUSTOMERS },
   );
   const ids = found.flatMap(({ id }) => id ?? []);
   const shown = ids.slice(0, limit);
@@ -75,8 +77,16 @@ export async function listCustomers(
   };
 }
 
-/** Whether texts with the same beginning follow each other: the database does not order them by a language. */
-async function ordersByBytes(db: Db): Promise<boolean> {
-  const [found] = await rows<{ bytes: boolean }>(db, "select 'B'::text < 'a'::text as bytes");
-  return found?.bytes === true;
+/**
+ * Whether all user ids that begin with a text are in a range of the order of the database, perhaps with others, such as those of another
+ * case. Compares with all next characters: some languages order two as one letter, such as "ch".
+ */
+async function isInRange(db: Db, search: string): Promise<boolean> {
+  const [found] = await rows<{ inRange: boolean }>(
+    db,
+    `select bool_and(id >= :search::text and id < :search::text || :afterAll::text) as "inRange"
+      from generate_series(33, 126) a, generate_series(33, 126) b, lateral (select :search::text || chr(a) || chr(b) as id) i`,
+    { search, afterAll: AFTER_ALL },
+  );
+  return found?.inRange === true;
 }
