@@ -32,8 +32,7 @@ export async function listCustomers(
 ): Promise<CustomerPage> {
   const isRange = search === "" || (await isInRange(db, search));
   const most = isRange ? limit + 1 + NO_CUSTOMERS.length : MAX_EXAMINED;
-  const inRange =
-    isRange && search !== "" ? "e.user_id >= :search and e.user_id < :search || :afterAll" : "true";
+  const inRange = isRange && search ? "e.user_id >= :search and e.user_id < :search || :afterAll" : "true";
   const found = await rows<{ id: string | null; horizon: string | null }>(
     db,
     `with recursive used(id, n) as (
