@@ -26,7 +26,8 @@ const server = createServer((socket) => {
   // Collecting garbage stops everything for a while, so it is not part of what is measured.
   global.gc?.();
   socket.on("error", () => {}).resume();
-  socket.end(JSON.stringify({ workMs: measured, rss: process.memoryUsage.rss() }));
+  const { heapUsed: heap, rss } = process.memoryUsage();
+  socket.end(JSON.stringify({ workMs: measured, heap, rss }));
   setImmediate(() => {
     workedMs = threadMs();
     workMs = 0;
