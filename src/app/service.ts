@@ -87,7 +87,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   async function knowEventTypes({ db }: Pick<Stores, "db">): Promise<void> {
     const { eventTypesPath: path, builtInEventTypes: builtIn } = config;
     if (path !== undefined) await registerConfiguredTypes(db, path, { log, stopping: stopping.signal });
-    const types = watchEventTypes(db, log, { builtIn });
+    const types = watchEventTypes(db, log, { builtIn, ahead: config.role !== "worker" });
     started.defer(async () => types.close());
     await untilAnswered(() => types.refresh(), { signal: stopping.signal });
   }

@@ -73,9 +73,12 @@ function byName<Value>(
   return named;
 }
 
-/** Joins the lines of each paragraph and list item, because line breaks in proto comments have no meaning. */
+/**
+ * Joins the lines of each paragraph and list item, because line breaks in proto comments have no meaning. Leaves control characters out,
+ * which Python and HTML do not take.
+ */
 function unwrapped(comment: string): string {
-  const lines = comment.split("\n").map((line) => line.trim());
+  const lines = comment.split("\n").map((line) => line.replaceAll(/\p{Cc}/gu, " ").trim());
   return lines
     .join("\n")
     .trim()

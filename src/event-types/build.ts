@@ -1,4 +1,4 @@
-import { create, createFileRegistry, type FileRegistry } from "@bufbuild/protobuf";
+import { create, createFileRegistry, type DescFile, type FileRegistry } from "@bufbuild/protobuf";
 import * as wkt from "@bufbuild/protobuf/wkt";
 import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { file_webhook_v1_options } from "../../gen/webhook/v1/options_pb.ts";
@@ -11,9 +11,10 @@ export const OWN_FILES = /^(?:webhook\/v1\/options\.proto$|google\/protobuf\/)/;
 /** The maximum number of files that import the next one. */
 const MAX_CHAIN = 500;
 
-const OWN = new Map(
+/** The files that match, by path. */
+export const OWN: ReadonlyMap<string, DescFile> = new Map(
   [file_webhook_v1_options, ...Object.values(wkt)].flatMap((each) =>
-    typeof each === "object" && "kind" in each && each.kind === "file" ? [[each.proto.name, each.proto]] : [],
+    typeof each === "object" && "kind" in each && each.kind === "file" ? [[each.proto.name, each]] : [],
   ),
 );
 
@@ -33,7 +34,7 @@ export function inOrderOfImports(files: readonly FileDescriptorProto[]): FileDes
         const circle = [...path.slice(path.indexOf(each)), each].join(", ");
         throw new Refusal(each, `these files import each other: ${circle}`, "Move what both need elsewhere");
       }
-      visit((OWN.get(each) ?? byPath.get(each)) as FileDescriptorProto);
+      visit((OWN.get(each)?.proto ?? byPath.get(each)) as FileDescriptorProto);
     }
     open.delete(file.name);
     const isWhole = dependency.length === file.dependency.length;
@@ -58,4 +59,13 @@ export function buildFiles(files: readonly FileDescriptorProto[]): FileRegistry 
     const of = files.find(({ name }) => message.includes(name));
     throw new Refusal(of?.name ?? "", `${message}${lacks}`);
   }
+}
+
+/** Builds a file with the built files that it imports. @throws Error if the descriptor is not valid */
+export function buildFile(proto: FileDescriptorProto, imports: readonly DescFile[]): DescFile {
+  // Without what they import in turn: the library would add each as often as there are ways to it.
+  const direct = new Map(imports.map((file) => [file.proto.name, { ...file, dependencies: [] }]));
+  const file = createFileRegistry(proto, (path) => direct.get(path)).getFile(proto.name) as DescFile;
+  file.dependencies.splice(0, file.dependencies.length, ...imports);
+  return file;
 }

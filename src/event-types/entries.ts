@@ -1,64 +1,85 @@
 import { createHash } from "node:crypto";
-import { type DescMessage, type FileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { type DescFile, type DescMessage, fromBinary } from "@bufbuild/protobuf";
+import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { CatalogueEntry } from "../contract/catalogue.ts";
 import { present } from "../contract/present.ts";
-import { buildFiles } from "./build.ts";
+import { buildFile, OWN } from "./build.ts";
 import type { StoredFile, StoredType } from "./model.ts";
 
 /** The place and the detached comments of every stored declaration: the same for all, because there are as many as fields. */
 const SHARED = { span: [0, 0, 1], leadingDetachedComments: [] };
 
-/** Returns a message by its full name. */
-type Messages = (name: string) => DescMessage;
+/** A stored file that is built when one of its messages is used first. */
+interface LazyFile {
+  /** The hash of the file and of all that it imports. */
+  hash: string;
+  built: () => { file: DescFile; messages: ReadonlyMap<string, DescMessage> };
+}
 
-/** The messages of the last call, by the hash of the files that are connected by imports. */
-let groups: ReadonlyMap<string, Messages> = new Map();
+/** The files of the last call, by their hashes. */
+let kept: ReadonlyMap<string, LazyFile> = new Map();
 
 /**
- * Makes what `setRegisteredTypes` takes. A message is built with the files that are connected with its own when one of them is used first:
- * thousands of event types take half a second and a hundred mebibytes, and most processes use few. Messages of files that are the same as
- * in the last call are the same objects, so that what is derived from them is kept. The files were checked when they were registered.
+ * Makes what `setRegisteredTypes` takes. A message is built with its file and what that imports when it is used first: thousands of event types
+ * take half a second and a hundred mebibytes, and most processes use few. Messages of files that are the same as in the last call, as is all
+ * that they import, are the same objects, so that what is derived from them is kept. The files were checked when they were registered.
  *
  * @throws Error if no stored file declares the message of a type
  */
 export function buildEntries(files: readonly StoredFile[], types: readonly StoredType[]): CatalogueEntry[] {
-  const current = new Map<string, Messages>();
-  const byMessage = new Map<string, Messages>();
-  for (const group of connected(files)) {
-    const hash = createHash("sha256");
-    for (const { descriptor } of group) hash.update(descriptor);
-    const key = hash.digest("base64");
-    const messages = groups.get(key) ?? messagesOf(group.map(({ descriptor }) => descriptor));
-    current.set(key, messages);
-    for (const { names } of group) for (const name of names) byMessage.set(name, messages);
-  }
-  groups = current;
+  const outlines = new Map(files.map((file) => [file.path, outlineOf(file)]));
+  const byPath = new Map<string, LazyFile>();
+  const byMessage = new Map<string, LazyFile>();
+  const lazyFile = ({ path, descriptor, imports, names }: Outline): LazyFile => {
+    const known = byPath.get(path);
+    if (known) return known;
+    const imported = imports.flatMap((each) => outlines.get(each) ?? []).map(lazyFile);
+    const own = imports.flatMap((each) => OWN.get(each) ?? []);
+    const digest = createHash("sha256").update(descriptor);
+    for (const each of imported) digest.update(each.hash);
+    const hash = digest.digest("base64");
+    const file = kept.get(hash) ?? { hash, built: builderOf(descriptor, imported, own) };
+    byPath.set(path, file);
+    for (const name of names) byMessage.set(name, file);
+    return file;
+  };
+  kept = new Map(Array.from(outlines.values(), lazyFile).map((file) => [file.hash, file]));
   /** A message in another one is declared with it. */
-  const messagesWith = (name: string): Messages | undefined =>
-    byMessage.get(name) ??
-    (name.includes(".") ? messagesWith(name.slice(0, name.lastIndexOf("."))) : undefined);
+  const fileWith = (name: string): LazyFile | undefined =>
+    byMessage.get(name) ?? (name.includes(".") ? fileWith(name.slice(0, name.lastIndexOf("."))) : undefined);
   return types.map(({ process: number, name, alias, deprecated, message }) => {
-    const messages = messagesWith(message);
-    if (!messages) throw new Error(`no stored file declares ${message}, the message of event type ${number}`);
+    const file = fileWith(message);
+    if (!file) throw new Error(`no stored file declares ${message}, the message of event type ${number}`);
     return {
       ...{ number, name, message, ...present({ alias }), ...(deprecated ? { deprecated: true } : {}) },
       get payload() {
-        return messages(message);
+        const payload = file.built().messages.get(message);
+        if (!payload) throw new Error(`no stored file declares ${message}`);
+        return payload;
       },
     };
   });
 }
 
-/** @param descriptors taken out when they are built */
-function messagesOf(descriptors: Uint8Array[]): Messages {
-  let built: FileRegistry | undefined;
-  return (name) => {
-    built ??= buildFiles(descriptors.splice(0).map(decoded));
-    const message = built.getMessage(name);
-    if (!message) throw new Error(`no stored file declares ${name}`);
-    return message;
+/** @param own the files of Protobuf itself that the file imports */
+function builderOf(
+  descriptor: Uint8Array,
+  imported: readonly LazyFile[],
+  own: readonly DescFile[],
+): LazyFile["built"] {
+  let built: ReturnType<LazyFile["built"]> | undefined;
+  // Let go of once it is built.
+  let bytes: Uint8Array | undefined = descriptor;
+  return () => {
+    if (bytes) {
+      const file = buildFile(decoded(bytes), [...imported.map((each) => each.built().file), ...own]);
+      const messages = [...nestedTypes(file)].filter((desc) => desc.kind === "message");
+      built = { file, messages: new Map(messages.map((desc) => [desc.typeName, desc])) };
+      bytes = undefined;
+    }
+    return built as NonNullable<typeof built>;
   };
 }
 
@@ -73,26 +94,6 @@ interface Outline extends StoredFile {
   imports: string[];
   /** The full names of the messages that it declares, without those in others. */
   names: string[];
-}
-
-/** Groups of files: files of one group import none of another. */
-function connected(files: readonly StoredFile[]): Outline[][] {
-  const outlines = new Map(files.map((file) => [file.path, outlineOf(file)]));
-  const neighbours = new Map(files.map(({ path }) => [path, new Set([path])]));
-  for (const { path, imports } of outlines.values())
-    for (const imported of imports) {
-      neighbours.get(path)?.add(imported);
-      neighbours.get(imported)?.add(path);
-    }
-  const left = new Set([...outlines.keys()].sort());
-  // Iterating over a set leaves out items removed meanwhile.
-  return Array.from(left, (path) => {
-    const group = new Set([path]);
-    // Iterating over a set includes items added meanwhile.
-    for (const each of group) for (const near of neighbours.get(each) ?? []) group.add(near);
-    for (const each of group) left.delete(each);
-    return [...group].flatMap((each) => outlines.get(each) ?? []);
-  });
 }
 
 /** Reads an outline without decoding the file, which takes time and memory. The package was written before the messages. */

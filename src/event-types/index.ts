@@ -1,4 +1,5 @@
 /** Event types that operators register: checked, stored, and known to every process. */
+export { buildAhead } from "./build-ahead.ts";
 export { registerConfiguredTypes } from "./configured.ts";
 export { buildEntries } from "./entries.ts";
 export type { CatalogueProblem, RegistrationPlan, StoredFile, StoredType } from "./model.ts";

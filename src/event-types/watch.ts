@@ -2,11 +2,14 @@ import type { Logger } from "pino";
 import { builtInTypes, isNotice, isOffered, setRegisteredTypes } from "../contract/catalogue.ts";
 import { type Db, gathering, isTransient, rows } from "../lib/pg/index.ts";
 import { systemClock } from "../lib/process/index.ts";
+import { buildAhead } from "./build-ahead.ts";
 import { buildEntries } from "./entries.ts";
 import { readCatalogue, readRevision, type StoredCatalogue } from "./registry.ts";
 
 /** The interval between looks at the catalogue's revision, in milliseconds. Each is one statement that reads one row of an index. */
 const POLL_MS = 1_000;
+/** The maximum number of event types that are built before they are used: they take some 17 MiB. */
+const MAX_AHEAD = 1_000;
 
 /** Keeps this process's catalogue as the database has it. */
 export interface EventTypesWatch {
@@ -40,22 +43,33 @@ export async function isKnownProcess(number: number): Promise<boolean> {
  * Reads the registered event types again within a second of each change. Call `refresh` before this process serves or claims.
  *
  * @param options.builtIn false hides the built-in event types that no webhook has. Defaults to true
+ * @param options.ahead whether the first 1,000 event types are built after they are read, so that no call waits for it. Defaults to false
  */
 export function watchEventTypes(
   db: Db,
   log: Logger,
-  { builtIn = true }: { builtIn?: boolean } = {},
+  { builtIn = true, ahead = false }: { builtIn?: boolean; ahead?: boolean } = {},
 ): EventTypesWatch {
   const end = new AbortController();
   let known: bigint | undefined;
+  /** Ends the building of event types. */
+  let building = new AbortController();
 
   async function load(): Promise<void> {
     if ((await readRevision(db)) === known) return;
     const catalogue = await readCatalogue(db);
     const hidden = builtIn ? [] : await unusedTypes(db);
-    setRegisteredTypes(buildEntries(catalogue.files, catalogue.types), hidden);
+    const entries = buildEntries(catalogue.files, catalogue.types);
+    setRegisteredTypes(entries, hidden);
     stored = catalogue;
     known = catalogue.revision;
+    building.abort();
+    if (!ahead) return;
+    building = new AbortController();
+    const { signal } = building;
+    void buildAhead(entries.slice(0, MAX_AHEAD), signal).catch((err) => {
+      log.error({ err }, "building the registered event types failed");
+    });
   }
 
   // Calls share a look, but none that has begun: it may have read before they asked.
@@ -90,6 +104,7 @@ export function watchEventTypes(
     refresh,
     close() {
       end.abort();
+      building.abort();
       if (current === watch) current = undefined;
     },
   };

@@ -1,3 +1,5 @@
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { commentOf } from "../../src/contract/comments.ts";
 import { buildEntries } from "../../src/event-types/index.ts";
@@ -52,6 +54,69 @@ test("messages of files that have not changed are the same objects", async () =>
   expect(third?.payload.fields).toHaveLength(2);
   expect(fourth?.payload).toBe(other?.payload);
 });
+
+const MONEY =
+  'syntax = "proto3"; package money; message Money { Part whole = 1; message Part { int64 units = 1; } }';
+const withMoney = (name: string, more = "") =>
+  protoFile(
+    `import "money.proto";\nmessage ${name} { option (webhook.v1.event_type) = {}; money.Money total = 1; ${more} }`,
+    `syntax = "proto3"; package ${name.toLowerCase()};`,
+  );
+
+test("a message is built with its file and what that imports; files that import the same share it", async () => {
+  const stored = await registered({
+    "money.proto": MONEY,
+    "paid.proto": withMoney("Paid"),
+    "sent.proto": withMoney("Sent"),
+    "due.proto": withMoney("Due"),
+  });
+  const broken = stored.files.map((file) =>
+    file.path === "due.proto" ? { ...file, descriptor: damaged(file.descriptor) } : file,
+  );
+  const entries = buildEntries(broken, stored.types);
+  const messageOf = (name: string, of = entries) => of.find((entry) => entry.name === name)?.payload;
+  expect(() => messageOf("Due")).toThrow("money.Nothing not found");
+  const [paid, sent] = [messageOf("Paid"), messageOf("Sent")];
+  expect(paid?.fields[0]?.message?.fields[0]?.message?.typeName).toBe("money.Money.Part");
+  expect(sent?.fields[0]?.message).toBe(paid?.fields[0]?.message);
+  expect(sent?.file.dependencies).toEqual([paid?.fields[0]?.message?.file]);
+  expect(buildEntries(stored.files, stored.types)).toHaveLength(3);
+
+  const sentMore = { "money.proto": MONEY, "sent.proto": withMoney("Sent", "string id = 2;") };
+  const changed = afterwards(stored, await plan(sentMore, stored));
+  const later = buildEntries(changed.files, changed.types);
+  expect(messageOf("Paid", later)).toBe(paid);
+  expect(messageOf("Sent", later)).not.toBe(sent);
+  expect(messageOf("Sent", later)?.fields[0]?.message).toBe(paid?.fields[0]?.message);
+  const grownMoney = MONEY.replace("int64 units = 1;", "int64 units = 1; int32 nanos = 2;");
+  const grown = afterwards(changed, await plan({ ...sentMore, "money.proto": grownMoney }, changed));
+  const last = messageOf("Paid", buildEntries(grown.files, grown.types));
+  expect(last?.fields[0]?.message?.fields[0]?.message?.fields).toHaveLength(2);
+});
+
+test("files that import each other in very many ways are built at once", async () => {
+  const name = (n: number) => `M${n}`;
+  const files = Array.from({ length: 60 }, (_, n) => {
+    const imports = [n + 1, n + 2].filter((each) => each < 60);
+    const parts = imports.map((each, index) => `message Own${index} { m${each}.${name(each)} m = 1; }`);
+    return [
+      `m${n}.proto`,
+      `syntax = "proto3"; package m${n}; import "webhook/v1/options.proto";
+${imports.map((each) => `import "m${each}.proto";`).join("")}
+message ${name(n)} { ${n % 20 === 0 ? `option (webhook.v1.event_type) = {};` : ""} string id = 1; ${parts.join(" ")} }`,
+    ];
+  });
+  const { files: stored, types } = await registered(Object.fromEntries(files));
+  expect(buildEntries(stored, types).map(({ payload }) => payload.fields.length)).toEqual([1, 1, 1]);
+});
+
+/** A file whose field `total` has a type that does not exist. */
+function damaged(descriptor: Uint8Array): Uint8Array {
+  const file = fromBinary(FileDescriptorProtoSchema, descriptor);
+  for (const field of file.messageType[0]?.field ?? [])
+    if (field.name === "total") field.typeName = ".money.Nothing";
+  return toBinary(FileDescriptorProtoSchema, file);
+}
 
 test("messages without a package and within others are found", async () => {
   const { files, types } = await registered(

@@ -8,6 +8,7 @@ import type {
   ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { isRegistered, perCatalogue } from "../../contract/catalogue.ts";
+import { buildAhead } from "../../event-types/index.ts";
 import { untilAborted } from "../context/ending.ts";
 import { type DescriptorIndex, indexDescriptors, withImports } from "./descriptor-index.ts";
 
@@ -33,12 +34,11 @@ export function reflectionService(
       /** The files already sent on this stream, which are not sent again as imports. */
       const told = new Set<string>();
       for await (const request of untilAborted(requests, stopping)) {
+        const indexes = [own, await registeredIndex()];
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: answer(request, services, [own, registeredIndex()], (file) =>
-            filesAnswer(file, told, serialize),
-          ),
+          messageResponse: answer(request, services, indexes, (file) => filesAnswer(file, told, serialize)),
         };
       }
     },
@@ -100,8 +100,9 @@ function createSerializer(): (file: DescFile) => Uint8Array {
 }
 
 /** The files of the registered event types that this process knows. */
-const registeredIndex = perCatalogue((types) => {
+const registeredIndex = perCatalogue(async (types) => {
   const registered = types.filter(({ number }) => isRegistered(number));
+  await buildAhead(registered);
   return indexDescriptors(new Set(registered.map(({ payload }) => payload.file)));
 });
 

@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
+import { LRUCache } from "lru-cache";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import {
   type CatalogueEntry,
@@ -18,7 +19,7 @@ import { typescriptOf } from "../../contract/event-types/typescript.ts";
 import { parseExactJson, stringifyExactJson } from "../../contract/json/exact-json.ts";
 import { enumMemberName, propertyName } from "../../contract/json/names.ts";
 import { PAGE_PATHS } from "../../contract/page-paths.ts";
-import type { PastChange } from "../../event-types/index.ts";
+import { buildAhead, type PastChange } from "../../event-types/index.ts";
 import { type Gate, sessionIn } from "../../keys/gate/index.ts";
 import type { AddressReader } from "../context/client-address.ts";
 import type { SilentDatabase } from "../context/silent-database.ts";
@@ -33,6 +34,9 @@ export const EVENTS_PATH = "/events";
 /** The file that the operator's event types import. */
 const OPTIONS_PATH = `${EVENTS_PATH}/options.proto`;
 const OPTIONS = new URL("../../../proto/webhook/v1/options.proto", import.meta.url);
+
+/** The characters of pages that are kept: those of thousands of event types, and for many path prefixes, take more memory than event types. */
+const MAX_KEPT = 8_388_608;
 
 /** Dependencies of the pages of event types. */
 export interface EventPagesParts {
@@ -64,29 +68,37 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
       return undefined;
     });
   }
-  const written = perCatalogue(() => new Map<string, string>());
-  const once = (key: string, write: () => string) => written().getOrInsertComputed(key, write);
+  const afterBuilding = (write: (types: readonly CatalogueEntry[]) => string) =>
+    perCatalogue(async (types) => {
+      await buildAhead(types);
+      return write(types);
+    });
+  const typescript = afterBuilding(typescriptOf);
+  const python = afterBuilding(pythonOf);
+  const pages = perCatalogue(
+    () => new LRUCache<string, string>({ maxSize: MAX_KEPT, sizeCalculation: (text) => text.length }),
+  );
+  async function kept(key: string, write: () => Promise<string>): Promise<string> {
+    const texts = pages();
+    const text = texts.get(key) ?? (await write());
+    texts.set(key, text);
+    return text;
+  }
   const send = (reply: FastifyReply, type: string, text: string) =>
     reply.type(`${type}; charset=utf-8`).headers(HEADERS).send(text);
-  app.get(EVENTS_PATH, (request, reply) => {
+  app.get(EVENTS_PATH, async (request, reply) => {
     const base = basePath(request.raw);
-    const text = once(`list ${base}`, () => list(eventTypes(), base));
+    const text = await kept(`list ${base}`, async () => {
+      const types = eventTypes();
+      await buildAhead(types);
+      return list(types, base);
+    });
     return send(reply, "text/html", page("Event types", base, text));
   });
-  app.get(`${EVENTS_PATH}/types.ts`, (_request, reply) =>
-    send(
-      reply,
-      "text/plain",
-      once("ts", () => typescriptOf(eventTypes())),
-    ),
+  app.get(`${EVENTS_PATH}/types.ts`, async (_request, reply) =>
+    send(reply, "text/plain", await typescript()),
   );
-  app.get(`${EVENTS_PATH}/types.py`, (_request, reply) =>
-    send(
-      reply,
-      "text/plain",
-      once("py", () => pythonOf(eventTypes())),
-    ),
-  );
+  app.get(`${EVENTS_PATH}/types.py`, async (_request, reply) => send(reply, "text/plain", await python()));
   app.get(OPTIONS_PATH, async (_request, reply) =>
     send(reply, "text/plain", await readFile(OPTIONS, "utf8")),
   );
@@ -98,10 +110,10 @@ export async function mountEventPages(app: FastifyInstance, parts: EventPagesPar
     const { name, number } = entry;
     const base = basePath(request.raw);
     // Each change of an event type makes another catalogue, so that its history is read once.
-    const texts = written();
-    const key = `type ${name} ${base}`;
-    const text = texts.get(key) ?? about(entry, base) + history(await historyOf(number));
-    texts.set(key, text);
+    const text = await kept(
+      `type ${name} ${base}`,
+      async () => about(entry, base) + history(await historyOf(number)),
+    );
     return send(reply, "text/html", page(name, base, text));
   });
 }
