@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 export const IN_PLACE_OF_REACT = {
   react: fileURLToPath(new URL("react.ts", import.meta.url)),
   "react/jsx-runtime": "preact/jsx-runtime",
+  "react/jsx-dev-runtime": "preact/jsx-dev-runtime",
   "react-dom": "preact/compat",
   "react-dom/client": "preact/compat/client",
 };

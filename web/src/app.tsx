@@ -1,6 +1,5 @@
 import { MantineProvider } from "@mantine/core";
 import { setNonce } from "get-nonce";
-import { lazy, Suspense } from "react";
 import { RouterProvider } from "react-router";
 import { SessionProvider } from "./api/session.tsx";
 import type { Connect } from "./api/transport.ts";
@@ -10,9 +9,6 @@ import { colorSchemeManager, cssVariables, styleNonce, theme } from "./theme.ts"
 
 // What locks the page's scrolling behind a dialog makes a style tag too.
 setNonce(styleNonce());
-
-// Loaded while the page is shown: the first message comes later, or waits for it.
-const Messages = lazy(() => import("./shell/messages.tsx"));
 
 /** What the settings page needs from outside. */
 export interface AppProps {
@@ -33,9 +29,6 @@ export function App({ router, connect }: AppProps) {
       getStyleNonce={styleNonce}
       deduplicateCssVariables={false}
     >
-      <Suspense>
-        <Messages />
-      </Suspense>
       <SessionProvider connect={connect}>
         <RouterProvider router={router} />
       </SessionProvider>

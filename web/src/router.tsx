@@ -2,7 +2,7 @@ import type { ComponentType } from "react";
 import { createBrowserRouter, type RouteObject } from "react-router";
 import { PAGE_PATHS } from "../../src/contract/page-paths.ts";
 import { BASE_PATH } from "./base-path.ts";
-import { Crash, Gate, NotFound, Permitted, Waiting } from "./shell/gate.tsx";
+import { Crash, Gate, NotFound, Permitted, Root, Waiting } from "./shell/gate.tsx";
 
 /** The router of the settings page. */
 export type PageRouter = ReturnType<typeof createBrowserRouter>;
@@ -16,6 +16,7 @@ export function createPageRouter(): PageRouter {
   }
   const routes: RouteObject[] = [
     {
+      Component: Root,
       ErrorBoundary: Crash,
       HydrateFallback: Waiting,
       children: [

@@ -1,6 +1,6 @@
 import { Alert, Button, Code, Container, Loader, Stack, Text, VisuallyHidden } from "@mantine/core";
 import { IconLock, IconMapOff } from "@tabler/icons-react";
-import type { ReactNode } from "react";
+import { lazy, type ReactNode, Suspense } from "react";
 import { Link, Navigate, Outlet, useLocation, useRouteError } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useMay, useSessionAccess } from "../api/session.tsx";
@@ -15,6 +15,21 @@ export interface SignInState {
   from?: string;
   /** Whether a session ended by itself. */
   ended?: boolean;
+}
+
+// Loaded once a page is shown: the first message comes later, or waits for it.
+const Messages = lazy(() => import("./messages.tsx"));
+
+/** Every page, with what is said in passing. */
+export function Root() {
+  return (
+    <>
+      <Outlet />
+      <Suspense>
+        <Messages />
+      </Suspense>
+    </>
+  );
 }
 
 /** Lets who is signed in through to the pages, and sends everybody else to sign in and back. */
