@@ -223,5 +223,5 @@ test("a webhook of one event type is registered with a circuit breaker, then tes
 test("who may not register webhooks is told so at the address of the form", async () => {
   await openForm({ getSession: signedIn({ permissions: READER }) });
   sees("Your key may not register webhooks");
-  expect(all("textbox")).toEqual([]);
+  expect(all("textbox", undefined, find("main"))).toEqual([]);
 });
