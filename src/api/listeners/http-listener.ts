@@ -1,4 +1,4 @@
-import { type IncomingMessage, METHODS, type ServerResponse, STATUS_CODES } from "node:http";
+import { type IncomingMessage, METHODS, maxHeaderSize, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Http2SecureServer } from "node:http2";
 import type { AddressInfo, Server, Socket } from "node:net";
 import type { Transport } from "@connectrpc/connect";
@@ -230,7 +230,9 @@ async function mountConnect(app: FastifyInstance, handlers: HttpServices["handle
 
 /** Messages for errors of Node's HTTP parser. */
 const MESSAGES: Record<string, string> = {
-  HPE_HEADER_OVERFLOW: "the request line and headers are too large",
+  HPE_HEADER_OVERFLOW: `the request line and headers have more than ${maxHeaderSize} bytes; shorten them`,
+  HPE_INVALID_METHOD:
+    "the request's method is unknown, or the request is not valid HTTP; use GET, HEAD, POST or DELETE",
   ERR_HTTP_REQUEST_TIMEOUT: "the request did not arrive in time",
 };
 

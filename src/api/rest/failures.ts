@@ -13,7 +13,7 @@ const TOO_LARGE = "FST_ERR_CTP_BODY_TOO_LARGE";
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   [TOO_LARGE]: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
-  FST_ERR_BAD_URL: "the path is not validly percent-encoded",
+  FST_ERR_BAD_URL: "the path is not validly percent-encoded; write % as %25",
 };
 
 /** Sends a failure in the envelope. */

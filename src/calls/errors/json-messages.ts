@@ -7,6 +7,7 @@ import {
   type Registry,
   ScalarType,
 } from "@bufbuild/protobuf";
+import { protoCamelCase } from "@bufbuild/protobuf/reflect";
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { ANY } from "../../contract/json/field-types.ts";
 import { enumChoices } from "../../contract/json/names.ts";
@@ -69,10 +70,17 @@ export function plainJsonMessage(message: string, request: DescMessage | undefin
         : `${name.split(".").slice(-2).join(".")} has another type`;
     }
     case "oneof":
-      return `${shortName(name)} ${reason}`;
+      return `${shortName(name)} ${aboutOneof(reason)}`;
     default:
       return message;
   }
+}
+
+function aboutOneof(reason: string): string {
+  const [, one, other] = /^(?:oneof )?set multiple times by (\w+) and (\w+)$/.exec(reason) ?? [];
+  return one && other
+    ? `is set by both ${protoCamelCase(one)} and ${protoCamelCase(other)}; send one of them`
+    : reason;
 }
 
 /** Names of fields in a text, alone or in a path, without quotes. */
@@ -129,7 +137,7 @@ function aboutMessage(
 
 /** The library's reason why a value does not fit a field, in plain words, to read after the field's name. */
 export function aboutField(field: DescField, reason: string): string {
-  if (/^(oneof )?set multiple times/.test(reason)) return `is ${reason}`;
+  if (/^(oneof )?set multiple times/.test(reason)) return aboutOneof(reason);
   if (/null$/.test(reason)) return "must not have null as an item";
   if (reason.endsWith(": invalid UTF8"))
     return "holds half of a surrogate pair, such as \\ud800; send valid Unicode text";

@@ -7,6 +7,8 @@ import { type Guards, ofOwner } from "./guards.ts";
 /** The maximum length of a URL, as given and as normalized, in characters. An entry of PostgreSQL's index of URLs has 2,704 bytes. */
 export const MAX_URL_LENGTH = 2_048;
 
+const SEND = "send a URL such as https://example.com/hooks";
+
 /**
  * The rules for a webhook's URL: https, at most 2,048 characters, no surrounding white space, no invisible characters, no user or
  * password, no fragment, and no port or literal address that the guard of its customer, or of the operator, refuses. Host names are resolved and checked with each connection
@@ -22,9 +24,12 @@ export function createTargetRules(guards: Guards): TargetRules {
       const invisible = invisibleCharacter(given);
       const control = "an invisible control or formatting character; remove it or percent-encode it";
       if (invisible) refuse(`contains ${invisible}, ${control}`);
-      const url =
-        URL.parse(given) ?? refuse("is not an absolute URL; send one such as https://example.com/hooks");
-      if (url.protocol !== "https:") refuse(`begins with ${url.protocol}//; only https:// is allowed`);
+      const url = URL.parse(given);
+      if (url && url.protocol !== "https:") refuse(`begins with ${url.protocol}//; only https:// is allowed`);
+      // URLs without a host where RFC 3986 has it, such as https:example.com and https:///example.com, are most likely mistakes.
+      const isAbsolute = /^https:\/\/[^/\\]/i.test(given);
+      if (!isAbsolute) refuse(`is not an absolute URL; ${SEND}`);
+      if (!url) refuse(`has no valid host name, or a port that is not from 1 to 65535; ${SEND}`);
       // URLs are shown in lists, logs and audit entries; credentials of request settings are not.
       const hasUser = url.username !== "" || url.password !== "";
       if (hasUser)
@@ -35,7 +40,7 @@ export function createTargetRules(guards: Guards): TargetRules {
       if (given.includes("#")) refuse("contains a fragment (#…), which is not allowed; remove it");
       url.hostname = url.hostname.replace(/\.$/, "");
       const hasHost = url.hostname !== "" && !url.hostname.endsWith(".");
-      if (!hasHost) refuse("has no valid host name; send a URL such as https://example.com/hooks");
+      if (!hasHost) refuse(`has no valid host name; ${SEND}`);
       checkDestination(url, ofOwner(guards, customer));
       const { length } = url.href;
       if (length > MAX_URL_LENGTH) refuse(`has ${length} characters after percent-encoding; ${most}`);

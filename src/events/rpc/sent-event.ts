@@ -140,7 +140,8 @@ function canonical({ field, payload: desc }: CatalogueEntry, message: Message): 
 }
 
 function problemOfType(name: string, entry: CatalogueEntry | undefined): string {
-  if (name === "") return "is required: the event type";
+  if (name === "")
+    return 'is required: the event type, such as type.googleapis.com/webhook.v1.OrderDispatched; in JSON, send it as "@type"';
   if (entry) return `is ${entry.name}, a notice, which only the service publishes`;
   const given = NAME.test(name) ? ` ${name}` : "";
   return `names no event type${given && `:${given}`}; allowed: ${allowedNames()}`;

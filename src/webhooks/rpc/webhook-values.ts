@@ -39,7 +39,10 @@ export function checkedAddress(
 ): { url: string; targetUrl: string; customer: string | null } {
   // URL parsing drops some of these, but the URL is stored as given.
   if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
-    throw invalidField("url", "must not hold control characters");
+    throw invalidField(
+      "url",
+      "contains control characters, which are not allowed; remove them or percent-encode them",
+    );
   }
   return { url, targetUrl: targets.normalise(url, customer), customer };
 }

@@ -118,3 +118,9 @@ test("the error of an invalid duration has an example", async () => {
   const { json } = await callHttp(api, "ApiKeyService/RotateApiKey", { body: '{"gracePeriod": "a day"}' });
   expect(json.message).toBe("RotateApiKeyRequest.gracePeriod must be a number of seconds, such as 86400s");
 });
+
+test("two members of a oneof are named as in JSON", async () => {
+  const body = '{"idempotencyKey": "a", "userId": "b", "orderDispatched": {}, "documentCreated": {}}';
+  const { json } = await callHttp(api, "EventService/PublishEvent", { body });
+  expect(json.message).toBe("data is set by both orderDispatched and documentCreated; send one of them");
+});

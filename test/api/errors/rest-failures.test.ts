@@ -50,8 +50,12 @@ const POST = "POST /api/webhook HTTP/1.1\r\n{key}";
 test.each([
   ["garbage", "this is not HTTP\r\n\r\n"],
   ["binary garbage", "\x16\x03\x01\x02\0\r\n\r\n"],
-  ["an unknown method", "FETCH /api/webhook/list HTTP/1.1\r\n{key}\r\n"],
-  ["headers beyond 16 KiB", `GET /api/webhook/list HTTP/1.1\r\n{key}X: ${"x".repeat(20_000)}\r\n\r\n`],
+  ["an unknown method", "FETCH /api/webhook/list HTTP/1.1\r\n{key}\r\n", "use GET, HEAD, POST or DELETE"],
+  [
+    "headers beyond 16 KiB",
+    `GET /api/webhook/list HTTP/1.1\r\n{key}X: ${"x".repeat(20_000)}\r\n\r\n`,
+    "more than 16384 bytes; shorten them",
+  ],
   ["an address beyond 16 KiB", `GET /api/webhook/list?${"x".repeat(20_000)} HTTP/1.1\r\n{key}\r\n`],
   ["two lengths of one body", `${POST}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}`],
   ["a length that is none", `${POST}Content-Length: x\r\n\r\n{}`],
@@ -59,15 +63,19 @@ test.each([
   ["a broken chunk", `${POST}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`],
   ["CONNECT", "CONNECT other.example:443 HTTP/1.1\r\nHost: other.example:443\r\n\r\n"],
   ["an address without a path", "GET http://[::/ HTTP/1.1\r\n{key}\r\n"],
-])("§2.2: what never becomes a request is answered in the envelope: %s", async (_name, request) => {
-  const { status, head, body } = parseRaw(await sendRaw(api.httpPort, request.replace("{key}", key())));
-  expect(status).toBe(400);
-  const lines = head.split("\r\n").slice(1);
-  const headers = new Headers(lines.map((line) => line.split(/: (.*)/s, 2) as [string, string]));
-  expect(headers.get("content-type")).toBe("application/json; charset=utf-8");
-  expectGuarded((name) => headers.get(name), request);
-  expect(body).toContain('{"Success":false,"Data":null,"Warnings":["');
-});
+])(
+  "§2.2: what never becomes a request is answered in the envelope: %s",
+  async (_name, request, says = "") => {
+    const { status, head, body } = parseRaw(await sendRaw(api.httpPort, request.replace("{key}", key())));
+    expect(status).toBe(400);
+    const lines = head.split("\r\n").slice(1);
+    const headers = new Headers(lines.map((line) => line.split(/: (.*)/s, 2) as [string, string]));
+    expect(headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expectGuarded((name) => headers.get(name), request);
+    expect(body).toContain('{"Success":false,"Data":null,"Warnings":["');
+    expect(body).toContain(says);
+  },
+);
 
 test("a request without a Host header is served", async () => {
   const request = `GET /api/webhook/list HTTP/1.1\r\n${key().replace("Host: a\r\n", "")}\r\n`;

@@ -139,7 +139,7 @@ test.each(["2026-02-30T24:61:00Z", "2026-02-30", "2026-02-30T00:00:00Zhunter2"])
   "text that is no time has the error of all such text: %s",
   async (time) => {
     expect(await post(DELIVERIES, `{"from": "${time}"}`)).toContain(
-      "ListDeliveriesRequest.from must be a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
+      "ListDeliveriesRequest.from must be a time with a time zone, of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
     );
   },
 );

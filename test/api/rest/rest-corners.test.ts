@@ -154,7 +154,10 @@ testRefused("§4.2: the parameter url of create", 400, [
     ['"https://[::1]/"', "url: ::1 is a loopback address"],
     ['"https://2130706433/"', "url: 127.0.0.1 is a loopback address"],
     [`"https://a.example/${"x".repeat(2_031)}"`, "url has 2049 characters; at most 2048 are allowed"],
-    ['"https://a.example/\\u0000"', "url must not hold control characters"],
+    [
+      '"https://a.example/\\u0000"',
+      "url contains control characters, which are not allowed; remove them or percent-encode them",
+    ],
     ["null", `url is required; ${https}`],
     ...["7", "9007199254740993", "false"].map((value) => [value, `url is ${value}; ${https}`] as const),
     [`["${URL}"]`, `url is a list; ${https}`],

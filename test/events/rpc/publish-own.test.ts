@@ -163,7 +163,9 @@ test("an error of an event that is packed in JSON names the path as it was sent"
   expect(await problem('{"@type":"x/y.Z"}')).toMatch(/^event\.@type names no event type: y\.Z; allowed: /);
   expect(await problem('{"invoiceId":1}')).toMatch(/^Any must be an object whose "@type" is the full name/);
   expect(await problem(`{"@type":5}`)).toMatch(/^Any must be an object whose "@type" is the full name/);
-  expect(await problem("{}")).toBe("event.typeUrl is required: the event type");
+  expect(await problem("{}")).toBe(
+    'event.typeUrl is required: the event type, such as type.googleapis.com/webhook.v1.OrderDispatched; in JSON, send it as "@type"',
+  );
 });
 
 test("the same event counts as repeated whichever way it is sent; another one is refused with the paths that differ", async () => {
@@ -250,7 +252,7 @@ const REFUSED: [string, ReturnType<typeof request>, string | RegExp][] = [
   [
     "no type",
     request({ case: "event", value: create(AnySchema) }),
-    "event.type_url is required: the event type",
+    'event.type_url is required: the event type, such as type.googleapis.com/webhook.v1.OrderDispatched; in JSON, send it as "@type"',
   ],
   [
     "an unknown message",
@@ -390,7 +392,7 @@ const REFUSED: [string, ReturnType<typeof request>, string | RegExp][] = [
   [
     "a time in another format",
     asJson("InvoicePaid", { ...invoice, paidAt: "yesterday" }),
-    "json_event.payload.paid_at must be a time of the years 0001 to 9999",
+    "json_event.payload.paid_at must be a time with a time zone, of the years 0001 to 9999",
   ],
   [
     "a name twice",
@@ -400,7 +402,7 @@ const REFUSED: [string, ReturnType<typeof request>, string | RegExp][] = [
   [
     "two members of a oneof",
     asJson("InvoicePaid", { ...invoice, account: "1" }),
-    /^json_event\.payload does not fit: .*by card and account/,
+    /^json_event\.payload does not fit: .*is set by both card and account; send one of them$/,
   ],
   [
     "half of a surrogate pair",
