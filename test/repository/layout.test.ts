@@ -211,7 +211,7 @@ test("no module has SQL text for others, except what is listed here", () => {
 });
 
 /** The maximum of lines of code of `src` and `workflows`. A change that raises it says which promise needs the lines. */
-const MAX_CODE_LINES = 38_820;
+const MAX_CODE_LINES = 38_890;
 
 test("the service has no more lines of code than it had", () => {
   const lines = linesOfFolder(root, "src") + linesOfFolder(root, "workflows");
