@@ -8,6 +8,7 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { protoCamelCase } from "@bufbuild/protobuf/reflect";
+import { WebhookProcessSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { ANY } from "../../contract/json/field-types.ts";
 import { enumChoices } from "../../contract/json/names.ts";
@@ -58,8 +59,10 @@ export function plainJsonMessage(message: string, request: DescMessage | undefin
     /^cannot decode (enum|message|field|oneof) ([\w.]+) from JSON: (.*)$/s.exec(message) ?? [];
   const types = request && typesOf(request.file);
   switch (kind) {
-    case "enum":
-      return `${shortName(name)} has no value ${reason}; allowed: ${choicesOf(types?.getEnum(name))}`;
+    case "enum": {
+      const numbers = name === WebhookProcessSchema.typeName ? REGISTERED_BY_NUMBER : "";
+      return `${shortName(name)} has no value ${reason}${numbers}; allowed: ${choicesOf(types?.getEnum(name))}`;
+    }
     case "message":
       return aboutMessage(name, reason, types?.getMessage(name), name === request?.typeName);
     case "field": {
@@ -75,6 +78,9 @@ export function plainJsonMessage(message: string, request: DescMessage | undefin
       return message;
   }
 }
+
+const REGISTERED_BY_NUMBER =
+  " (registered event types are sent by their number, without quotes; ListProcesses has the numbers)";
 
 function aboutOneof(reason: string): string {
   const [, one, other] = /^(?:oneof )?set multiple times by (\w+) and (\w+)$/.exec(reason) ?? [];

@@ -119,6 +119,12 @@ test("the error of an invalid duration has an example", async () => {
   expect(json.message).toBe("RotateApiKeyRequest.gracePeriod must be a number of seconds, such as 86400s");
 });
 
+test("the alias of an event type, where its number is needed, is told of the number", async () => {
+  const body = '{"process": "refund.issued", "url": "https://receiver.example/enum"}';
+  const says = '"refund.issued" (registered event types are sent by their number';
+  expect((await callHttp(api, CREATE, { body })).json.message).toContain(says);
+});
+
 test("two members of a oneof are named as in JSON", async () => {
   const body = '{"idempotencyKey": "a", "userId": "b", "orderDispatched": {}, "documentCreated": {}}';
   const { json } = await callHttp(api, "EventService/PublishEvent", { body });
