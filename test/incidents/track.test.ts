@@ -264,7 +264,10 @@ test("the webhooks of a domain are one incident after a minute, and stay so unti
   await judgedWebhooks(db, ids.slice(1), null);
   await letPass(61);
   await judgedWebhooks(db, ids.slice(0, 1), unresolved("a.shop.test"));
-  expect(await list()).toMatchObject([{ subject: "hosts of shop.test", failing: 1 }, { failing: 0 }]);
+  expect(await list()).toMatchObject([
+    { subject: "hosts of shop.test", failingWebhooks: 1 },
+    { failingWebhooks: 0 },
+  ]);
   // Other causes lie in each host.
   await unresolvedHosts(["d.shop.test", "e.shop.test"], null, () => REFUSED);
   expect((await subjects()).sort()).toEqual(["d.shop.test", "e.shop.test", "hosts of shop.test"]);

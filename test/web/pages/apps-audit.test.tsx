@@ -11,7 +11,7 @@ test("dozens of apps are searched, lead to their keys and webhooks, and say why 
     listApiKeys: {
       apiKeys: [aKey({ installedApplicationId: "app-11" }), aKey({ id: "b", revoked: ago(1) })],
     },
-    deleteInstalledApp: new DomainError("FAILED_PRECONDITION", "revoke and remove its keys first"),
+    deleteInstalledApp: new DomainError("STATE_NOT_FIT", "revoke and remove its keys first"),
   });
   await fill("Search apps", "nothing like it");
   await later(200);

@@ -150,7 +150,7 @@ test("the operator pauses and resumes a customer, and changes its name, notes an
 
   await click("Change", "button", region("Quotas"));
   await fill("Pending deliveries", "500");
-  answers.updateCustomer = new DomainError("INVALID_ARGUMENT", "that is too many");
+  answers.updateCustomer = new DomainError("REQUEST_INVALID", "that is too many");
   await click("Save quotas");
   sees("The quotas were not saved");
   answers.updateCustomer = {};

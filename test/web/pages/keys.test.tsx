@@ -140,7 +140,7 @@ test("rotating the session's key signs in with the new secret, which stays shown
   await click("I have copied it");
   sees("Signed in with this key");
 
-  const ended = new DomainError("UNAUTHENTICATED", "your session has expired");
+  const ended = new DomainError("API_KEY_UNKNOWN", "your session has expired");
   Object.assign(answers, { signIn: ended, getSession: ended, listApiKeys: ended, listInstalledApps: ended });
   await click("Rotate the secret of Own");
   await click("Rotate secret");
@@ -221,7 +221,7 @@ test("webhooks that a key registers while its revocation is confirmed are not de
 test("what the service cannot do is said in words, and can be tried again", async () => {
   const { answers } = await openKeys([ADMINISTRATOR, aKey()], {
     rotateApiKey: new DomainError(
-      "FAILED_PRECONDITION",
+      "STATE_NOT_FIT",
       "the key is revoked and cannot be rotated; create another key",
     ),
   });

@@ -71,7 +71,7 @@ test("the response to a test request is shown as text, not as HTML", async () =>
 test("settings that the service cannot decrypt are removed from the page, after a question", async () => {
   const { calls } = await openSettings(
     {},
-    { getWebhookRequestSettings: new DomainError("FAILED_PRECONDITION", "decrypted with neither key") },
+    { getWebhookRequestSettings: new DomainError("STATE_NOT_FIT", "decrypted with neither key") },
   );
   sees("Decrypted with neither key", section());
   expect(all("button", "Change…", section())).toEqual([]);

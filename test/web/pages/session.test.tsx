@@ -36,7 +36,7 @@ import {
   text,
 } from "./page.tsx";
 
-const NOBODY = new DomainError("UNAUTHENTICATED", "sign in with an API key");
+const NOBODY = new DomainError("API_KEY_MISSING", "sign in with an API key");
 const AWAY = new DomainError("UNAVAILABLE", "the service starts");
 const SIGNED_OUT = { getSession: NOBODY };
 
@@ -47,7 +47,7 @@ async function enter(key: string): Promise<void> {
 
 test("the sign-in page says which keys it accepts and where the first key is; a key without these permissions gets an error that says so", async () => {
   const message = "sign in with a key that has Manage_Api_Keys or Read_Administrative_Data";
-  await open("/sign-in", { ...SIGNED_OUT, signIn: new DomainError("PERMISSION_DENIED", message) });
+  await open("/sign-in", { ...SIGNED_OUT, signIn: new DomainError("PERMISSION_MISSING", message) });
   for (const words of ["Manage_Api_Keys", "Read_Administrative_Data", ".data/admin-key", "npm run admin-key"])
     sees(words);
   expect(field("API key")).toMatchObject({ type: "password", autocomplete: "off" });
@@ -60,13 +60,13 @@ test("the sign-in page says which keys it accepts and where the first key is; a 
 test("the field of a wrong key says that it is wrong; after many, the page counts down the time to wait", async () => {
   const { answers } = await open("/sign-in", {
     ...SIGNED_OUT,
-    signIn: new DomainError("UNAUTHENTICATED", "wrong", { reason: "API_KEY_UNKNOWN" }),
+    signIn: new DomainError("API_KEY_UNKNOWN", "wrong"),
   });
   await enter("whk_wrong");
   sees("This key is unknown or revoked");
   expect(field("API key").getAttribute("aria-invalid")).toBe("true");
   const message = "too many wrong API keys, so your key was not checked; verify it and retry in 9 s";
-  answers.signIn = new DomainError("RESOURCE_EXHAUSTED", message, { retryAfterMs: 9 * SECOND });
+  answers.signIn = new DomainError("LIMIT_REACHED", message, { retryAfterMs: 9 * SECOND });
   await press("{Enter}");
   seesNot("unknown or revoked");
   sees("your key was not checked; verify it and retry in 9 s.", find("alert"));
@@ -203,7 +203,7 @@ test("an address that another key registered is reported, and stays that key's",
 test("a browser whose session has ended is asked to sign in, after too many such calls from its address too", async () => {
   localStorage.setItem("signed-in", "1");
   const { answers } = await open("/webhooks?process=1", {
-    getSession: new DomainError("RESOURCE_EXHAUSTED", "too many sessions that have ended"),
+    getSession: new DomainError("LIMIT_REACHED", "too many sessions that have ended"),
     signIn: {},
   });
   sees("Your session has ended");
