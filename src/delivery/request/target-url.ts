@@ -24,12 +24,12 @@ export function createTargetRules(guards: Guards): TargetRules {
       const invisible = invisibleCharacter(given);
       const control = "an invisible control or formatting character; remove it or percent-encode it";
       if (invisible) refuse(`contains ${invisible}, ${control}`);
-      const url = URL.parse(given);
-      if (url && url.protocol !== "https:") refuse(`begins with ${url.protocol}//; only https:// is allowed`);
-      // URLs without a host where RFC 3986 has it, such as https:example.com and https:///example.com, are most likely mistakes.
       const isAbsolute = /^https:\/\/[^/\\]/i.test(given);
-      if (!isAbsolute) refuse(`is not an absolute URL; ${SEND}`);
-      if (!url) refuse(`has no valid host name, or a port that is not from 1 to 65535; ${SEND}`);
+      const unreadable = isAbsolute
+        ? "has no valid host name, or a port that is not from 1 to 65535"
+        : "is not an absolute URL";
+      const url = URL.parse(given) ?? refuse(`${unreadable}; ${SEND}`);
+      if (url.protocol !== "https:") refuse(`begins with ${url.protocol}//; only https:// is allowed`);
       // URLs are shown in lists, logs and audit entries; credentials of request settings are not.
       const hasUser = url.username !== "" || url.password !== "";
       if (hasUser)
