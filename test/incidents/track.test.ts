@@ -260,13 +260,13 @@ test("the webhooks of a domain are one incident after a minute, and stay so unti
   await letPass(61);
   await fail();
   expect(await subjects()).toEqual(["hosts of shop.test"]);
-  expect((await list())[0]).toMatchObject({ failingWebhooks: 3, cause: "dns_not_found" });
+  expect((await list())[0]).toMatchObject({ failingWebhooks: 3n, cause: "dns_not_found" });
   await judgedWebhooks(db, ids.slice(1), null);
   await letPass(61);
   await judgedWebhooks(db, ids.slice(0, 1), unresolved("a.shop.test"));
   expect(await list()).toMatchObject([
-    { subject: "hosts of shop.test", failingWebhooks: 1 },
-    { failingWebhooks: 0 },
+    { subject: "hosts of shop.test", failingWebhooks: 1n },
+    { failingWebhooks: 0n },
   ]);
   // Other causes lie in each host.
   await unresolvedHosts(["d.shop.test", "e.shop.test"], null, () => REFUSED);

@@ -66,7 +66,7 @@ test("the field of a wrong key says that it is wrong; after many, the page count
   sees("This key is unknown or revoked");
   expect(field("API key").getAttribute("aria-invalid")).toBe("true");
   const message = "too many wrong API keys, so your key was not checked; verify it and retry in 9 s";
-  answers.signIn = new DomainError("LIMIT_REACHED", message, { retryAfterMs: 9 * SECOND });
+  answers.signIn = new DomainError("RATE_LIMITED", message, { retryAfterMs: 9 * SECOND });
   await press("{Enter}");
   seesNot("unknown or revoked");
   sees("your key was not checked; verify it and retry in 9 s.", find("alert"));
