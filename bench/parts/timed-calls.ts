@@ -1,4 +1,5 @@
 import { createConnectTransport } from "@connectrpc/connect-node";
+import type { Measurement } from "./scenario.ts";
 import type { Stage } from "./stage.ts";
 
 /** The default number of warm-up calls of a kind. */
@@ -33,6 +34,25 @@ export async function timesOf({ call }: Kind, calls: number, warmUp = WARM_UP): 
     if (n >= 0) times.push(performance.now() - started);
   }
   return times.sort((one, other) => one - other);
+}
+
+/**
+ * The durations of consecutive calls as figures.
+ *
+ * @param figures parts of the calls by the end of a figure's name, such as 0.5 by `p50`
+ */
+export async function figuresOf(
+  kind: Kind,
+  calls: number,
+  figures: Readonly<Record<string, number>>,
+  warmUp = WARM_UP,
+): Promise<Measurement[]> {
+  const times = await timesOf(kind, calls, warmUp);
+  return Object.entries(figures).map(([figure, part]) => ({
+    detail: `${kind.name} ${figure}`,
+    unit: "ms",
+    value: percentile(times, part),
+  }));
 }
 
 export function percentile(sorted: readonly number[], part: number): number {

@@ -6,7 +6,7 @@ import { DAYS, idOf } from "../parts/delivery-history.ts";
 import type { Measurement, Scenario, Target } from "../parts/scenario.ts";
 import { seedOwners } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
-import { type Kind, percentile, timesOf, transportTo } from "../parts/timed-calls.ts";
+import { figuresOf, type Kind, transportTo } from "../parts/timed-calls.ts";
 
 const CALLS = 100;
 const PAGE_SIZE = 50;
@@ -51,13 +51,8 @@ export const customerLists: Scenario = {
       if (state === "with events") await seedEvents(stage, 2 * count);
       for (const { name, ...kind } of await kindsOf(stage, count)) {
         bench.stopping.throwIfAborted();
-        const times = await timesOf({ name, ...kind }, Math.min(CALLS, count / 50));
-        for (const part of [0.5, 0.99])
-          measured.push({
-            detail: `${name} ${state} p${part * 100}`,
-            unit: "ms",
-            value: percentile(times, part),
-          });
+        const stated = { ...kind, name: `${name} ${state}` };
+        measured.push(...(await figuresOf(stated, Math.min(CALLS, count / 50), { p50: 0.5, p99: 0.99 })));
       }
     }
     return measured;

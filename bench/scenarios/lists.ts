@@ -7,7 +7,7 @@ import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { DAYS, seedHistory, seedWebhooksOfAllTypes } from "../parts/delivery-history.ts";
 import type { Measurement, Scenario, Target } from "../parts/scenario.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
-import { type Kind, percentile, timesOf, transportTo, WARM_UP } from "../parts/timed-calls.ts";
+import { figuresOf, type Kind, transportTo, WARM_UP } from "../parts/timed-calls.ts";
 
 /** The number of calls per kind. */
 const CALLS = 200;
@@ -72,11 +72,7 @@ export const lists: Scenario = {
     const measured: Measurement[] = [];
     for (const kind of await kindsOf(stage, webhooks, calls)) {
       bench.stopping.throwIfAborted();
-      const times = await timesOf(kind, calls);
-      measured.push(
-        { detail: `${kind.name} p50`, unit: "ms", value: percentile(times, 0.5) },
-        { detail: `${kind.name} p99`, unit: "ms", value: percentile(times, 0.99) },
-      );
+      measured.push(...(await figuresOf(kind, calls, { p50: 0.5, p99: 0.99 })));
     }
     return [...measured, ...(await countsOf(stage, calls))];
   },
@@ -192,11 +188,7 @@ async function countsOf(stage: Stage, calls: number): Promise<Measurement[]> {
   ];
   const measured: Measurement[] = [];
   for (const kind of kinds) {
-    const times = await timesOf(kind, calls, 0);
-    measured.push(
-      { detail: `${kind.name} p50`, unit: "ms", value: percentile(times, 0.5) },
-      { detail: `${kind.name} max`, unit: "ms", value: percentile(times, 1) },
-    );
+    measured.push(...(await figuresOf(kind, calls, { p50: 0.5, max: 1 }, 0)));
   }
   return measured;
 }

@@ -3,11 +3,11 @@ import { WebhookOrder, WebhookService } from "../../gen/webhook/v1/webhook_pb.ts
 import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { countWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
-import { type Kind, percentile, timesOf, transportTo } from "../parts/timed-calls.ts";
+import { figuresOf, type Kind, transportTo } from "../parts/timed-calls.ts";
 
 const CALLS = 40;
 const PAGE_SIZE = 50;
-/** One webhook of so many has a name. */
+/** The webhooks whose number is a multiple of this have a name. */
 const NAMED = 10;
 
 /** The latency of the list of webhooks and of searches in it. */
@@ -28,11 +28,7 @@ export const webhookLists: Scenario = {
     const measured: Measurement[] = [];
     for (const kind of await kindsOf(stage, count)) {
       bench.stopping.throwIfAborted();
-      const times = await timesOf(kind, CALLS);
-      measured.push(
-        { detail: `${kind.name} p50`, unit: "ms", value: percentile(times, 0.5) },
-        { detail: `${kind.name} max`, unit: "ms", value: percentile(times, 1) },
-      );
+      measured.push(...(await figuresOf(kind, CALLS, { p50: 0.5, max: 1 })));
     }
     return measured;
   },

@@ -25,7 +25,7 @@ export function assertUserId(field: string, userId: string): void {
   ]);
 }
 
-/** Checks the user id of a customer. Those of the service's own events are refused: whoever had one could erase these events. */
+/** Checks the user id of a customer. Those of the service's own events are refused: an erasure of such a customer would erase these events. */
 export function assertCustomer(customer: string): void {
   assertUserId("customer", customer);
   const own = Object.values(OWN_USERS);

@@ -77,8 +77,9 @@ export async function listCustomers(
 }
 
 /**
- * Whether all user ids that begin with a text are in a range of the order of the database, perhaps with others, such as those of another
- * case. Compares with all next characters: some languages order two as one letter, such as "ch".
+ * Whether the database orders all user ids that begin with a text between this text and the text followed by `AFTER_ALL`. Other ids may lie
+ * there, too, such as those in another case. Tries all pairs of next characters, because some languages order two characters as one letter,
+ * such as "ch".
  */
 async function isInRange(db: Db, search: string): Promise<boolean> {
   const [found] = await rows<{ inRange: boolean }>(

@@ -330,7 +330,7 @@ interface Reading {
   error: Record<Part["table"], string> | undefined;
 }
 
-/** The rows that are read: all, those of one or several webhooks, or those of events, for all webhooks or for some. */
+/** Which rows are read: all, those of one webhook, of several webhooks, of events, or of events and only for some webhooks. */
 type Source = "all" | "one" | "several" | "events" | "events of webhooks";
 
 function sourceOf(webhooks: readonly bigint[] | null, ofEvents: boolean): Source {

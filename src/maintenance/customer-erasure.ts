@@ -56,12 +56,15 @@ export const removals = (revokeKey: RevokeKey): Removal[] => [
 ];
 
 /** Goes on with the erasures of customers, each in one process at a time. */
-export const customerErasureJob = (revokeKey: RevokeKey): Job<{ db: Db }> => ({
-  name: "erase customers",
-  async run({ db }, stop) {
-    for (const customer of await listErasing(db)) {
-      for (let step = 0; step < MAX_STEPS && !stop.aborted; step += 1)
-        if ((await eraseStep(db, customer, removals(revokeKey))) !== "more") break;
-    }
-  },
-});
+export function customerErasureJob(revokeKey: RevokeKey): Job<{ db: Db }> {
+  const inOrder = removals(revokeKey);
+  return {
+    name: "erase customers",
+    async run({ db }, stop) {
+      for (const customer of await listErasing(db)) {
+        for (let step = 0; step < MAX_STEPS && !stop.aborted; step += 1)
+          if ((await eraseStep(db, customer, inOrder)) !== "more") break;
+      }
+    },
+  };
+}

@@ -35,7 +35,7 @@ const sumsOf = (...columns: Counted[]) =>
 const ATTEMPTS = sumsOf("attempts", "failed_attempts");
 const OF_PERIOD = `${ATTEMPTS}, ${sumsOf("delivered", "failed")}`;
 
-/** SQL for which webhooks of the rollups to sum for a scope: webhook 0, which is the total, or those of the app or the customer. */
+/** SQL for the ids of the webhooks whose rollups are summed for a scope: 0, whose rollups are the total, or those of the app or the customer. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
   if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
   const { sql, bindings } = webhookIn(scope, "w");

@@ -120,7 +120,7 @@ function conditionsOf(
     const types = eventTypes()
       .filter(({ name, alias = "" }) => `${name} ${alias}`.toLowerCase().includes(word))
       .map(({ number }) => number);
-    // Every webhook is compared: only what the word can be is.
+    // Each of these conditions is evaluated for every webhook, so only those that the word can meet are added.
     const meanings = [
       `lower(coalesce(w.name, '') || ' ' || w.url) like :part${n}`,
       `lower(w.customer) = :word${n}`,

@@ -35,7 +35,7 @@ export const EVENTS_PATH = "/events";
 const OPTIONS_PATH = `${EVENTS_PATH}/options.proto`;
 const OPTIONS = new URL("../../../proto/webhook/v1/options.proto", import.meta.url);
 
-/** The characters of pages that are kept: those of thousands of event types, and for many path prefixes, take more memory than event types. */
+/** The maximum number of characters of cached pages. Thousands of event types under many path prefixes have more than memory should hold. */
 const MAX_KEPT = 8_388_608;
 
 /** Dependencies of the pages of event types. */

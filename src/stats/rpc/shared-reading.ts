@@ -40,7 +40,7 @@ export function sharedReading<T>(
   };
 }
 
-/** The maximum number of cached reads. Beyond it the one that was asked for longest ago is removed. */
+/** The maximum number of cached reads. Beyond it, the least recently used one is removed. */
 const MAX_READINGS = 1_000;
 
 /**

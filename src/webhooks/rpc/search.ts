@@ -75,7 +75,7 @@ export function searchMethods({
         (page) => searchWebhooks(db, scope, search, order, page),
         PAGE_SIZES,
       );
-      // A search without an index compares every webhook: not again if all that it finds is here.
+      // Counting evaluates the search for every webhook again, which is not needed if the first page has all that was found.
       const isAll = request.pageToken === "" && nextPageToken === "";
       const found = isAll ? rows.length : await countWebhooks(db, scope, search);
       const ids = rows.flatMap(({ endpointId }) => endpointId ?? []);

@@ -119,7 +119,7 @@ test("the error of an invalid duration has an example", async () => {
   expect(json.message).toBe("RotateApiKeyRequest.gracePeriod must be a number of seconds, such as 86400s");
 });
 
-test("the alias of an event type, where its number is needed, is told of the number", async () => {
+test("an event type's alias where its number is needed gets an error that says to send the number", async () => {
   const body = '{"process": "refund.issued", "url": "https://receiver.example/enum"}';
   const says = '"refund.issued" (registered event types are sent by their number';
   expect((await callHttp(api, CREATE, { body })).json.message).toContain(says);

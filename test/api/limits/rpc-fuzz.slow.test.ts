@@ -12,7 +12,7 @@ const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? (FULL_SIZE ? 100_000 : 2_00
 const SECONDS = process.env.FUZZ_SECONDS;
 /** Other requests each time; that of a failure makes up the same ones again. */
 const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
-/** Share of so many requests that are sent before memory is measured first: at least 1,000, after which little is compiled, or half. */
+/** The share of the requests that precede the first measurement of memory: at least 1,000, because code is compiled until then, but at most half. */
 const warmUpOf = (requests: number) => Math.min(0.5, Math.max(0.1, 1_000 / requests));
 /** How long the service has nothing to do before memory is measured, in milliseconds. */
 const SETTLE_MS = 3_000;

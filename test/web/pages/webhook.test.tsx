@@ -205,7 +205,7 @@ test("a failing webhook gets another URL, is tested there, and what failed is re
   sees("2,004 of 2,007 delivered, 3 failed again", find("listitem", "Failed deliveries"));
 });
 
-test("an incident of a domain is told of a webhook at one of its hosts, not of another one", async () => {
+test("a webhook at a host of a domain shows the incident of that domain, and a webhook elsewhere does not", async () => {
   for (const [subject, said] of [
     ["hosts of example", "The receiver answers 404 Not Found"],
     ["hosts of ample", "The failures so far are of the earlier one"],
