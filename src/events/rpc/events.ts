@@ -38,14 +38,18 @@ const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 
 /**
  * Shares a check among all that ask for it in the same turn of the event loop. It starts afterwards, so each sees the
- * state after it has asked.
+ * state after it has asked. Those who ask later are answered later: a quota takes the first events of a batch.
  */
 function oncePerTurn<T>(check: () => Promise<T>): () => Promise<T> {
   let planned: Promise<T> | undefined;
+  let last: Promise<unknown> = Promise.resolve();
   return () => {
     planned ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
       planned = undefined;
-      return check();
+      const checked = check();
+      const inOrder = Promise.allSettled([last, checked]).then(() => checked);
+      last = inOrder;
+      return inOrder;
     });
     return planned;
   };
